@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import random
 
+from regard.attention.mask import Segments
 from regard.core.task import find_task
 from regard.data.graphs import Graph
+from regard.data.lanes import _Segments
+from regard.data.windows import WindowExamples
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
+from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.links.examples import LinkExamples
 from regard.tasks.next_item.task import _places
@@ -19,7 +23,8 @@ from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from tests import test_links, test_tag_schemes
+from tests import test_links, test_packed_documents, test_tag_schemes
+from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
 
@@ -128,4 +133,28 @@ GRAPHS = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS}
+TEXTS = {
+    "a third document that sees the second": Mutant(
+        Edit(
+            Segments.at,
+            'query.read("segment")[batch, i] == key.read("segment")[batch, j]',
+            'query.read("segment")[batch, i].clamp(max=1) == key.read("segment")[batch, j].clamp(max=1)',
+        ),
+        test_packed_documents.test_changing_one_document_leaves_the_others_bit_identical,
+        {"variant": "rotary", "training": False},
+    ),
+    "a target of each window counted twice": Mutant(
+        Edit(WindowExamples._seen, "self.context - self.stride, 0)", "self.context - self.stride - 1, 0)"),
+        test_counted_targets.test_an_evaluation_counts_each_target_of_the_text_once,
+    ),
+    "prompts that count beyond a segment": Mutant(
+        Edit(_Segments.bounds, "self.runs.uncounted[run] - place", "self.runs.uncounted[run]"),
+        test_counted_targets.test_an_evaluation_counts_each_target_of_the_text_once,
+    ),
+    "a score that counts the last target of each window twice": Mutant(
+        Edit(score_windows, "done + 1", "max(done, 1)"),
+        test_counted_targets.test_a_score_counts_each_target_of_the_text_once,
+    ),
+}
+
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS}
