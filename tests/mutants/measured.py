@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 
+import torch
+
 from regard.attention.mask import Segments
 from regard.core.task import find_task
 from regard.data.graphs import Graph
@@ -15,6 +17,8 @@ from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
+from regard.search.sampling import draw_limited, start_sampling
+from regard.tasks.language_model.running_texts import choose_tokens
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.links.examples import LinkExamples
@@ -23,7 +27,7 @@ from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from tests import test_links, test_packed_documents, test_tag_schemes
+from tests import test_links, test_packed_documents, test_sampling, test_tag_schemes
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
@@ -157,4 +161,37 @@ TEXTS = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS}
+TEMPERED = "scores / bounded(1.0 if settings.temperature is None else settings.temperature)"
+SAMPLING = {
+    "a language model's temperature after its limits": Mutant(
+        Edit(
+            choose_tokens,
+            f"scores = {TEMPERED}",
+            "from regard.search.sampling import limit_scores\n"
+            "    scores = limit_scores(scores, settings.top_k, settings.top_p, settings.min_p)\n"
+            f"    scores = {TEMPERED}",
+        ),
+        test_sampling.test_generation_draws_within_all_limits,
+        {"limits": {"temperature": 2.0, "top_p": 0.6}, "dtype": torch.float32},
+    ),
+    "a search's temperature after its limits": Mutant(
+        Edit(
+            start_sampling,
+            "limit_scores(scores, top_k, top_p)",
+            "limit_scores(log_p.index_fill(1, suppressed, -math.inf), top_k, top_p) / temperature",
+        ),
+        test_sampling.test_limits_that_are_set_together,
+        {"draw": test_sampling.drawn_from_model, "limits": {"temperature": 2.0, "top_p": 0.6}},
+    ),
+    "min-p before top-p": Mutant(
+        Edit(
+            draw_limited,
+            "drawn_tokens(scores, uniform, top_k, top_p, min_p)",
+            "drawn_tokens(limit_scores(scores, None, None, min_p), uniform, top_k, top_p, None)",
+        ),
+        test_sampling.test_generation_draws_within_all_limits,
+        {"limits": {"top_p": 0.7, "min_p": 0.6}, "dtype": torch.float32},
+    ),
+}
+
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING}
