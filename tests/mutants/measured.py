@@ -18,6 +18,7 @@ from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
 from regard.search.sampling import draw_limited, start_sampling
+from regard.tasks.language_model.decoding import WindowDecoding
 from regard.tasks.language_model.running_texts import choose_tokens
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
@@ -27,7 +28,7 @@ from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from tests import test_links, test_packed_documents, test_sampling, test_tag_schemes
+from tests import test_generation, test_links, test_packed_documents, test_sampling, test_tag_schemes
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
@@ -182,6 +183,16 @@ SAMPLING = {
         ),
         test_sampling.test_limits_that_are_set_together,
         {"draw": test_sampling.drawn_from_model, "limits": {"temperature": 2.0, "top_p": 0.6}},
+    ),
+    "a prompt of exactly the context read from its middle": Mutant(
+        Edit(WindowDecoding.read, "len(text) <= self.context", "len(text) < self.context"),
+        test_generation.test_a_prompt_that_fits_the_context_is_read_whole_and_a_longer_one_from_its_last_half,
+        {"length": 12, "generator": test_generation.generator_of()},
+    ),
+    "a prompt longer than the context read whole": Mutant(
+        Edit(WindowDecoding.read, "len(text) <= self.context", "len(text) <= self.context + 1"),
+        test_generation.test_a_prompt_that_fits_the_context_is_read_whole_and_a_longer_one_from_its_last_half,
+        {"length": 13, "generator": test_generation.generator_of()},
     ),
     "min-p before top-p": Mutant(
         Edit(
