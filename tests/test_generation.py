@@ -95,6 +95,25 @@ def test_a_text_beyond_the_context_is_that_of_a_model_which_reads_the_last_half_
     assert generator("abcdefga", greedy=True).text == found
 
 
+@pytest.mark.parametrize("length", [1, 11, 12, 13, 23, 24, 25])
+def test_a_prompt_that_fits_the_context_is_read_whole_and_a_longer_one_from_its_last_half(
+    length: int, generator: Generator
+) -> None:
+    """``length``: tokens with BEGIN; the context has 12."""
+    tokens = [BEGIN, *LETTERS.encode("abcdefgabdcegfbadgecfbgad")][:length]
+    seen = tokens if length <= 12 else tokens[-6:]
+    expected, _ = generator.model.step(torch.tensor([seen]), generator.model.start(1))
+    together = generator._decoding.read([tokens[:1], tokens, tokens[:3]])
+    for reading, row in ((generator._decoding.read([tokens]), 0), (together, 1)):
+        assert reading.lengths[row] == len(seen)
+        torch.testing.assert_close(reading.log_p[row], expected[0, -1])
+    prompt = LETTERS.decode(tokens[1:])
+    for found in generator.samples(prompt, 4, seed=2, length=2):
+        if found.finish_reason == "length":
+            assert -generator.score(found.text, prompt=prompt).nll == pytest.approx(found.log_probability)
+    assert next(continued_windows(length, length + 1, 12))[0] == length - len(seen)
+
+
 def test_prompts_are_read_together_where_the_memory_can_forget_padding() -> None:
     rows: list[int] = []
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import regard
+from regard.core.task import ExampleIndices
 from regard.data.graphs import Graph, edge_pairs
 from regard.errors import ConfigError, DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
@@ -20,6 +23,7 @@ from regard.tasks.links.config import LinksConfig, LinksDataConfig
 from regard.tasks.links.examples import LinkExamples, dealt_edges
 from regard.tasks.links.linker import Linker
 from regard.tasks.links.task import TASK
+from regard.testing import TaskCase
 
 DATA = LinksDataConfig(train=(), valid_share=0.2, test_share=0.2)
 
@@ -53,6 +57,40 @@ def test_pairs_beside_edges_have_none_and_are_new_each_time():
     assert len(seen) > 0.7 * (400 - len(known)), "all pairs without an edge are drawn"
     first, second = (examples.collate(examples.batches(None)[0]).ends for _ in range(2))
     assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("directed", [False, True])
+def test_pairs_drawn_in_a_part_are_edges_of_none(tmp_path: Path, directed: bool):
+    """Of a dense graph whose parts differ: what training draws is held out nowhere, and the other way round."""
+    draw, nodes = np.random.default_rng(3), 9
+    edges = np.argwhere(np.triu(draw.random((nodes, nodes)) < 0.6, 1))
+    if directed:
+        edges = np.argwhere((draw.random((nodes, nodes)) < 0.6) & ~np.eye(nodes, dtype=bool))
+    np.savez(tmp_path / "g.npz", edges=edges, x=np.eye(nodes))
+    data = {"train": [{"source": str(tmp_path / "g.npz")}], "directed": directed, "valid_share": 0.2, "test_share": 0.2}
+    known = set(map(tuple, edges.tolist())) | {(node, node) for node in range(nodes)}
+    if not directed:
+        known |= {(other, one) for one, other in known}
+    case = TaskCase(replace(TASK, sample=lambda folder: {"data": data | {"valid": data["train"]}}), "links")
+    run = case.run()
+    parts = {"train": case.data.train, "valid": case.data.valid}
+    graph = case.data.train.graph
+    whole = Graph("g", nodes, nodes, edge_pairs(edges, nodes, directed=directed), *_features(nodes))
+    dealt = dealt_edges(whole, run.config.data)
+    assert {*map(tuple, dealt.train.tolist())} <= {*map(tuple, graph.pairs.T.tolist())}
+    for held in (dealt.valid, dealt.test):
+        assert not {*map(tuple, held.tolist())} & {*map(tuple, graph.pairs.T.tolist())}
+    for name, examples in parts.items():
+        assert examples is not None
+        for visit in range(12):
+            batch: Any = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
+            positive, negative = (batch.ends.T[batch.exists == sign].tolist() for sign in (True, False))
+            assert {*map(tuple, positive)} == {*map(tuple, getattr(dealt, name).tolist())}
+            assert len(negative) == len(positive) and not {*map(tuple, negative)} & known
+
+
+def _features(nodes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, tuple[str, ...]]:
+    return np.stack([np.arange(nodes)] * 2), np.ones(nodes, np.float32), np.full(nodes, -1), ()
 
 
 def test_nodes_look_along_the_edges_of_training_alone(tmp_path: Path):

@@ -15,12 +15,16 @@ import torch
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.tokenizer import UNKNOWN
 from regard.inference.decoding import SYMBOLS, Decoding
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import in_order, search
 from regard.search.sampling import sample
+from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.continuation import Continuation
+from regard.tasks.language_model.running_texts import choose_tokens
 
 DRAWS = 4000
 TYPES = 10
@@ -58,9 +62,29 @@ def drawn_from_model(seed: int, *, temperature: float = 1.0, **options: Any) -> 
     return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
 
 
-def by_hand(*, temperature: float = 1.0, top_k: int | None = None, top_p: float | None = None) -> dict[int, float]:
-    """p^(1/temperature) over what may be said, then the ``top_k`` best, then the best until ``top_p`` is reached."""
-    weight = {token: float(P[token]) ** (1 / temperature) for token in ALLOWED}
+def drawn_from_generation(seed: int, dtype: torch.dtype = torch.float32, **options: Any) -> list[int]:
+    """By the kernels where they are, which take 32 bits alone."""
+    settings = GenerateConfig(**options)
+    letters = train_tokenizer(["abc"], TokenizerConfig(kind="character"))
+    texts = [
+        Continuation(n, [BEGIN], letters, settings, seed=seed, sample=n, device=torch.device("cpu"))
+        for n in range(DRAWS)
+    ]
+    log_p = P.log().to(dtype).expand(DRAWS, -1).contiguous()
+    return choose_tokens(log_p, texts, settings, greedy=False).tolist()
+
+
+def by_hand(
+    *,
+    temperature: float = 1.0,
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float = 0.0,
+    allowed: list[int] = ALLOWED,
+) -> dict[int, float]:
+    """p^(1/temperature) over what may be drawn, then the ``top_k`` best, then the best until ``top_p`` is reached, then
+    those of at least ``min_p`` of the best."""
+    weight = {token: float(P[token]) ** (1 / temperature) for token in allowed}
     best = sorted(weight, key=lambda token: -weight[token])[:top_k]
     whole, kept, reached = sum(weight[token] for token in best), [], 0.0
     for token in best:
@@ -68,6 +92,7 @@ def by_hand(*, temperature: float = 1.0, top_k: int | None = None, top_p: float 
         reached += weight[token] / whole
         if top_p is not None and reached >= top_p:
             break
+    kept = [token for token in kept if weight[token] >= min_p * weight[best[0]]]
     total = sum(weight[token] for token in kept)
     return {token: weight[token] / total for token in kept}
 
@@ -115,6 +140,39 @@ def test_limits_are_taken_after_temperature_and_the_smaller_first(draw: Callable
     assert len(by_hand(**options)) != len(by_hand(**options | {"temperature": 1.0}))
     assert len(by_hand(**options)) != len(by_hand(temperature=2.0, top_p=0.7))
     assert chance(draw(4, **options), by_hand(**options)) > 1e-3
+
+
+BOTH: list[dict[str, Any]] = [
+    {"temperature": 2.0, "top_p": 0.6}, {"temperature": 0.5, "top_p": 0.8}, {"temperature": 2.0, "top_k": 4},
+    {"top_k": 4, "top_p": 0.8}, {"temperature": 0.7, "top_k": 4, "top_p": 0.85},
+]  # fmt: skip
+WITH_MIN_P: list[dict[str, Any]] = [
+    {"temperature": 2.0, "min_p": 0.75}, {"top_p": 0.7, "min_p": 0.6}, {"top_k": 5, "min_p": 0.65},
+    {"temperature": 1.5, "top_k": 6, "top_p": 0.9, "min_p": 0.7}, {"top_p": 0.6, "min_p": 0.3},
+]  # fmt: skip
+
+
+@WAYS
+@pytest.mark.parametrize("limits", BOTH, ids=str)
+def test_limits_that_are_set_together(draw: Callable[..., list[int]], limits: dict[str, Any]) -> None:
+    assert chance(draw(7, **limits), by_hand(**limits)) > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("limits", [{}, {"temperature": 2.0}, {"top_p": 0.5}, *BOTH, *WITH_MIN_P], ids=str)
+def test_generation_draws_within_all_limits(limits: dict[str, Any], dtype: torch.dtype) -> None:
+    expected = by_hand(**limits, allowed=[token for token in ALLOWED if token != UNKNOWN])
+    assert chance(drawn_from_generation(8, dtype, **limits), expected) > 1e-3
+
+
+def test_every_limit_here_changes_what_is_drawn() -> None:
+    """So that none of them could be left out; those with min-p tell its place behind top-p."""
+    allowed = [token for token in ALLOWED if token != UNKNOWN]
+    for limits in BOTH:
+        for name in limits:
+            less = {other: value for other, value in limits.items() if other != name}
+            assert by_hand(**limits) != by_hand(**less), (limits, name)
+            assert by_hand(**limits, allowed=allowed) != by_hand(**less, allowed=allowed), (limits, name)
 
 
 @WAYS

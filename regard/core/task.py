@@ -227,6 +227,9 @@ class Task:
     card: Card
     sample: Callable[[Path], Mapping[str, Any]]  # writes a tiny corpus; its config as nested tables, for the laws
     sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
+    held_out_samples: Callable[[Path, Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None
+    # for the laws: (folder, config of ``sample``) to configs with equal training data whose held-out data differ in
+    # every text and label; unset: the sample, and the same with fewer lines to validate on
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}

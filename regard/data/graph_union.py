@@ -65,5 +65,6 @@ def _rows(start: Numbers, column: Numbers, value: npt.NDArray[np.float64], nodes
     """A matrix (nodes, nodes) in compressed rows."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        rows, columns, values = (torch.from_numpy(np.ascontiguousarray(each)) for each in (start, column, value))
+        # Copied: NumPy's view of one edge is contiguous with a stride that torch refuses.
+        rows, columns, values = (torch.from_numpy(each.copy()) for each in (start, column, value))
         return torch.sparse_csr_tensor(rows, columns, values, (nodes, nodes), check_invariants=True)

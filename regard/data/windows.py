@@ -135,9 +135,7 @@ class WindowExamples:
         index = np.asarray(index, np.int64)
         group = np.searchsorted(self._first, index, side="right") - 1
         window = index - self._first[group]
-        last = np.array([len(stream) - 1 for stream in self.streams])[group % len(self.streams)]
-        seen = np.minimum((window - 1) * self.stride + self.context, last) - window * self.stride
-        return np.where((index >= self._training) & (window > 0), seen, 0)
+        return np.where((index >= self._training) & (window > 0), self.context - self.stride, 0)
 
     def _shift(self, stream: int, visit: int) -> int:
         """Evaluation, visit 0, shifts nothing."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core.task import ExampleIndices
-from regard.data.graphs import Graph
+from regard.data.graphs import UNLABELLED, Graph
 from regard.models.graph.layers import NodeFeatures
 
 __all__ = ["GraphTensors", "NodeBatch", "WholeGraph", "graph_tensors"]
@@ -42,7 +42,7 @@ class NodeBatch(NamedTuple):
     values: Tensor  # (entries,)
     pairs: Tensor  # (2, edges)
     degree: Tensor  # (edges,)
-    label: Tensor  # (nodes,)
+    label: Tensor  # (nodes,), UNLABELLED where the loss is not over a node
     asked: Tensor  # (nodes,) bool: which nodes the loss is over
     index: Tensor  # type: ignore[assignment]  # (1,); hides tuple.index
     weight: float
@@ -60,7 +60,7 @@ class WholeGraph:
     def __init__(self, graph: Graph, asked: npt.NDArray[np.bool_]) -> None:
         self.graph, self.asked = graph, asked
         features, pairs, degree = graph_tensors(graph)
-        label, chosen = torch.from_numpy(graph.labels), torch.from_numpy(asked)
+        label, chosen = torch.from_numpy(np.where(asked, graph.labels, UNLABELLED)), torch.from_numpy(asked)
         self._batch = NodeBatch(
             features.pairs, features.values, pairs, degree, label, chosen, torch.zeros(1, dtype=torch.int64),
             float(asked.sum()), graph.features,

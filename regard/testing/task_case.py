@@ -5,8 +5,9 @@ from __future__ import annotations
 import shutil
 import tempfile
 import weakref
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,18 @@ class TaskCase:
         batch = self.part(part).collate(examples)
         return self.task.objective(self.config)(net, batch, ()), batch
 
+    @cached_property
+    def held_out(self) -> list[TaskCase]:
+        """Cases with equal training data whose held-out data differ."""
+        folder = self.folder / "held-out"
+        folder.mkdir()
+        sample = dict(self.task.sample(folder))
+        write = self.task.held_out_samples or _fewer_validated
+        return [
+            TaskCase(replace(self.task, sample=partial(_given_tables, tables)), self.kind)
+            for tables in write(folder, sample)
+        ]
+
     def part(self, part: str) -> Any:
         return self.data.train if part == "train" else self.data.valid or self.data.train
 
@@ -131,3 +144,20 @@ def trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[str
     trainer.resume()
     trainer.fit()
     return {name: tensor.clone() for name, tensor in trainer.optimizer.weights().items()}
+
+
+def _fewer_validated(folder: Path, sample: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the sample, and the same with validation files of their own that lack the last third of their lines."""
+    valid = []
+    for number, corpus in enumerate(sample["data"].get("valid") or sample["data"]["train"]):
+        source = Path(corpus["source"])
+        path = folder / f"validation-{number}" / source.name
+        path.parent.mkdir()
+        lines = source.read_text(encoding="utf-8").splitlines(keepends=True)
+        path.write_text("".join(lines[: len(lines) - len(lines) // 3]), encoding="utf-8")
+        valid.append({**corpus, "source": str(path)})
+    return [sample, {**sample, "data": {**sample["data"], "valid": valid}}]
+
+
+def _given_tables(tables: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    return tables

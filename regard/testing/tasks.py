@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from json import loads as parse
 from typing import Any
 
@@ -279,6 +279,31 @@ def the_number_of_ranks_changes_no_bit(case: TaskCase, draw: Draw) -> None:
 
 def _unclocked(line: str) -> dict[str, Any]:
     return {name: value for name, value in json.loads(line).items() if name != "seconds"}
+
+
+@law(TASK_LAWS)
+def held_out_data_leave_training_alone(case: TaskCase, draw: Draw) -> None:
+    """Every label and text of the held-out data may change: sizes, batches, losses and weights of training keep every
+    bit."""
+    one, other = case.held_out
+    assert one.data.spec == other.data.spec, "the sizes of the network depend on held-out data"
+    assert _same_bits(one.net().state_dict(), other.net().state_dict()), "the first weights depend on held-out data"
+    for epoch in (0, 1):
+        plans = [each.data.train.batches(epoch) for each in (one, other)]
+        assert len(plans[0]) == len(plans[1]), "the number of batches depends on held-out data"
+        for pair in zip(*plans, strict=True):
+            assert all(np.array_equal(*parts) for parts in zip(*pair, strict=True)), (
+                "the order depends on held-out data"
+            )
+            terms = [each.terms(each.net(), examples) for each, examples in zip((one, other), pair, strict=True)]
+            assert _equal(terms[0][1], terms[1][1]), "a training batch depends on held-out data"
+            assert torch.equal(terms[0][0].minimised, terms[1][0].minimised), "a loss depends on held-out data"
+    weights = (each.undisturbed[1] for each in (one, other))
+    assert _same_bits(*weights), "trained weights depend on held-out data"
+
+
+def _same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
+    return one.keys() == other.keys() and all(torch.equal(value, other[name]) for name, value in one.items())
 
 
 @law(TASK_LAWS)

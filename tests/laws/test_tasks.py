@@ -18,6 +18,7 @@ from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
 from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
 from regard.tasks import TASKS
+from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from tests.laws import own_task
 
@@ -239,7 +240,35 @@ def nothing(config: Any) -> Any:
     return loss
 
 
+def learning_from_all(task: Task) -> Task:
+    """The tokenizer learns from the validation data, too."""
+
+    def prepare(run: Any, *given: Any) -> Data:
+        data = run.config.data
+        both = data.model_copy(update={"train": (*data.train, *data.valid)})
+        with pytest.MonkeyPatch.context() as patch:
+            lines = language_model_task._lines
+            patch.setattr(language_model_task, "_lines", lambda data: lines(both))
+            return task.prepare(run, *given)
+
+    return replace(task, prepare=prepare)
+
+
+def ended_by_validation(task: Task) -> Task:
+    """As many batches as there are in the validation data."""
+
+    def prepare(*given: Any) -> Data:
+        data = task.prepare(*given)
+        assert data.valid is not None
+        most = len(data.valid)
+        return data._replace(train=Changed(data.train, batches=lambda right, epoch: right.batches(epoch)[:most]))
+
+    return replace(task, prepare=prepare)
+
+
 MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
+    "a vocabulary of the validation data": (learning_from_all, "held_out_data_leave_training_alone"),
+    "an epoch as long as the validation data": (ended_by_validation, "held_out_data_leave_training_alone"),
     "a loss averaged per shard": (with_loss(a_mean), "terms_add_over_dealing"),
     "measures averaged per shard": (with_loss(sums_of_means), "terms_add_over_dealing"),
     "a collate that depends on its neighbours": (with_examples(collate=by_neighbours), "terms_add_over_dealing"),

@@ -310,7 +310,7 @@ EPOCH = "np.random.default_rng((self.seed, epoch)).permutation(len(self._trainin
 PACKS: dict[str, Mutant] = {
     "positions that begin anew instead of a mask": Mutant(
         Edit(SelfAttention.forward, "mask = mask & Segments()", "mask = mask"),
-        test_packed_documents.test_changing_one_document_leaves_the_other_bit_identical,
+        test_packed_documents.test_changing_one_document_leaves_the_others_bit_identical,
         {"variant": "rotary", "training": False},
     ),
     "a mask instead of positions that begin anew": Mutant(
@@ -328,7 +328,7 @@ PACKS: dict[str, Mutant] = {
         {"stride": 8, "prompts": [4, 0, 19]},
     ),
     "tokens of several windows that count in each": Mutant(
-        Edit(WindowExamples._seen, "seen, 0)", "0, 0)"),
+        Edit(WindowExamples._seen, "self.context - self.stride, 0)", "0, 0)"),
         test_packs.test_overlapping_windows_count_each_token_once,
         {"length": 23, "stride": 3},
     ),

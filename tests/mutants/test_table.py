@@ -11,6 +11,7 @@ import pytest
 from tests.test_train import Making
 
 from .editing import Edit
+from .measured import MEASURED
 from .table import MUTANTS, Mutant
 
 
@@ -19,7 +20,10 @@ def making(tmp_path: Path) -> Iterator[Making]:
     yield Making(tmp_path)
 
 
-@pytest.mark.parametrize("mutant", MUTANTS.values(), ids=MUTANTS)
+ALL = MUTANTS | MEASURED
+
+
+@pytest.mark.parametrize("mutant", ALL.values(), ids=ALL)
 def test_it_is_caught(mutant: Mutant, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     fixtures = [name for name in inspect.signature(mutant.test).parameters if name not in mutant.arguments]
     arguments = mutant.arguments | {name: request.getfixturevalue(name) for name in fixtures}

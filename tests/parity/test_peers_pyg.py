@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -18,11 +20,16 @@ SIZES = dict(heads=HEADS, query_width=WIDTH, key_width=WIDTH)
 
 def inputs() -> dict[str, Tensor]:
     """A graph in which two nodes have no edge; each edge in both directions."""
+    edges = directed_inputs()["edges"]
+    return {"x": torch.randn(NODES, FEATURES), "edges": torch.cat([edges, edges.flip(0)], 1)}
+
+
+def directed_inputs() -> dict[str, Tensor]:
+    """The same graph with each edge in one direction: nodes see another number of nodes than see them."""
     draw = torch.Generator().manual_seed(3)
     table = torch.rand(NODES, NODES, generator=draw).triu(1) > 0.6
     table[:, -2:] = False
-    edges = table.nonzero().T
-    return {"x": torch.randn(NODES, FEATURES), "edges": torch.cat([edges, edges.flip(0)], 1)}
+    return {"x": torch.randn(NODES, FEATURES), "edges": table.nonzero().T.contiguous()}
 
 
 def layer(ours: nn.Module, x: Tensor, edges: Tensor) -> dict[str, Tensor]:
@@ -82,7 +89,12 @@ def gcn() -> Case:
     )
 
 
-PEER = Peer("pyg", (gat("GATConv", False), gat("GATConv, mean of heads", True), gatv2(), gcn()))
+def directed(case: Case) -> Case:
+    return replace(case, name=f"{case.name}, directed", inputs=directed_inputs)
+
+
+CASES = (gat("GATConv", False), gat("GATConv, mean of heads", True), gatv2(), gcn())
+PEER = Peer("pyg", (*CASES, *map(directed, CASES)))
 
 
 @needs_peers

@@ -9,19 +9,21 @@ import pytest
 from regard.tasks.tagging.spans import TagSpan, spans
 
 TAGS = ["O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG"]  # I-ORG begins what it goes on with
+IOBES = ["O", "O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]
 
 
-def corpus(seed: int, sentences: int) -> list[list[str]]:
+def corpus(tags: list[str], seed: int, sentences: int) -> list[list[str]]:
     draw = random.Random(seed)
-    return [draw.choices(TAGS, k=draw.randint(1, 12)) for _ in range(sentences)]
+    return [draw.choices(tags, k=draw.randint(1, 12)) for _ in range(sentences)]
 
 
-def test_entities_and_their_f1_are_seqevals() -> None:
+@pytest.mark.parametrize("tags", [TAGS, IOBES], ids=["IOB", "IOBES"])
+def test_entities_and_their_f1_are_seqevals(tags: list[str]) -> None:
     metrics = pytest.importorskip("seqeval.metrics", reason="needs seqeval: pip install seqeval")
     from seqeval.metrics.sequence_labeling import get_entities
 
-    draw, wanted = random.Random(5), corpus(1, 400)
-    told = [[tag if draw.random() < 0.8 else draw.choice(TAGS) for tag in sentence] for sentence in wanted]
+    draw, wanted = random.Random(5), corpus(tags, 1, 400)
+    told = [[tag if draw.random() < 0.8 else draw.choice(tags) for tag in sentence] for sentence in wanted]
     for sentence in (*wanted, *told):
         assert spans(sentence) == [TagSpan(kind, begin, last + 1) for kind, begin, last in get_entities(sentence)]
     true, found = ({(at, *span) for at, each in enumerate(part) for span in spans(each)} for part in (wanted, told))

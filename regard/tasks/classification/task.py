@@ -35,6 +35,7 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
+from regard.tasks.held_out_samples import validated_on
 
 __all__ = ["TASK"]
 
@@ -127,6 +128,11 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "fine a film\tgood\npoor a\tbad\n", "a zebra\tbad\nfine\tbad\nquite dull it\tgood\n"
+    return validated_on(sample, folder, "valid.tsv", contents)
+
+
 TASK = Task(
     name="classification",
     open=open_run,
@@ -152,6 +158,7 @@ TASK = Task(
         "mean_rmse": Metric(lower_is_better=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("a fine film", "dull", "it is", ""),
     tables=_tables,
     card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),

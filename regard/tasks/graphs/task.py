@@ -35,6 +35,7 @@ from regard.tasks.graphs.classifier import GraphClassifier
 from regard.tasks.graphs.codec import GraphCodec, make_codec, open_codec, open_run
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.graphs.examples import GraphExamples, GraphsBatch
+from regard.tasks.held_out_samples import validated_on
 
 __all__ = ["TASK"]
 
@@ -106,6 +107,18 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    rows: tuple[list[dict[str, Any]], ...] = (
+        [{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[0.5], [1], [2]], "label": "ring"}],
+        [
+            {"edges": [[0, 1]], "features": [[90], [-70]], "label": "star"},
+            {"edges": [[0, n] for n in range(1, 9)], "features": [[n] for n in range(9)], "label": "ring"},
+        ],
+    )
+    contents = ["".join(json.dumps(row) + "\n" for row in part) for part in rows]
+    return validated_on(sample, folder, "valid.jsonl", contents)
+
+
 TASK = Task(
     name="graphs",
     open=open_run,
@@ -126,6 +139,7 @@ TASK = Task(
         "mean_rmse": Metric(lower_is_better=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=(
         '{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[1], [0], [2]]}',
         '{"edges": [], "features": [[0.5]]}',

@@ -60,7 +60,7 @@ class WindowDecoding:
     def read(self, texts: Sequence[list[int]]) -> Reading:
         """The reading of whole texts, of the last half of a context where they do not fit."""
         half = max(self.context // 2, 1)
-        kept = [tuple(text if len(text) < self.context else text[-half:]) for text in texts]
+        kept = [tuple(text if len(text) <= self.context else text[-half:]) for text in texts]
         place = {text: row for row, text in enumerate(dict.fromkeys(kept))}  # samples of one prompt read it once
         return self._read([list(text) for text in place]).keep([place[text] for text in kept])
 

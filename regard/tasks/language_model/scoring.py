@@ -43,7 +43,7 @@ class TextScore(NamedTuple):
 def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window]:
     """Windows for the tokens after a prompt, read as in generation: beyond the context the last half of it anew."""
     half = max(context // 2, 1)
-    at, begin = prompt, 0 if prompt < context else prompt - half
+    at, begin = prompt, 0 if prompt <= context else prompt - half
     while at < length:
         end = min(begin + context + 1, length)
         yield begin, at, end

@@ -41,6 +41,7 @@ from regard.inference.decoding import Engine
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.generator import Generator
 
@@ -272,6 +273,11 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "the cat sat on the rat\n", "quick zebras\nthat ate hats and mats\n"
+    return validated_on(sample, folder, "valid.txt", contents)
+
+
 TASK = Task(
     name="language-model",
     open=_open,
@@ -288,6 +294,7 @@ TASK = Task(
         "nats_per_frame": Metric(lower_is_better=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),

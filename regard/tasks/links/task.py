@@ -117,6 +117,27 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Thirty edges between far more nodes; then those held out lead from the same node to the next but one.
+
+    Each keeps its place in the order of the edges, by which they are dealt to parts. Pairs without an edge that
+    training draws are, of so many nodes, edges in neither graph.
+    """
+    nodes = folder / "many.csv"
+    nodes.write_text("node,a,b\n" + "".join(f"n{node},{node % 3},1\n" for node in range(900)), encoding="utf-8")
+    edges, configs = [(3 * edge, 3 * edge + 1) for edge in range(30)], []
+    for name in ("first", "second"):
+        lines = [f"n{one},n{other}" for one, other in edges]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        corpus = {"source": str(nodes), "edges": str(folder / f"{name}.csv")}
+        tables = {**sample, "data": sample["data"] | {"train": [corpus], "valid": [corpus]}}
+        data = LinksConfig.model_validate({**tables, "task": "links"}).data
+        kept = dealt_edges(graph_of(only_graph(data.train, "data.train"), data), data).train
+        edges = [(one, one + 1 if [one, one + 1] in kept.tolist() else one + 2) for one, _ in edges]
+        configs.append(tables)
+    return configs
+
+
 TASK = Task(
     name="links",
     open=_open,
@@ -128,6 +149,7 @@ TASK = Task(
     compute_metrics=_compute_metrics,
     metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

@@ -37,6 +37,7 @@ from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import DataError, ModelError
 from regard.models.masked_model import MaskedModel, build_masked_model
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
 from regard.tasks.text_tokenizer import make_text_tokenizer
@@ -196,6 +197,11 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "the cat sat on the rat\n", "quick zebras\na hat that ate the mats\n"
+    return validated_on(sample, folder, "valid.txt", contents)
+
+
 TASK = Task(
     name="masked",
     open=_open,
@@ -213,6 +219,7 @@ TASK = Task(
         "unigram_accuracy": Metric(lower_is_better=False, by_predictor=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("the ___ sat", "a ___ on the ___", "___"),
     evaluated_as=_evaluated_as,
     card=Card(

@@ -30,6 +30,7 @@ from regard.errors import DataError
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.next_item.codecs import BEST, ItemCodec, make_codec, open_codec, open_run
 from regard.tasks.next_item.config import NextItemConfig
 from regard.tasks.next_item.examples import SessionBatch, SessionExamples
@@ -89,10 +90,15 @@ def _objective(config: NextItemConfig) -> Objective:
 
 
 def _places(logits: Tensor, target: Tensor) -> Tensor:
-    """The place of each target among all items, 0 the first; behind all of them where training did not have it."""
-    items = logits.float()[:, len(SPECIALS) :]
-    own = items.gather(1, (target - len(SPECIALS)).clamp_min(0)[:, None])
-    return torch.where(target < len(SPECIALS), items.shape[1], (items > own).sum(1))
+    """Rank each target among all items, 0 the first; equal logits rank in the order of the items.
+
+    An item that training did not have ranks behind all.
+    """
+    items, number = logits.float()[:, len(SPECIALS) :], (target - len(SPECIALS))[:, None]
+    own = items.gather(1, number.clamp_min(0))
+    earlier = torch.arange(items.shape[1], device=items.device) < number
+    above = (items > own) | ((items == own) & earlier)
+    return torch.where(number[:, 0] < 0, items.shape[1], above.sum(1))
 
 
 def _gains(place: Tensor) -> Tensor:
@@ -142,6 +148,10 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return validated_on(sample, folder, "valid.txt", ("i0 i1 i2\n", "i5 i7 i3 i3\ni9 i4\n"))
+
+
 _FIGURES = [f"{prefix}{name}" for prefix in ("", "follower_", "popular_") for name in ("hit_rate_10", "ndcg_10")]
 
 TASK = Task(
@@ -155,6 +165,7 @@ TASK = Task(
     compute_metrics=_compute_metrics,
     metrics={name: Metric(lower_is_better=False) for name in _FIGURES},
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("i0 i1", "i3", '["i2", "i1"]', ""),
     tables=_tables,
     card=Card("other", 'print(model(["…"])[0].items)', "recommend {run} < sessions.txt"),

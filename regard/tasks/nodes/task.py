@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,20 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The graph of ``sample`` with a node to test on; and with the other label at each node that is held out."""
+    given = sample["data"]["train"][0]
+    table = Path(given["source"]).read_text(encoding="utf-8")
+    table, other = table.replace("n11,right,valid", "n11,right,test"), {"left": "right", "right": "left"}
+    swapped = re.sub(r",(left|right),(valid|test)", lambda match: f",{other[match[1]]},{match[2]}", table)
+    configs = []
+    for name, content in (("first", table), ("second", swapped)):
+        (folder / f"{name}.csv").write_text(content, encoding="utf-8")
+        corpus = given | {"source": str(folder / f"{name}.csv")}
+        configs.append({**sample, "data": {**sample["data"], "train": [corpus], "valid": [corpus]}})
+    return configs
+
+
 TASK = Task(
     name="nodes",
     open=_open,
@@ -140,6 +155,7 @@ TASK = Task(
         "majority": Metric(lower_is_better=False),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("n0", "n7", "n3"),
     tables=lambda sums, graph: class_tables(sums, graph.classes),
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),

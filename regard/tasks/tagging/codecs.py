@@ -4,33 +4,57 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, cast
 
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ModelError
+from regard.tasks.tagging.spans import SCHEMES, TagScheme, find_scheme, scheme_of_names, spans, transitions, write_iob
 from regard.tasks.tagging.tagged_text import read_tagged
 from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TagCodec", "make_codec", "open_codec", "open_run"]
 
-TAGS, WORDS = "tags.json", "words.json"
+TAGS, WORDS, SCHEME = "tags.json", "words.json", "scheme.json"
 
 
 class TagCodec(NamedTuple):
-    """The tokenizer, the tags, and the number of the tag that each training word has most often: a baseline."""
+    """The tokenizer, the tags, and the number of the tag that each training word has most often: a baseline.
+
+    ``scheme``: in which the tags of files and outputs spell spans; None where they spell none. Of IOB1 the classes
+    are the tags of IOB2: a network learns sooner where a span begins if each begins alike.
+    """
 
     tokenizer: Tokenizer
     tags: Labels
     words: dict[str, int]
+    scheme: TagScheme | None = None
 
     @property
     def spec(self) -> dict[str, int]:
         """The sizes of the network's tables."""
         return {"types": len(self.tokenizer), "classes": len(self.tags.names)}
+
+    @property
+    def class_scheme(self) -> TagScheme | None:
+        """The scheme of the names of the classes. An early run has those of IOB1 itself, some without their B-X."""
+        return scheme_of_names(self.tags.names) if self.scheme == "iob1" else self.scheme
+
+    def class_tags(self, tags: Sequence[str]) -> Sequence[str]:
+        """Return the names of the classes of these tags of a file."""
+        if (self.scheme, self.class_scheme) == ("iob1", "iob2"):
+            return write_iob(spans(tags), len(tags), "iob2")
+        return tags
+
+    def output_tags(self, tags: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tags, in the scheme of files, of the classes with these names."""
+        if (self.scheme, self.class_scheme) == ("iob1", "iob2"):
+            return write_iob(spans(tags), len(tags), "iob1")
+        return tags
 
     @property
     def usual(self) -> int:
@@ -47,9 +71,12 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
     data = run.config.data
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     counts: Counter[str] = Counter()
-    for sentence in read_tagged(data.train, data):
-        counts.update(sentence.tags)
-        for token, tag in zip(sentence.tokens, sentence.tags, strict=True):
+    sentences = list(read_tagged(data.train, data))
+    scheme = find_scheme(transitions(each.tags for each in sentences))
+    for sentence in sentences:
+        names = write_iob(spans(sentence.tags), len(sentence.tags), "iob2") if scheme == "iob1" else sentence.tags
+        counts.update(names)
+        for token, tag in zip(sentence.tokens, names, strict=True):
             seen[token][tag] += 1
     tags = Labels.of(counts, where=data.train[0].name, help="--set data.tag=4 reads the tags from another column")
     tokenizer = make_text_tokenizer(run, (token for token, of in seen.items() for _ in range(of.total())), say)
@@ -57,10 +84,13 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
     words = {word: number[min(of, key=lambda tag: (-of[tag], tag))] for word, of in seen.items()}
     say(f"words: {len(words):,} different ones")
     say(f"tags: {tags.told()}")
+    if scheme is not None:
+        say(f"tags spell spans in the scheme {scheme.upper()}")
     tags.save(run.tokenizers / TAGS)
     atomic_files.write_json(run.tokenizers / WORDS, words)
+    atomic_files.write_json(run.tokenizers / SCHEME, scheme)
     atomic_files.fault_point("vocabulary")
-    return TagCodec(tokenizer, tags, words)
+    return TagCodec(tokenizer, tags, words, scheme)
 
 
 def open_codec(run: RunFiles) -> TagCodec:
@@ -78,7 +108,21 @@ def open_codec(run: RunFiles) -> TagCodec:
     except (OSError, ValueError) as error:
         what = "the words of the model cannot be read"
         raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
-    return TagCodec(tokenizer, tags, words)
+    return TagCodec(tokenizer, tags, words, _open_scheme(run.tokenizers / SCHEME, tags.names))
+
+
+def _open_scheme(path: Path, names: Sequence[str]) -> TagScheme | None:
+    """Return the saved scheme, or, of a run that saved none, the one that its tags suggest."""
+    if not path.exists():
+        return scheme_of_names(names)
+    try:
+        scheme = parse_json(read_bytes(path, SMALL))
+        if scheme is not None and scheme not in SCHEMES:
+            raise ValueError(f"expected one of {', '.join(SCHEMES)}, or null")
+    except (OSError, ValueError, TypeError) as error:
+        what = "the tag scheme of the model is damaged"
+        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
+    return cast("TagScheme | None", scheme)
 
 
 def open_run(run: RunFiles) -> CodecsAndSpec:

@@ -62,7 +62,10 @@ class TaggedExamples:
                 "there is no sentence", where=corpora[0].name, why="the files are empty, or all are in another share"
             )
         numbers = codec.tags.numbers
-        tags = [np.array([numbers.of(tag, each.where) for tag in each.tags], np.int64) for each in self.sentences]
+        tags = [
+            np.array([numbers.of(tag, each.where) for tag in codec.class_tags(each.tags)], np.int64)
+            for each in self.sentences
+        ]
         usual = [np.array(codec.most_frequent(each.tokens), np.int64) for each in self.sentences]
         self.rows: list[TokenRow] = []
         self._places: list[str] = []

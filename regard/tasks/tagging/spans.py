@@ -1,14 +1,32 @@
-"""Spans of tags: B-X begins one of kind X, I-X goes on with it, O stands outside (Ramshaw and Marcus 1995, IOB2)."""
+"""Spans of tags in the schemes IOB1, IOB2, IOBES and BILOU: which one training data use, and what it allows."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["TagSpan", "are_spans", "best_path", "spans"]
+__all__ = [
+    "SCHEMES",
+    "TagScheme",
+    "TagSpan",
+    "are_spans",
+    "best_path",
+    "find_scheme",
+    "scheme_of_names",
+    "spans",
+    "transitions",
+    "write_iob",
+]
+
+TagScheme = Literal["iob1", "iob2", "iobes", "bilou"]
+SCHEMES: tuple[TagScheme, ...] = ("iob1", "iob2", "iobes", "bilou")
+OUTSIDE = "O"
+# What a prefix does: B begins a span, I continues one, E is its last token, S is a span of one token.
+ROLES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
 
 class TagSpan(NamedTuple):
@@ -21,41 +39,118 @@ class TagSpan(NamedTuple):
 
 def are_spans(tags: Sequence[str]) -> bool:
     """Return whether tags are O, B-X and I-X, with one B-X at least."""
-    known = [tag for tag in tags if tag == "O" or (tag[:2] in ("B-", "I-") and tag[2:])]
-    return len(known) == len(tags) and any(tag.startswith("B-") for tag in tags)
+    return _prefixes(tags) <= {"B", "I"} and any(tag.startswith("B-") for tag in tags)
+
+
+def transitions(sentences: Iterable[Sequence[str]]) -> Counter[tuple[str, str]]:
+    """Count each tag with the one before it, which is O before the first."""
+    return Counter(pair for tags in sentences for pair in zip((OUTSIDE, *tags), tags, strict=False))
+
+
+def find_scheme(counts: Mapping[tuple[str, str], int]) -> TagScheme | None:
+    """Return the scheme in which tags with these ``transitions`` spell spans; None where they spell none.
+
+    I-X after anything but a tag of X begins a span in IOB1 (Ramshaw and Marcus 1995); B-X does in IOB2. The more
+    frequent of both decides, so that a wrong tag in the data does not.
+    """
+    prefixes = _prefixes([tag for _, tag in counts])
+    if not prefixes or not prefixes <= ROLES.keys():
+        return None
+    if prefixes & {"E", "S"}:
+        return None if prefixes & {"L", "U"} else "iobes"
+    if prefixes & {"L", "U"}:
+        return "bilou"
+    starts: Counter[str] = Counter()
+    for (before, tag), count in counts.items():
+        if tag != OUTSIDE and before[2:] != tag[2:]:
+            starts[tag[0]] += count
+    return "iob1" if starts["I"] > starts["B"] else "iob2"
+
+
+def scheme_of_names(tags: Sequence[str]) -> TagScheme | None:
+    """Return the scheme of tags whose data are unknown: IOB1 where a kind has I-X alone, which nothing else begins."""
+    if not are_spans(tags):
+        return None
+    return "iob2" if all(f"B-{tag[2:]}" in tags for tag in tags if tag.startswith("I-")) else "iob1"
+
+
+def _prefixes(tags: Iterable[str]) -> set[str]:
+    """Return the letters before the kinds; "" for a tag that has no kind and is not O."""
+    return {tag[0] if tag[1:2] == "-" and tag[2:] else "" for tag in tags if tag != OUTSIDE}
 
 
 def spans(tags: Sequence[str]) -> list[TagSpan]:
-    """The spans of a sentence; I-X after anything but B-X or I-X begins one, too, as conlleval has it."""
+    """Return the spans of a sentence in any of the schemes, as conlleval reads them.
+
+    A tag that continues nothing begins a span, too.
+    """
     found: list[TagSpan] = []
-    begin, kind = 0, ""
-    for at, tag in enumerate([*tags, "O"]):
-        goes_on = tag.startswith("I-") and tag[2:] == kind
-        if kind and not goes_on:
+    begin, kind, role = 0, "", ""  # of the tag before; no kind: outside
+    for at, tag in enumerate([*tags, OUTSIDE]):
+        following, following_role = tag[2:], ROLES.get(tag[:1], "")
+        continues = kind == following != "" and role in ("B", "I") and following_role in ("I", "E")
+        if kind and not continues:
             found.append(TagSpan(kind, begin, at))
-        if not goes_on:
-            begin, kind = at, tag[2:]
+        if not continues:
+            begin = at
+        kind, role = following, following_role
     return found
 
 
-def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str]) -> list[int]:
-    """The likeliest tags of which every I-X goes on with an X, tokens told for themselves (Viterbi 1967).
+def write_iob(found: Sequence[TagSpan], length: int, scheme: Literal["iob1", "iob2"]) -> tuple[str, ...]:
+    """Return the tags of ``length`` tokens with these spans, in the order of their tokens."""
+    tags = [OUTSIDE] * length
+    for kind, begin, end in found:
+        follows_its_kind = begin > 0 and tags[begin - 1][2:] == kind
+        first = "B" if scheme == "iob2" or follows_its_kind else "I"
+        tags[begin:end] = [f"{first}-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
+    return tuple(tags)
 
-    Cost: tokens · tags².
+
+def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str], scheme: TagScheme | None = None) -> list[int]:
+    """Return the likeliest tags that spell spans in ``scheme``, tokens independent of each other (Viterbi 1967).
+
+    IOB1 allows every sequence: I-X and B-X both begin a span where none of X precedes. Cost: tokens · tags².
+
+    Args:
+        log_p: (tokens, tags), at least one token.
+        tags: the names of the classes.
+        scheme: unset, the one that the names suggest.
     """
-    allowed = np.array([[_may_follow(one, other) for other in tags] for one in tags])
-    barred = np.where(allowed, 0.0, -np.inf)
-    score = log_p[0] + np.where([_may_follow("O", tag) for tag in tags], 0.0, -np.inf)
+    scheme = scheme or scheme_of_names(tags) or "iob2"
+    barred = np.where([[_may_follow(one, other, tags, scheme) for other in tags] for one in tags], 0.0, -np.inf)
+    first = np.where([_may_follow(OUTSIDE, tag, tags, scheme) for tag in tags], 0.0, -np.inf)
+    last = np.where([_may_follow(tag, OUTSIDE, tags, scheme) for tag in tags], 0.0, -np.inf)
+    score = log_p[0] + first
     back: list[npt.NDArray[np.intp]] = []
     for row in log_p[1:]:
         reached = score[:, None] + barred
         back.append(reached.argmax(0))
         score = reached.max(0) + row
+    score = score + last
+    if np.isneginf(score.max()):  # tags without O and single tokens, for example, of an odd number of tokens
+        return [int(each) for each in log_p.argmax(1)]
     path = [int(score.argmax())]
     for choice in reversed(back):
         path.append(int(choice[path[-1]]))
     return path[::-1]
 
 
-def _may_follow(one: str, other: str) -> bool:
-    return not other.startswith("I-") or one[2:] == other[2:] != ""
+def _may_follow(one: str, other: str, tags: Sequence[str], scheme: TagScheme) -> bool:
+    """Return whether ``other`` may stand after ``one``.
+
+    A kind without a tag to begin with may begin with any of its tags; one without a tag to end with may end anywhere.
+    """
+    if scheme == "iob1":
+        return True
+    kind, role = other[2:], ROLES.get(other[:1], "")
+    continues = kind != "" and one[2:] == kind and ROLES.get(one[:1]) in ("B", "I") and role in ("I", "E")
+    begins = role not in ("I", "E") or not _has(tags, kind, "B")
+    if scheme == "iob2":
+        return continues or begins
+    ends = ROLES.get(one[:1]) not in ("B", "I") or not _has(tags, one[2:], "E")
+    return continues or (begins and ends)
+
+
+def _has(tags: Sequence[str], kind: str, role: str) -> bool:
+    return any(tag[2:] == kind and ROLES.get(tag[:1]) == role for tag in tags)

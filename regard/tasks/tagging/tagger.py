@@ -24,7 +24,7 @@ from regard.models.tagger import TokenTagger
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import TaggedExamples, token_rows
-from regard.tasks.tagging.spans import TagSpan, are_spans, best_path, spans
+from regard.tasks.tagging.spans import TagSpan, best_path, spans
 
 __all__ = ["Tagger", "Tagging"]
 
@@ -60,8 +60,8 @@ class Tagger:
 
     @cached_property
     def spells_spans(self) -> bool:
-        """Return whether the tags are those of spans; what cannot follow is then not told."""
-        return are_spans(self.tags)
+        """Return whether the tags spell spans; the predicted ones are then well formed in their scheme."""
+        return self.codec.scheme is not None
 
     def __call__(self, inputs: Sequence[str | Sequence[str]]) -> list[Tagging]:
         """One outcome for each sentence: a list of tokens, or a text with spaces between them."""
@@ -69,8 +69,9 @@ class Tagger:
         sentences = [_tokens(each) for each in inputs]
         found = []
         for tokens, log_p in zip(sentences, self._log_probabilities(sentences), strict=True):
-            numbers = best_path(log_p, self.tags) if self.spells_spans and tokens else log_p.argmax(1).tolist()
-            tags = tuple(self.tags[number] for number in numbers)
+            decoded = self.spells_spans and tokens
+            numbers = best_path(log_p, self.tags, self.codec.class_scheme) if decoded else log_p.argmax(1).tolist()
+            tags = self.codec.output_tags(tuple(self.tags[number] for number in numbers))
             p = tuple(np.exp(log_p[np.arange(len(numbers)), numbers]).tolist())
             found.append(Tagging(tokens, tags, p, tuple(spans(tags)) if self.spells_spans else ()))
         return found

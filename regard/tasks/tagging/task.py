@@ -16,10 +16,10 @@ from regard.errors import ConfigError, DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.cross_entropy import smoothed_nll
 from regard.models.tagger import TokenTagger, build_tagger
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
-from regard.tasks.tagging.spans import are_spans
 from regard.tasks.tagging.tagger import Tagger
 
 __all__ = ["TASK"]
@@ -28,8 +28,8 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: TaggingConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    if config.train.best_by == "entity_f1" and not are_spans(codec.tags.names):
-        why = f"tags of spans are B-X, I-X and O, and these are {', '.join(codec.tags.names[:5])} …"
+    if config.train.best_by == "entity_f1" and codec.scheme is None:
+        why = f"no tags of spans (IOB1, IOB2, IOBES, BILOU), such as B-X, I-X, O: {', '.join(codec.tags.names[:5])} …"
         raise ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
     known, contents = run.contents or {}, dict[str, str]()
 
@@ -113,6 +113,11 @@ def _sample(folder: Path) -> dict[str, Any]:
     }
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "the\tDET\ndog\tNOUN\n\n", "zebras\tVERB\nrun\tDET\nthe\tNOUN\n\nquickly\tVERB\n\n"
+    return validated_on(sample, folder, "valid.tsv", contents)
+
+
 TASK = Task(
     name="tagging",
     open=open_run,
@@ -131,6 +136,7 @@ TASK = Task(
         "entity_f1": Metric(lower_is_better=False, by_predictor=True),
     },
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
     tables=lambda sums, codec: class_tables(sums, codec.tags.names),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),

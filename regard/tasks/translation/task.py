@@ -11,6 +11,7 @@ from torch import nn
 from regard.core.task import Card, Metric, Task
 from regard.metrics.text import METRICS
 from regard.models.build import build
+from regard.tasks.held_out_samples import validated_on
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.objective import compute_metrics, objective
@@ -50,6 +51,11 @@ def _languages(config: TranslationConfig) -> list[str]:
     return [each for each in (config.data.source_language, config.data.target_language) if each]
 
 
+def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
+    contents = "a b c\tc b a\n", "f x e\tz z\nd\ta\nb b\tf q\n"
+    return validated_on(sample, folder, "valid.tsv", contents)
+
+
 TASK = Task(
     name="translation",
     open=open_run,
@@ -61,6 +67,7 @@ TASK = Task(
     compute_metrics=compute_metrics,
     metrics={name: Metric(about.lower_is_better, by_predictor=True) for name, about in METRICS.items()},
     sample=_sample,
+    held_out_samples=_held_out_samples,
     sample_lines=("a b c", "f e d c", "b", ""),
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )
