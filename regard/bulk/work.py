@@ -65,7 +65,20 @@ def open_work(spec: Mapping[str, Any], seed: int) -> Work:
         "translate": _Translating, "generate": _Generating, "predict": _Predicting, "score": _scoring,
     }  # fmt: skip
     work: Work = kinds[spec["verb"]](model, spec, seed)
-    return work
+    return work if "rows" not in spec else _OfRows(work)
+
+
+class _OfRows:
+    """Work on rows of tables, whose inputs are written as JSON texts, since a text may have several lines."""
+
+    def __init__(self, work: Work) -> None:
+        self._work, self.repeats = work, work.repeats
+
+    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        return self._work([json.loads(line) for line in lines], seed)
+
+    def numbered(self, output: str, number: int) -> str:
+        return self._work.numbered(output, number)
 
 
 class _Numbered:

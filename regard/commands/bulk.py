@@ -42,6 +42,15 @@ Strict = Annotated[bool, typer.Option("--strict", help="In bulk: fail at the end
 Block = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="In bulk: lines of a block.", show_default="512 to 8,192")
 ]
+ColumnName = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="NAME|N",
+        help="Column of the input in a .csv, .tsv, .jsonl, .parquet or .conllu; may be repeated.",
+        show_default="as in training",
+    ),
+]
 
 
 class Bulk(NamedTuple):
@@ -53,8 +62,14 @@ class Bulk(NamedTuple):
     on: Literal["ray"] | None = None
     strict: bool = False
     block: int | None = None
+    column: list[str] | None = None
     files: Sequence[Path] = ()
     output: str | None = None
+
+    @property
+    def columns(self) -> tuple[int | str, ...]:
+        """The columns of an input, of files that have columns: numbers from 1, or names."""
+        return tuple(int(name) if name.isdecimal() else name for name in self.column or ())
 
     def of(self, files: Sequence[Path] | None, output: str | None, *, folder: bool = False) -> Bulk:
         """The same for these files and this output, which may be a ``folder`` only."""
@@ -105,6 +120,7 @@ BULK_OPTIONS = {
     "on": SharedOption(On),
     "strict": SharedOption(Strict, False),
     "block": SharedOption(Block),
+    "column": SharedOption(ColumnName),
 }
 takes_bulk = taken_together("bulk", BULK_OPTIONS, Bulk)
 
@@ -118,6 +134,7 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
         why = "each machine would choose its own, and outputs would depend on where a block was done"
         raise ConfigError("work in bulk has one engine", where="--engine", why=why, help="--engine float32, or int8")
     out = bulk.require(spec["verb"])
+    bulk, spec = _with_rows_as_lines(bulk, run, out, spec)
     share = Share() if bulk.shard is None else parse_share(bulk.shard)
     workers = bulk.workers or 1
     spec = {**spec, "run": str(run), "threads": spec["threads"] or max(1, usable_cores() // workers)}
@@ -137,6 +154,30 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
     _tell(made, named, seconds, out, bulk, as_json=spec["json"])
     if bulk.strict and made["quarantined"]:
         raise DataError("some lines have no output, which --strict forbids", where=named[0])
+
+
+def _with_rows_as_lines(bulk: Bulk, run: Path, out: Path, spec: Mapping[str, Any]) -> tuple[Bulk, Mapping[str, Any]]:
+    """Return the job for files of rows: a file of a JSON text for each row is written once, and its lines are read."""
+    from regard.core import atomic_files
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.row_inputs import has_rows, read_row_inputs
+
+    rows = [has_rows(path) for path in bulk.files]
+    if not any(rows) or spec["verb"] == "score":
+        return bulk, spec
+    if not all(rows):
+        what, help = "files of rows and plain text do not go into one job", "give them to two commands"
+        raise ConfigError(what, where=str(bulk.files[rows.index(False)]), help=help)
+    folder, lines = out / ".bulk" / "inputs", []
+    with atomic_files.explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for path in bulk.files:
+        lines.append(folder / f"{path.name}.txt")
+        if not lines[-1].exists() or lines[-1].stat().st_mtime_ns < path.stat().st_mtime_ns:
+            with atomic_files.replacing(lines[-1]) as file:
+                for _, text in read_row_inputs(RunFolder.open(run), path, bulk.columns):
+                    file.write(json.dumps(text).encode() + b"\n")
+    return bulk._replace(files=lines), {**spec, "rows": list(bulk.columns)}
 
 
 def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> None:

@@ -63,7 +63,7 @@ def fill(
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     settings = {} if top_k is None else {"top_k": top_k}
     if not texts:
-        answer_lines(model, None, settings, as_json=as_json, doing="filling")
+        answer_lines(model, None, settings, as_json=as_json, run=run, doing="filling")
         return
     inputs, error = read_inputs(model, texts, name="TEXT")
     for line in predict_lines(model, inputs, settings, json=as_json):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
-from regard.commands.incoming_lines import chunks, open_lines, reader_left
+from regard.commands.incoming_lines import chunks, open_inputs, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.errors import ConfigError
@@ -126,7 +126,7 @@ def generate(
     model: Generator = open_predictor(run, **opened)
     settings = _settings(model, chosen, samples)
     if prompt is None and (files or _is_piped()):
-        _answer_lines(model, bulk.source, settings, **made)
+        _answer_lines(model, run, bulk, settings, **made)
     else:
         _answer_prompt(model, prompt or "", settings, **made)
 
@@ -189,14 +189,18 @@ def _answer_prompt(
 
 
 def _answer_lines(
-    model: Generator, source: Path | None, settings: GenerateConfig, *, samples: int, seed: int | None, as_json: bool
-) -> None:
+    model: Generator, run: Path, named: Bulk, settings: GenerateConfig, *, samples: int, seed: int | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     from regard.tasks.prediction import read_inputs
 
-    with open_lines(source, watched=True) as (lines, ready):
+    source = named.source
+    with open_inputs(run, source, named.columns, watched=True) as (lines, ready, places):
         number = 1
         for chunk in chunks(lines, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
-            prompts, error = read_inputs(model, chunk, name=str(source or "standard input"), first=number)
+            where = None if places is None else list(places)[-len(chunk) :]
+            name = str(source or "standard input")
+            prompts, error = read_inputs(model, chunk, name=name, first=number, places=where)
             _answer(model, prompts, settings, samples=samples, seed=seed, as_json=as_json)
             if error is not None:
                 raise error

@@ -9,15 +9,16 @@ import select
 import stat
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from regard.errors import DataError, RegardError
+from regard.errors import ConfigError, DataError, RegardError
 
-__all__ = ["IncomingLines", "chunks", "count_lines", "open_lines", "reader_left"]
+__all__ = ["IncomingLines", "chunks", "count_lines", "open_inputs", "open_lines", "reader_left"]
 
+PLACES = 1024  # of the rows read last
 BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
 
 
@@ -85,6 +86,33 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
 
 
 @contextmanager
+def open_inputs(
+    run: Path, file: Path | None, columns: Sequence[int | str], *, watched: bool
+) -> Iterator[tuple[Iterator[str], Callable[[], bool], deque[str] | None]]:
+    """Yield the texts of inputs as ``open_lines`` does, of a file of rows too, and the places of those read last.
+
+    There are no places where inputs are lines. ``columns``: those of an input in a file of rows.
+    """
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.row_inputs import has_rows, read_row_inputs
+
+    if file is None or not (has_rows(file) or columns) or file.is_dir() or not file.exists():
+        if columns:
+            raise ConfigError("--column names a column of a file", help="name a .csv, .tsv, .jsonl or .parquet")
+        with open_lines(file, watched=watched) as (lines, ready):
+            yield lines, ready, None
+        return
+    places: deque[str] = deque(maxlen=PLACES)
+
+    def texts() -> Iterator[str]:
+        for where, text in read_row_inputs(RunFolder.open(run), file, columns):
+            places.append(where)
+            yield text
+
+    yield texts(), _always, places
+
+
+@contextmanager
 def _opened(file: Path | None) -> Iterator[int | None]:
     """Yield the descriptor of a pipe or device; None if standard input is a regular file or has no descriptor."""
     if file is None:
@@ -130,10 +158,12 @@ def chunks(
 
 
 def count_lines(source: Path | None) -> int | None:
-    """Count the lines of a file; None for a pipe, whose lines would be gone."""
-    from regard.data.corpora import read_lines
+    """Count the lines of a file; None for a pipe, whose lines would be gone, and for a file of rows."""
+    from regard.data.rows import form_of
+    from regard.data.text_files import read_lines
 
-    return sum(1 for _ in read_lines(source)) if source is not None and source.is_file() else None
+    known = source is not None and source.is_file() and form_of(source) == "text"
+    return sum(1 for _ in read_lines(source)) if source is not None and known else None
 
 
 def reader_left() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import wraps
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -11,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from regard.commands.bulk import BULK_OPTIONS, Bulk, Folder, run_bulk
-from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
+from regard.commands.incoming_lines import chunks, count_lines, open_inputs, reader_left
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.commands.progress import progress
@@ -141,25 +141,27 @@ def answer(
         return
     model = open_predictor(run, **whole)
     require_settings(model, settings)
-    answer_lines(model, bulk.source, settings, as_json=asked.as_json)
+    answer_lines(model, bulk.source, settings, as_json=asked.as_json, run=run, columns=bulk.columns)
 
 
 def answer_lines(
-    model: Any, source: Path | None, settings: Mapping[str, Any], *, as_json: bool, doing: str = "predicting"
-) -> None:
-    """Print the output of each line of a file or of standard input, in order, as its lines come."""
+    model: Any, source: Path | None, settings: Mapping[str, Any], *, as_json: bool, run: Path,
+    columns: Sequence[int | str] = (), doing: str = "predicting",
+) -> None:  # fmt: skip
+    """Print the output of each line of a file or of standard input, in order, as its lines come; or of each row."""
     from regard.tasks.prediction import predict_lines, read_inputs
 
     name = str(source or "standard input")
     with (
         open_output(None, source, job={}, resume=False) as lines,
         progress(doing, count_lines(source), hidden=sys.stdout.isatty()) as advance,
-        open_lines(source, watched=True) as (read, ready),
+        open_inputs(run, source, columns, watched=True) as (read, ready, places),
     ):
         number = 1
         for chunk in chunks(read, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
             reader_left()
-            inputs, error = read_inputs(model, chunk, name=name, first=number)
+            where = None if places is None else list(places)[-len(chunk) :]
+            inputs, error = read_inputs(model, chunk, name=name, first=number, places=where)
             for line in predict_lines(model, inputs, settings, json=as_json):
                 lines.write(line)
             if error is not None:

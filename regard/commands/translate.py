@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.commands.bulk import Bulk, run_bulk, takes_bulk
-from regard.commands.incoming_lines import chunks, count_lines, open_lines, reader_left
+from regard.commands.incoming_lines import chunks, count_lines, open_inputs, reader_left
 from regard.commands.options import (
     Beam,
     CheckpointName,
@@ -163,7 +163,7 @@ def translate(
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
     job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, seed, work)
-    _tell(model, *_translate_lines(work, bulk, job=job, resume=resume, seeded=seed is not None))
+    _tell(model, *_translate_lines(work, run, bulk, job=job, resume=resume, seeded=seed is not None))
 
 
 def _tell(model: Translator, unknown: Counter[str], unread: int) -> None:
@@ -206,14 +206,14 @@ def _search_of(run: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _translate_lines(
-    work: _Translation, named: Bulk, *, job: dict[str, Any], resume: bool, seeded: bool
+    work: _Translation, run: Path, named: Bulk, *, job: dict[str, Any], resume: bool, seeded: bool
 ) -> tuple[Counter[str], int]:
     """Translate a file or standard input; return what ``_Translation.run`` does."""
     source, output = named.source, None if named.output is None else Path(named.output)
     with (
         open_output(output, source, job=job, resume=resume) as lines,
         progress("translating", count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,
-        open_lines(source, watched=output is None) as (read, ready),
+        open_inputs(run, source, named.columns, watched=output is None) as (read, ready, _),
     ):
         batch = work.search.batch_sentences
         # Someone who types wants each answer at once.

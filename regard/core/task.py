@@ -6,7 +6,7 @@ checkpoints and averages use these functions and know nothing else of text, clas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -232,6 +232,9 @@ class Task:
     # every text and label; unset: the sample, and the same with fewer lines to validate on
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
+    row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None
+    # (config, file of rows, columns or () for the usual ones) to the place and the text for ``Predictor.read`` of each
+    # row; None: inputs are lines alone
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
     # of the sums of an evaluation and the codecs: figures by class, and the like
 

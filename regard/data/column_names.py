@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from regard.errors import DataError
 
 __all__ = [
-    "ITEM_LISTS", "LABELS", "NODES", "PAIR", "PARTS", "SPLITS", "TAGS", "document_columns", "edge_columns", "first_of",
-    "is_head", "label_like", "language_codes", "pair_columns", "part_of", "session_columns", "tagged_columns",
-    "text_columns", "time_column", "unnamed_counters",
+    "DOCUMENTS", "EDGES", "ITEM_LISTS", "LABELS", "NODES", "PAIR", "PARTS", "PROMPTS", "SPLITS", "TEXTS", "WORDS",
+    "document_columns", "edge_columns", "first_of", "is_head", "label_like", "language_codes", "pair_columns",
+    "part_of", "session_columns", "tagged_columns", "text_columns", "time_column", "unnamed_counters",
 ]  # fmt: skip
 
 PAIR = ("source", "target")

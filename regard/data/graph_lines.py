@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,12 @@ import numpy.typing as npt
 
 from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import counted
-from regard.data.file_names import named_files
+from regard.data.file_names import JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
-__all__ = ["MOST_NODES", "GraphLine", "graph_of", "parse_graph", "read_graph_lines"]
+__all__ = ["MOST_NODES", "GraphLine", "graph_of", "parse_graph", "read_graph_inputs", "read_graph_lines"]
 
 MOST_NODES = 1 << 18  # of one graph: a line may say any number
 MOST_FEATURES = 1 << 14
@@ -60,6 +61,16 @@ def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[Graph
                     raise DataError("the graph has no label", where=where, why=told_keys(row), help=help)
                 if falls_into(found.digest(), corpus.share):
                     yield found
+
+
+def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each graph: see ``core.task.Task.row_inputs``."""
+    if given or not has_ending(path, JSON_LINES):
+        what = "a graph is a line of JSON" if given else "graphs are read from JSON lines"
+        raise ConfigError(what, where=str(path), help="docs/how-to/graphs.md says what a line holds")
+    for number, line in enumerate(read_lines(path), start=1):
+        if line.strip():
+            yield f"{path}:{number}", line
 
 
 def parse_graph(line: str, *, where: str | None = None, key: str = "label") -> tuple[GraphLine, Mapping[str, Any]]:

@@ -23,14 +23,21 @@ def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
         raise ConfigError(f"this model takes no setting {unknown[0]}", where=f"--set {unknown[0]}", why=why)
 
 
-def read_inputs(predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1) -> tuple[list[Any], Any]:
-    """The inputs of the lines up to the first that spells none, and the error for that one, or None.
+def read_inputs(
+    predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1, places: Sequence[str] | None = None
+) -> tuple[list[Any], Any]:
+    """Read the inputs of the lines up to the first that is none, and the error for that one, or None.
 
-    ``name`` and ``first`` are the file and the number of the first line, for the message.
+    Args:
+        predictor: reads the lines.
+        lines: texts of inputs.
+        name: the file, for messages.
+        first: the number of the first line.
+        places: where each line is, for messages; instead of ``name`` and ``first``.
     """
     inputs: list[Any] = []
-    for number, line in enumerate(lines, start=first):
-        where = f"{name}:{number}"
+    for number, line in enumerate(lines):
+        where = f"{name}:{first + number}" if places is None else places[number]
         try:
             inputs.append(predictor.read(line))
         except RegardError as error:

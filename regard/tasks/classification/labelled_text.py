@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import shortened
+from regard.core.wording import counted
+from regard.data.column_names import text_columns
 from regard.data.file_names import named_files
 from regard.data.rows import Column, Row, column_names, form_of, read_rows, text_of
 from regard.data.shared_files import FilesConfig, falls_into
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.tasks.classification.data_config import LabelledDataConfig
 
-__all__ = ["NO", "YES", "LabelledText", "read_labelled"]
+__all__ = ["NO", "YES", "LabelledText", "read_labelled", "read_texts"]
 
 YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")
 
@@ -40,6 +42,23 @@ def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> I
                     raise DataError(what, where=row.where, why=f"{data.label!r} is empty", help="give it one")
                 if falls_into("\t".join(example.texts), corpus.share):
                     yield example
+
+
+def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the texts of each row, tabs between several: see ``core.task.Task.row_inputs``."""
+    data: LabelledDataConfig = config.data
+    columns: Sequence[Column] = given
+    if not columns:
+        names = column_names(path)
+        columns = _columns(path, data)[0]
+        if form_of(path) != "fasta" and all(isinstance(column, int) for column in columns) and names:
+            columns = text_columns(names) if len(text_columns(names)) == len(columns) else columns
+    if len(columns) != len(data.text):
+        what = f"an input of this model has {counted(len(data.text), 'text column')}"
+        raise ConfigError(what, where="--column", why=f"{len(columns)} given")
+    for row in read_rows(path, columns):
+        texts = [text_of(row, column) for column in columns]
+        yield row.where, texts[0] if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
 
 
 def _columns(path: Path, data: LabelledDataConfig) -> tuple[Sequence[Column], Sequence[Column]]:

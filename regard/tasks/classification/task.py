@@ -35,6 +35,7 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
+from regard.tasks.classification.labelled_text import read_texts
 from regard.tasks.held_out_samples import validated_on
 
 __all__ = ["TASK"]
@@ -159,6 +160,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=read_texts,
     sample_lines=("a fine film", "dull", "it is", ""),
     tables=_tables,
     card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),

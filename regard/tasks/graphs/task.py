@@ -24,6 +24,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )  # fmt: skip
+from regard.data.graph_lines import read_graph_inputs
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables
@@ -140,6 +141,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=read_graph_inputs,
     sample_lines=(
         '{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[1], [0], [2]]}',
         '{"edges": [], "features": [[0.5]]}',

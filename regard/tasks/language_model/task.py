@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, cast
@@ -28,6 +28,7 @@ from regard.core.task import (
     Task,
 )
 from regard.core.wording import counted
+from regard.data.column_names import DOCUMENTS, PROMPTS
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
 from regard.data.lanes import LaneExamples
@@ -44,6 +45,7 @@ from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.generator import Generator
+from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 __all__ = ["TASK"]
 
@@ -278,6 +280,11 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.txt", contents)
 
 
+def _read_prompts(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the prompt of each row, or its text: see ``core.task.Task.row_inputs``."""
+    return rows_of_one_column(path, named_column(path, given, (), (*PROMPTS, *DOCUMENTS)))
+
+
 TASK = Task(
     name="language-model",
     open=_open,
@@ -295,6 +302,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=_read_prompts,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,9 @@ from regard.core.task import (
     Task,
 )  # fmt: skip
 from regard.core.wording import counted
+from regard.data.column_names import edge_columns
 from regard.data.graphs import Graph
+from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.models.graph.build import build_graph_net
@@ -138,6 +141,13 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return configs
 
 
+def _read_ends(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the ends of each row as a JSON list: see ``core.task.Task.row_inputs``."""
+    columns = given or edge_columns(column_names(path)) or (1, 2)
+    for row in read_rows(path, columns):
+        yield row.where, json.dumps([text_of(row, column).strip() for column in columns], ensure_ascii=False)
+
+
 TASK = Task(
     name="links",
     open=_open,
@@ -150,6 +160,7 @@ TASK = Task(
     metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=_read_ends,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

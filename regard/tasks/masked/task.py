@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -28,6 +28,7 @@ from regard.core.task import (
 )
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import counted
+from regard.data.column_names import DOCUMENTS
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
 from regard.data.masked_examples import MaskedBatch, MaskedExamples
@@ -40,6 +41,7 @@ from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
+from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TASK"]
@@ -202,6 +204,11 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.txt", contents)
 
 
+def _read_texts(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the text of each row: see ``core.task.Task.row_inputs``."""
+    return rows_of_one_column(path, named_column(path, given, (), DOCUMENTS))
+
+
 TASK = Task(
     name="masked",
     open=_open,
@@ -220,6 +227,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=_read_texts,
     sample_lines=("the ___ sat", "a ___ on the ___", "___"),
     evaluated_as=_evaluated_as,
     card=Card(

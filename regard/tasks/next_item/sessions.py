@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from regard.data.column_names import session_columns
 from regard.data.file_names import named_files
@@ -17,7 +18,7 @@ from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 from regard.tasks.next_item.data_config import SessionDataConfig
 
-__all__ = ["ItemSession", "read_sessions"]
+__all__ = ["ItemSession", "read_items", "read_sessions"]
 
 
 class ItemSession(NamedTuple):
@@ -37,6 +38,15 @@ def read_sessions(corpora: Sequence[FilesConfig], data: SessionDataConfig) -> It
         for path in named_files(corpus.source):
             sessions = _of_file(path, data, corpus)
             yield from (each for each in sessions if falls_into("\t".join(each.items), corpus.share))
+
+
+def read_items(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the items of each session as a JSON list: see ``core.task.Task.row_inputs``."""
+    data = config.data.model_copy(update={"items": str(given[0]), "session": None, "item": None} if given else {})
+    if data.time is not None and data.time not in column_names(path):
+        data = data.model_copy(update={"time": None})
+    for session in _of_file(path, data, FilesConfig(source=path)):
+        yield session.where, json.dumps(session.items, ensure_ascii=False)
 
 
 def _of_file(path: Path, data: SessionDataConfig, corpus: FilesConfig) -> Iterator[ItemSession]:

@@ -35,6 +35,7 @@ from regard.tasks.next_item.codecs import BEST, ItemCodec, make_codec, open_code
 from regard.tasks.next_item.config import NextItemConfig
 from regard.tasks.next_item.examples import SessionBatch, SessionExamples
 from regard.tasks.next_item.recommender import Recommender
+from regard.tasks.next_item.sessions import read_items
 
 __all__ = ["TASK"]
 
@@ -166,6 +167,7 @@ TASK = Task(
     metrics={name: Metric(lower_is_better=False) for name in _FIGURES},
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=read_items,
     sample_lines=("i0 i1", "i3", '["i2", "i1"]', ""),
     tables=_tables,
     card=Card("other", 'print(model(["…"])[0].items)', "recommend {run} < sessions.txt"),

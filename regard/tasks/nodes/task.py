@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from regard.core.task import (
     Task,
 )  # fmt: skip
 from regard.core.wording import counted
+from regard.data.column_names import NODES
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
@@ -34,6 +35,7 @@ from regard.tasks.graph_parts import asked_nodes, graph_of, is_evaluation, only_
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import SampledBatch, SampledNodes
+from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 __all__ = ["TASK"]
 
@@ -139,6 +141,11 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return configs
 
 
+def _read_names(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the node of each row: see ``core.task.Task.row_inputs``."""
+    return rows_of_one_column(path, named_column(path, given, (), NODES))
+
+
 TASK = Task(
     name="nodes",
     open=_open,
@@ -156,6 +163,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=_read_names,
     sample_lines=("n0", "n7", "n3"),
     tables=lambda sums, graph: class_tables(sums, graph.classes),
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),

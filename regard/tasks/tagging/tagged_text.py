@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from regard.data.column_names import tagged_columns
+from regard.data.column_names import WORDS, first_of, tagged_columns
 from regard.data.file_names import named_files
 from regard.data.rows import Column, Form, Row, column_names, form_of, read_rows
 from regard.data.shared_files import FilesConfig, falls_into
@@ -15,7 +16,7 @@ from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.tasks.tagging.data_config import TaggedDataConfig
 
-__all__ = ["TaggedSentence", "read_tagged", "word_and_tag"]
+__all__ = ["TaggedSentence", "read_tagged", "read_words", "word_and_tag"]
 
 USUAL: dict[Form, tuple[Column, Column]] = {"tsv": (1, 2), "text": (1, 2), "conll-u": (2, 4)}
 
@@ -37,6 +38,15 @@ def read_tagged(corpora: Sequence[FilesConfig], data: TaggedDataConfig) -> Itera
                 sentence = _sentence(row, columns)
                 if falls_into("\t".join(sentence.tokens), corpus.share):
                     yield sentence
+
+
+def read_words(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the words of each sentence as a JSON list: see ``core.task.Task.row_inputs``."""
+    column = given[0] if given else word_and_tag(path, config.data.token, config.data.tag)[0]
+    if not given and isinstance(column, str) and form_of(path) in ("csv", "parquet", "json-lines"):
+        column = first_of(column_names(path), (column, *WORDS, "text", "sentence")) or column
+    for row in read_rows(path, [column], lists=[column], grouped=True):
+        yield row.where, json.dumps(_words(row.cells[column]), ensure_ascii=False)
 
 
 def word_and_tag(path: Path, token: Column | None, tag: Column | None) -> tuple[Column, Column]:

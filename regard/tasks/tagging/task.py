@@ -20,6 +20,7 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
+from regard.tasks.tagging.tagged_text import read_words
 from regard.tasks.tagging.tagger import Tagger
 
 __all__ = ["TASK"]
@@ -137,6 +138,7 @@ TASK = Task(
     },
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=read_words,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
     tables=lambda sums, codec: class_tables(sums, codec.tags.names),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),

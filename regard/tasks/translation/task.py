@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from regard.core.task import Card, Metric, Task
+from regard.data.column_names import TEXTS, pair_columns
+from regard.data.rows import column_names
 from regard.metrics.text import METRICS
 from regard.models.build import build
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.objective import compute_metrics, objective
@@ -56,6 +59,13 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
+def _read_sources(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the source of each row: see ``core.task.Task.row_inputs``."""
+    sides = pair_columns(column_names(path))
+    usual = [corpus.source_key for corpus in config.data.train] + ([] if sides is None else [sides[0]])
+    return rows_of_one_column(path, named_column(path, given, usual, TEXTS))
+
+
 TASK = Task(
     name="translation",
     open=open_run,
@@ -68,6 +78,7 @@ TASK = Task(
     metrics={name: Metric(about.lower_is_better, by_predictor=True) for name, about in METRICS.items()},
     sample=_sample,
     held_out_samples=_held_out_samples,
+    row_inputs=_read_sources,
     sample_lines=("a b c", "f e d c", "b", ""),
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )
