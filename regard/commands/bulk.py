@@ -133,7 +133,10 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
     if spec.get("engine") == "auto":
         why = "each machine would choose its own, and outputs would depend on where a block was done"
         raise ConfigError("work in bulk has one engine", where="--engine", why=why, help="--engine float32, or int8")
+    from regard.data.file_names import named_files
+
     out = bulk.require(spec["verb"])
+    bulk = bulk._replace(files=[file for name in bulk.files for file in named_files(name)])
     bulk, spec = _with_rows_as_lines(bulk, run, out, spec)
     share = Share() if bulk.shard is None else parse_share(bulk.shard)
     workers = bulk.workers or 1

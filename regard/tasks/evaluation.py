@@ -15,6 +15,7 @@ from torch import nn
 from regard.config.explain import explain
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
+from regard.data.file_names import named_files
 from regard.data.rows import column_names, form_of
 from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
@@ -135,6 +136,7 @@ class _GivenFiles(NamedTuple):
 
 def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -> RunConfig:
     """The run's config with these files as its data. ConfigError where its task reads none such, or cuts none so."""
+    files = [file for name in files for file in named_files(name)]
     for file in files:
         if not file.exists():
             raise unreadable(file, FileNotFoundError())

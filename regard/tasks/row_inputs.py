@@ -11,7 +11,7 @@ from regard.data.rows import Column, Row, column_names, form_of, read_rows, text
 from regard.errors import ConfigError, DataError
 from regard.runs.run_folder import RunFolder
 
-__all__ = ["has_rows", "named_column", "read_row_inputs", "rows_of_one_column"]
+__all__ = ["has_rows", "named_column", "read_row_inputs", "require_text_rows", "rows_of_one_column"]
 
 RowInputs = Iterator[tuple[str, str]]
 
@@ -48,6 +48,7 @@ def named_column(path: Path, given: Sequence[Column], usual: Sequence[str], know
     """
     if given:
         return given[0]
+    require_text_rows(path)
     names = column_names(path)
     column = first_of(names, [name.strip().lower() for name in (*usual, *known)])
     if column is not None:
@@ -60,6 +61,13 @@ def named_column(path: Path, given: Sequence[Column], usual: Sequence[str], know
         why=f"they are {', '.join(names[:20])}",
         help=f"--column {names[0]}",
     )
+
+
+def require_text_rows(path: Path) -> None:
+    """ConfigError for a file with a word a line, which only taggers read."""
+    if form_of(path) in ("conll-u", "word-lines"):
+        what = f"a {form_of(path)} file has a word a line, and this model reads texts"
+        raise ConfigError(what, where=str(path), help="write the texts one a line, or name a column: --column 2")
 
 
 def rows_of_one_column(path: Path, column: Column, line: Callable[[Row, Column], str] = text_of) -> RowInputs:

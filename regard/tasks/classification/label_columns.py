@@ -104,6 +104,8 @@ def _columns_of_labels(path: Path, names: Sequence[str], text: Sequence[str]) ->
     if not is_table(path):
         return None
     left = [name for name in names if name not in text and names.count(name) == 1 and name.strip()]
+    if len(left) < 2:
+        return None
     wrong = set[str]()
     for row in islice(read_rows(path, left), LOOKED_AT):
         wrong |= {name for name in left if not _is_yes_or_no(row.cells[name])}

@@ -14,6 +14,7 @@ from regard.data.rows import Column, Row, column_names, form_of, read_rows, text
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import ConfigError, DataError
 from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.row_inputs import require_text_rows
 
 __all__ = ["NO", "YES", "LabelledText", "read_labelled", "read_texts"]
 
@@ -49,6 +50,7 @@ def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tup
     data: LabelledDataConfig = config.data
     columns: Sequence[Column] = given
     if not columns:
+        require_text_rows(path)
         names = column_names(path)
         columns = _columns(path, data)[0]
         if form_of(path) != "fasta" and all(isinstance(column, int) for column in columns) and names:

@@ -72,7 +72,7 @@ def _session_and_item(path: Path, data: SessionDataConfig) -> tuple[Column, Colu
     if data.items in names and not given:
         return None
     usual: tuple[Column, Column] | None = session_columns(names)
-    if form_of(path) == "tsv" and not (given and usual):
+    if form_of(path) == "tsv" and usual is None and not given:
         usual = (1, 2)
     if usual is None and not (data.session and data.item):
         return None
