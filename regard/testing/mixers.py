@@ -186,7 +186,7 @@ def padding_leaves_no_trace(case: MixerCase, draw: Draw) -> None:
     same(shown(pieces), shown(expected.output), "outputs in pieces beside such padding")
     follows = case.run(more, after, expected.state).output
     for name, left in (("a pass", found.state), ("pieces", state)):
-        columns, total = [], left
+        columns, total = list[Tensor](), left
         for at in range(2):
             part = case.run(more[:, at : at + 1], piece_of(after, slice(at, at + 1)), total)
             columns, total = [*columns, part.output], part.state
