@@ -28,6 +28,7 @@ from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
+from regard.training.validation import Validator
 from tests import test_generation, test_links, test_packed_documents, test_sampling, test_tag_schemes
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
@@ -39,8 +40,8 @@ from .table import Mutant
 __all__ = ["MEASURED"]
 
 
-def held_out_law(kind: str) -> None:
-    (law,) = [each for each in TASK_LAWS if each.name == "held_out_data_leave_training_alone"]
+def task_law(kind: str, name: str) -> None:
+    (law,) = [each for each in TASK_LAWS if each.name == name]
     law.check(TaskCase(find_task(kind), kind), Draw(random.Random(1)))
 
 
@@ -128,13 +129,13 @@ GRAPHS = {
     ),
     "the labels of all nodes in the loss": Mutant(
         Edit(nodes_task._prepare, "data.part if is_evaluation(run) else name", '"all"'),
-        held_out_law,
-        {"kind": "nodes"},
+        task_law,
+        {"kind": "nodes", "name": "held_out_data_leave_training_alone"},
     ),
     "nodes that look along held-out edges": Mutant(
         Edit(links_task._prepare, "replace(whole, pairs=along(whole, parts.train, directed=data.directed))", "whole"),
-        held_out_law,
-        {"kind": "links"},
+        task_law,
+        {"kind": "links", "name": "held_out_data_leave_training_alone"},
     ),
 }
 
@@ -163,6 +164,13 @@ TEXTS = {
 }
 
 TEMPERED = "scores / bounded(1.0 if settings.temperature is None else settings.temperature)"
+VALIDATION = {
+    "dropout at validation": Mutant(
+        Edit(Validator.measure, "self.model.eval()", "self.model.train()"),
+        task_law,
+        {"kind": "tagging", "name": "a_validation_draws_nothing"},
+    ),
+}
 SAMPLING = {
     "a language model's temperature after its limits": Mutant(
         Edit(
@@ -205,4 +213,4 @@ SAMPLING = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING}
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING, **VALIDATION}
