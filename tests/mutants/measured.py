@@ -10,6 +10,7 @@ from regard.attention.mask import Segments
 from regard.core.task import find_task
 from regard.data.graphs import Graph
 from regard.data.lanes import _Segments
+from regard.data.molecules import reverse_complement
 from regard.data.windows import WindowExamples
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
@@ -29,7 +30,7 @@ from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.training.validation import Validator
-from tests import test_generation, test_links, test_packed_documents, test_sampling, test_tag_schemes
+from tests import test_generation, test_links, test_molecules, test_packed_documents, test_sampling, test_tag_schemes
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
@@ -140,6 +141,11 @@ GRAPHS = {
 }
 
 TEXTS = {
+    "letters that are their own complements": Mutant(
+        Edit(reverse_complement, "COMPLEMENT", '{**COMPLEMENT, ord("K"): "K", ord("M"): "M"}'),
+        test_molecules.test_the_complement_of_a_set_of_bases_is_the_set_of_complements,
+        {"letter": "K"},
+    ),
     "a third document that sees the second": Mutant(
         Edit(
             Segments.at,

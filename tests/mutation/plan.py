@@ -55,7 +55,8 @@ def tasks(*kinds: str) -> tuple[str, ...]:
     return ("tests/laws/test_tasks.py", "-k", " or ".join(f"test_task[{kind}" for kind in kinds))
 
 
-CONFIGS = stages("test_net_config test_config hand/test_mixers hand/test_attention_parameters")
+REFERENCE: Stages = (("tests/test_docs.py", "-k", "config_reference_is_current"),)  # which states every bound
+CONFIGS = REFERENCE + stages("test_net_config test_config hand/test_mixers hand/test_attention_parameters")
 METRICS: Stages = stages("parity/test_scikit_learn", "test_classification test_links")
 GRAPHS: Stages = stages("hand/test_directed_graphs", "test_graph_net test_graph_pooling test_links test_neighbours")
 STREAMS: Stages = stages("data/test_documents data/test_masking", "data/test_many_files test_language_model")
@@ -144,10 +145,10 @@ TESTS: dict[str, Stages] = {
     **each("data", "length_index", stages("data/test_computed_order")),
     **each("data", "order", (*stages("data/test_pairs data/test_computed_order"), tasks("classification"))),
     **each("data", "padding", (*stages("test_tagging test_next_item"), tasks("classification"))),
-    **each("data", "masking masked_examples", MASKED),
-    **each("data", "document_stream documents stream prepared", STREAMS),
-    **each("data", "tables pair_columns reading alignment encoding file_names shared_files", TABLES),
-    **each("data", "corpus preparation corpora", PREPARED),
+    **each("data", "masking masked_examples", MASKED + REFERENCE),
+    **each("data", "document_stream documents stream prepared", STREAMS + REFERENCE),
+    **each("data", "tables pair_columns reading alignment encoding file_names shared_files", TABLES + REFERENCE),
+    **each("data", "corpus preparation corpora", PREPARED + REFERENCE),
     **each("data", "text_files array_errors", TABLES + STREAMS),
     **each("data", "labels", (*stages("test_classification test_tagging", "test_graph_pooling"), tasks("tagging"))),
     **each("data", "affixes", stages("test_tagging test_classification_words")),
@@ -156,15 +157,16 @@ TESTS: dict[str, Stages] = {
     **each("data", "protected_spans", stages("server/test_required_terms", "server/test_sentence_split")),
     **each("data", "midi music_files notes standard_library", MUSIC),
     **each("data/tokenizers", "notes", MUSIC),
-    **each("data/tokenizers", "catalogue closed subword tokenizer", TOKENIZERS),
+    **each("data/tokenizers", "catalogue closed subword tokenizer", TOKENIZERS + REFERENCE),
     **each("data/lint", "check corpus_rules languages line_rules lint_reader", LINT),
     **each("data/public", "catalogue download fetch", stages("data/test_fetch")),
     **each("data/public", "cmudict", stages("test_pronunciation")),
     **each("models", "attention_config causal_config configuration net_config parts", CONFIGS + ENCODERS),
     **each("models", "position_config presets stack_config build origin_config", CONFIGS + ENCODERS),
     **each("models/transformer", "config mixers site build", CONFIGS + ENCODERS),
-    **each("models", "affix_input classifier classifier_config summary tagger tagger_config input head", ENCODERS),
-    **each("models", "masked_config masked_model context_mean", MASKED[1:]),
+    **each("models", "affix_input classifier classifier_config summary", ENCODERS + REFERENCE),
+    **each("models", "tagger tagger_config input head", ENCODERS + REFERENCE),
+    **each("models", "masked_config masked_model context_mean", MASKED[1:] + REFERENCE),
     **each("models", "copying", (*stages("hand/test_copying"), SEARCH)),
     **each("models", "execution reversible", stages("test_execution")),
     **each("models", "repeated_layers", stages("test_execution", "hand/test_modern_parts")),
