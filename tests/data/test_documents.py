@@ -67,6 +67,14 @@ def test_a_line_that_is_no_document_is_named(line: str, message: str) -> None:
     assert caught.value.where == "x.jsonl:7"
 
 
+@pytest.mark.parametrize("names", [("prompt", "completion"), ("response", "id", "instruction")])
+def test_rows_of_a_table_are_prompts_and_what_completes_them(tmp_path: Path, names: tuple[str, ...]) -> None:
+    row = ["second" if name in ("completion", "response") else "first" for name in names]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + ",".join(row) + "\n")
+    (found,) = read_documents(TextConfig(source=tmp_path / "a.csv"), Cut("auto"))
+    assert found == TextDocument("first", "second")
+
+
 def test_shares_are_whole_documents_and_no_content_is_in_two(tmp_path: Path) -> None:
     every = [f"document {number % 37}" for number in range(100)]
     (tmp_path / "text.txt").write_text("\n".join(every))
