@@ -76,7 +76,7 @@ ENCODERS: Stages = (
     *stages("hand/test_recurrent_build hand/test_mixers hand/test_modern_parts hand/test_convolutional"),
 )
 
-TESTS: dict[str, Stages] = {
+_TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
     "regard/training/optim.py": (("tests/test_optim.py",), ("tests/test_update.py",)),
@@ -187,3 +187,9 @@ TESTS: dict[str, Stages] = {
         (*stages("hand/test_linear_mixers"), laws("linear", "mamba2")),
     ),
 }  # fmt: skip
+
+DEFAULTS = stages("test_defaults")
+TESTS = {
+    path: found + DEFAULTS if path.startswith(("regard/models/", "regard/attention/")) else found
+    for path, found in _TESTS.items()
+}
