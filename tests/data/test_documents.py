@@ -161,6 +161,17 @@ def test_received_numbers_are_not_trusted(tmp_path: Path, name: str, numbers: li
         DocumentStream.open(tmp_path / "prepared")
 
 
+@pytest.mark.parametrize(("name", "numbers"), [("offsets", [0, 2, 13]), ("offsets", [0, 11, 13]), ("prompts", [2, 7])])
+def test_the_least_documents_and_the_longest_prompts_that_can_be(tmp_path: Path, name: str, numbers: list[int]) -> None:
+    """A document of BEGIN and one token; a prompt that leaves one token to predict."""
+    prepared(tmp_path)
+    path = tmp_path / "prepared"
+    if name == "offsets":
+        (path / "prompts").write_bytes(bytes(16))
+    (path / name).write_bytes(np.array(numbers, "<i8").tobytes())
+    assert getattr(DocumentStream.open(path), name).tolist() == numbers
+
+
 @pytest.mark.parametrize("kind", ["file", "line"])
 @pytest.mark.parametrize("name", ["pipe.txt", "n" * 300 + ".txt", "damaged.txt.gz"])
 def test_what_cannot_be_read_is_an_error_and_never_waited_for(tmp_path: Path, name: str, kind: Any) -> None:

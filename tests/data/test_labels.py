@@ -56,3 +56,6 @@ def test_an_unknown_label_is_named_with_its_place() -> None:
     with pytest.raises(DataError, match="'c' is unknown") as refused:
         numbers.of("c", "x:3")
     assert refused.value.where == "x:3"
+    with pytest.raises(DataError) as refused:
+        made(dict.fromkeys("abcdefghijkl", 1)).numbers.of("x", "x:3")
+    assert refused.value.why == "training had a, b, c, d, e, f, g, h, i, j", "ten of them"

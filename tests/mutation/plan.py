@@ -58,7 +58,9 @@ def tasks(*kinds: str) -> tuple[str, ...]:
 REFERENCE: Stages = (("tests/test_docs.py", "-k", "config_reference_is_current"),)  # which states every bound
 CONFIGS = REFERENCE + stages("test_net_config test_config hand/test_mixers hand/test_attention_parameters")
 METRICS: Stages = stages("parity/test_scikit_learn", "test_classification test_links")
-GRAPHS: Stages = stages("hand/test_directed_graphs", "test_graph_net test_graph_pooling test_links test_neighbours")
+GRAPHS: Stages = stages(
+    "hand/test_directed_graphs data/test_graphs", "test_graph_net test_graph_pooling test_links test_neighbours"
+)
 STREAMS: Stages = stages("data/test_documents data/test_masking", "data/test_many_files test_language_model")
 TABLES: Stages = stages("data/test_reading data/test_tables", "data/test_encoding data/test_many_files")
 PREPARED: Stages = (
