@@ -75,7 +75,7 @@ TOKENIZERS: Stages = stages("data/test_text test_molecules test_language_model",
 REMEMBER: Stages = (*stages("hand/test_segment_memory"), laws("segment-memory-small", "compressive-small"))
 ENCODERS: Stages = (
     *stages("test_net_config test_native_reading test_classification test_tagging"),
-    *stages("hand/test_recurrent_build hand/test_mixers hand/test_modern_parts hand/test_convolutional"),
+    *stages("test_site hand/test_mixers hand/test_modern_parts hand/test_forgetting hand/test_positions"),
 )
 
 _TESTS: dict[str, Stages] = {
