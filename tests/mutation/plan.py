@@ -61,8 +61,14 @@ METRICS: Stages = stages("parity/test_scikit_learn", "test_classification test_l
 GRAPHS: Stages = stages(
     "hand/test_directed_graphs data/test_graphs", "test_graph_net test_graph_pooling test_links test_neighbours"
 )
-STREAMS: Stages = stages("data/test_documents data/test_masking", "data/test_many_files test_language_model")
-TABLES: Stages = stages("data/test_reading data/test_tables", "data/test_encoding data/test_many_files")
+STREAMS: Stages = stages(
+    "data/test_documents data/test_masking", "data/test_many_files test_language_model test_molecules"
+)
+TABLES: Stages = stages(
+    "data/test_reading data/test_tables data/test_found_files",
+    "data/test_encoding data/test_many_files data/test_foreign_errors",
+)
+BUDGETS: Stages = stages("data/test_budgets data/test_first_bytes data/test_foreign_errors", "data/test_graphs")
 PREPARED: Stages = (
     *stages("data/test_pairs data/test_text", "data/test_many_files data/test_corpora"),
     tasks("translation"),
@@ -149,9 +155,10 @@ _TESTS: dict[str, Stages] = {
     **each("data", "padding", (*stages("test_tagging test_next_item"), tasks("classification"))),
     **each("data", "masking masked_examples", MASKED + REFERENCE),
     **each("data", "document_stream documents stream prepared", STREAMS + REFERENCE),
-    **each("data", "tables pair_columns reading alignment encoding file_names shared_files", TABLES + REFERENCE),
+    **each("data", "tables rows column_names reading alignment encoding file_names shared_files", TABLES + REFERENCE),
     **each("data", "corpus preparation corpora", PREPARED + REFERENCE),
-    **each("data", "text_files array_errors", TABLES + STREAMS),
+    **each("data", "text_files", TABLES + STREAMS),
+    **each("data", "foreign_errors npz_files packed_files parquet_files parquet_pages", BUDGETS),
     **each("data", "labels", (*stages("data/test_labels", "test_classification test_tagging"), tasks("tagging"))),
     **each("data", "affixes", stages("test_tagging test_classification_words")),
     **each("data", "molecules", stages("test_molecules")),
