@@ -9,6 +9,7 @@ import torch
 from torch.nn.functional import cross_entropy, linear
 
 from regard.models.cross_entropy import CHUNK, projected_cross_entropy, smoothed_cross_entropy
+from regard.models.encoder_decoder import shift_right
 
 from .tolerances import within
 
@@ -107,3 +108,10 @@ def test_a_uniform_guess_costs_log_types():
     loss = smoothed_cross_entropy(torch.zeros(3, 8), torch.tensor([0, 1, 7]), smoothing=0.1)
     assert float(loss.smoothed) == pytest.approx(3 * math.log(8), abs=1e-5)
     assert float(loss.nll) == pytest.approx(3 * math.log(8), abs=1e-5)
+
+
+@pytest.mark.parametrize("length", [1, 4])
+def test_a_decoder_reads_begin_and_all_but_the_last(length: int) -> None:
+    output = torch.arange(2 * length).view(2, length) + 10
+    expected = [[7, *row[:-1]] for row in output.tolist()]
+    assert shift_right(output, 7).tolist() == expected

@@ -58,7 +58,23 @@ def test_the_other_strand_by_pencil() -> None:
     assert reverse_complement("AACGn-R") == "Y-nCGTT" and reverse_complement("") == ""
 
 
-@given(st.text("ACGTRYKMBDHVNacgt", max_size=30))
+# The bases that each letter stands for (IUPAC 1984, NC-IUB).
+BASES = {
+    "A": "A", "C": "C", "G": "G", "T": "T", "R": "AG", "Y": "CT", "S": "CG", "W": "AT", "K": "GT", "M": "AC",
+    "B": "CGT", "D": "AGT", "H": "ACT", "V": "ACG", "N": "ACGT",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("letter", [*BASES, "U"])
+def test_the_complement_of_a_set_of_bases_is_the_set_of_complements(letter: str) -> None:
+    pairs = {"A": "T", "C": "G", "G": "C", "T": "A"}
+    expected = {pairs[base] for base in BASES["T" if letter == "U" else letter]}
+    for found in (reverse_complement(letter), reverse_complement(letter.lower()).upper()):
+        assert set(BASES[found]) == expected
+    assert reverse_complement(letter.lower()).islower()
+
+
+@given(st.text("ACGTRYKMSWBDHVNacgt", max_size=30))
 def test_the_other_strand_of_the_other_strand_is_the_first(sequence: str) -> None:
     assert reverse_complement(reverse_complement(sequence)) == sequence
 

@@ -19,7 +19,7 @@ from regard.core.task import ExampleIndices, find_task
 from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph
 from regard.data.graphs import Graph, edge_pairs
-from regard.data.neighbours import Neighbourhoods
+from regard.data.neighbours import Neighbourhoods, _numbers
 from regard.errors import ConfigError, DataError
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
@@ -74,6 +74,21 @@ def test_so_many_different_neighbours_are_drawn_and_the_node_itself():
         assert len({*seen.tolist()}) == 5 and 0 in seen and {*seen} <= {*graph.neighbours(0)}
         all_of_five = nodes[hop.pairs[1, hop.pairs[0] == 1]]
         assert len(graph.neighbours(5)) > 5 or sorted(all_of_five) == graph.neighbours(5).tolist()
+
+
+@pytest.mark.parametrize("key", [0, 1, 12345, (1 << 64) - 1, -3])
+def test_numbers_of_draws_are_splitmix64_in_whole_numbers(key: int):
+    """Steele et al. 2014, Figure 17, twice: after adding the key, and after adding the golden gamma."""
+    whole, words = 2**64, [0, 1, 77, 2**63 + 5, 2**64 - 1]
+    expected = []
+    for word in words:
+        for added in (key, 0x9E3779B97F4A7C15):
+            word = (word + added) % whole
+            word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9 % whole
+            word = (word ^ (word >> 27)) * 0x94D049BB133111EB % whole
+            word ^= word >> 31
+        expected.append(word)
+    assert _numbers(np.array(words, np.uint64), key).tolist() == expected
 
 
 def test_every_neighbour_is_drawn_equally_often():

@@ -87,7 +87,7 @@ def _piecewise(case: MixerCase, x: Tensor, span: Span, draw: Draw) -> tuple[Tens
 @law(MIXER_LAWS, applies=_streams)
 def chunk(case: MixerCase, draw: Draw) -> None:
     """Any pieces, carrying the state, equal one pass; padding at the end of a row takes no position."""
-    x, span, more, after = _columns(case, draw, 3, 6)
+    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
     whole = case.run(x, span)
     pieces, state = _piecewise(case, x, span, draw)
     valid = span.valid[..., None]
@@ -155,7 +155,7 @@ def truncated(case: MixerCase, draw: Draw) -> None:
 @law(MIXER_LAWS)
 def batched(case: MixerCase, draw: Draw) -> None:
     """A row in a padded batch is what it is alone, and so is what follows."""
-    x, span, more, after = _columns(case, draw, 3, 5)
+    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
     whole = case.run(x, span)
     follows = case.run(more, after, whole.state).output if _streams(case) else None
     for row in range(3):
@@ -166,6 +166,31 @@ def batched(case: MixerCase, draw: Draw) -> None:
             one = select(after, torch.tensor([row]))
             expected = case.run(more[row : row + 1], one, alone.state).output
             same(follows[row : row + 1], expected, f"what follows row {row}")
+
+
+@law(MIXER_LAWS)
+def padding_leaves_no_trace(case: MixerCase, draw: Draw) -> None:
+    """Padding may hold any number: neither outputs nor what follows a state change, in one pass or in pieces."""
+    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
+    valid = span.valid[..., None]
+    noisy = torch.where(valid, x, draw.tensor(*x.shape, scale=1e30))
+    expected, found = case.run(x.masked_fill(~valid, 0.0), span), case.run(noisy, span)
+
+    def shown(output: Tensor) -> Tensor:
+        return output.masked_fill(~valid, 0.0)
+
+    same(shown(found.output), shown(expected.output), "outputs beside such padding")
+    if not _streams(case):
+        return
+    pieces, state = _piecewise(case, noisy, span, draw)
+    same(shown(pieces), shown(expected.output), "outputs in pieces beside such padding")
+    follows = case.run(more, after, expected.state).output
+    for name, left in (("a pass", found.state), ("pieces", state)):
+        columns, total = list[Tensor](), left
+        for at in range(2):
+            part = case.run(more[:, at : at + 1], piece_of(after, slice(at, at + 1)), total)
+            columns, total = [*columns, part.output], part.state
+        same(torch.cat(columns, 1), follows, f"what follows {name} over such padding")
 
 
 @law(MIXER_LAWS, applies=lambda case: case.packs)

@@ -32,6 +32,7 @@ from regard.training.setup import set_up
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
+from regard.training.validation import Validator
 
 __all__ = ["TASK_LAWS", "check_task"]
 
@@ -148,6 +149,29 @@ def evaluating_leaves_no_trace(case: TaskCase, draw: Draw) -> None:
     assert torch.equal(state, torch.get_rng_state()), "evaluation draws from torch's generator"
     after = net.state_dict().values()
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "evaluation changes the net"
+
+
+@law(TASK_LAWS)
+def a_validation_draws_nothing(case: TaskCase, draw: Draw) -> None:
+    """Between updates, with the network in training: twice the same figures, no draw of torch or NumPy."""
+    net = case.net().float()
+    model = Trainable(net, case.task.objective(case.config))
+    data, strategy = case.data, Shards(2, Workers(1, 1))
+    validator = Validator(
+        case.task, case.config, strategy.wrap(model), net, case.part("valid"), data.codecs, strategy, lambda: False
+    )
+    expected = validator.measure(Optimizer(net), decode=True)
+    before = _generators()
+    for _ in range(2):
+        model.train()
+        assert validator.measure(Optimizer(net), decode=True) == expected, "validated again, the figures differ"
+    assert _generators() == before, "a validation draws"
+
+
+def _generators() -> list[Any]:
+    """The states of the generators that code may draw from unseen; checks of types draw from Python's."""
+    _, keys, place, *_ = np.random.get_state(legacy=True)
+    return [torch.get_rng_state().tolist(), np.asarray(keys).tolist(), place]
 
 
 @law(TASK_LAWS)

@@ -267,3 +267,14 @@ def test_rules_are_silent_on_too_little_text():
     assert unrelated_correlation(few, few[::-1]) is None
     assert list(shifted_ranges(few, few)) == []
     assert unrelated_correlation(np.ones(100), np.ones(100)) is None
+
+
+@pytest.mark.parametrize("rows", [49, 50, 80])
+def test_lengths_that_never_change_are_unrelated_to_nothing(rows):
+    """A correlation needs both sides to vary, and fifty pairs."""
+    varied, constant = np.arange(rows) % 7 + 1.0, np.ones(rows)
+    for pair in ((varied, constant), (constant, varied), (constant, constant), (varied, varied)):
+        assert unrelated_correlation(*pair) is None
+    shuffled = np.random.default_rng(2).permutation(varied)
+    found = unrelated_correlation(varied, shuffled)
+    assert (found is None) == (rows < 50) and (found is None or abs(found) < 0.2)

@@ -67,6 +67,14 @@ def test_a_line_that_is_no_document_is_named(line: str, message: str) -> None:
     assert caught.value.where == "x.jsonl:7"
 
 
+@pytest.mark.parametrize("names", [("prompt", "completion"), ("response", "id", "instruction")])
+def test_rows_of_a_table_are_prompts_and_what_completes_them(tmp_path: Path, names: tuple[str, ...]) -> None:
+    row = ["second" if name in ("completion", "response") else "first" for name in names]
+    (tmp_path / "a.csv").write_text(",".join(names) + "\n" + ",".join(row) + "\n")
+    (found,) = read_documents(TextConfig(source=tmp_path / "a.csv"), Cut("auto"))
+    assert found == TextDocument("first", "second")
+
+
 def test_shares_are_whole_documents_and_no_content_is_in_two(tmp_path: Path) -> None:
     every = [f"document {number % 37}" for number in range(100)]
     (tmp_path / "text.txt").write_text("\n".join(every))
@@ -151,6 +159,17 @@ def test_received_numbers_are_not_trusted(tmp_path: Path, name: str, numbers: li
         (path.parent / "digests").write_bytes(bytes(48))
     with pytest.raises(DataError, match="damaged"):
         DocumentStream.open(tmp_path / "prepared")
+
+
+@pytest.mark.parametrize(("name", "numbers"), [("offsets", [0, 2, 13]), ("offsets", [0, 11, 13]), ("prompts", [2, 7])])
+def test_the_least_documents_and_the_longest_prompts_that_can_be(tmp_path: Path, name: str, numbers: list[int]) -> None:
+    """A document of BEGIN and one token; a prompt that leaves one token to predict."""
+    prepared(tmp_path)
+    path = tmp_path / "prepared"
+    if name == "offsets":
+        (path / "prompts").write_bytes(bytes(16))
+    (path / name).write_bytes(np.array(numbers, "<i8").tobytes())
+    assert getattr(DocumentStream.open(path), name).tolist() == numbers
 
 
 @pytest.mark.parametrize("kind", ["file", "line"])

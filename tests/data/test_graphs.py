@@ -122,6 +122,8 @@ ARRAYS = dict(x=np.ones((3, 2)), edges=np.array([[0, 1]]), y=np.array([0, 1, -1]
         (dict(x=None), "there is no array x_data"),
         (dict(x=None, x_data=[1.0], x_indices=[2], x_indptr=[0, 1, 1, 1], x_shape=[3, 2]), "no matrix in compressed"),
         (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1], x_shape=[3, 2]), "do not agree"),
+        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 1 << 31]), "do not agree"),
+        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 0]), "do not agree"),
         (dict(names=np.array(["a", "a", "b"])), "different texts"),
         (dict(y=np.array([None, 1, 2], dtype=object)), "no .npz of plain arrays"),
     ],

@@ -97,6 +97,12 @@ def test_training_is_deterministic(name):
     assert train_tokenizer(LINES, CONFIGS[name]).digest() == TRAINED[name].digest()
 
 
+@every
+def test_training_prints_nothing(name, capfd):
+    train_tokenizer(LINES, CONFIGS[name])
+    assert capfd.readouterr() == ("", "")
+
+
 def test_different_vocabularies_have_different_digests():
     assert len({tokenizer.digest() for tokenizer in TRAINED.values()}) == len(TRAINED)
 

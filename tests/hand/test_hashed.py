@@ -245,6 +245,7 @@ def test_pieces_in_training_are_refused() -> None:
 @pytest.mark.parametrize(
     "options, complaint",
     [
+        ({"buckets": [1 << 10, (1 << 10) + 2]}, "at most 1,048,576 in all"),
         ({"buckets": 7}, "each number of buckets is even"),
         ({"buckets": [4, 3]}, "each number of buckets is even"),
         ({"buckets": []}, "each number of buckets is even"),
@@ -270,3 +271,7 @@ def test_an_encoder_looks_at_chunks_both_ways() -> None:
     made = build(ModelConfig(preset="tiny", mixer="hashed"), source_types=9, target_types=9)
     kinds = [part for part in made.modules() if isinstance(part, HashedAttention)]
     assert {(part.causal, part.nearest) for part in kinds} == {(True, True), (False, False)}
+
+
+def test_as_many_buckets_as_are_allowed() -> None:
+    assert HashedAttention(8, heads=2, buckets=(1 << 10, 1 << 10)).can().causal

@@ -272,3 +272,13 @@ def test_a_reconstruction_adds_up_over_rows_and_leaves_out_what_has_not_left() -
 def test_what_cannot_be_is_refused(options: dict[str, object], problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         Compressive(WIDTH, **{"heads": 2, **options})
+
+
+def test_without_slots_it_is_a_memory_of_segments() -> None:
+    """The smallest sizes that are allowed: no slot, and segments of one column without a memory."""
+    mixer, plain = Compressive(WIDTH, **SMALL, compressed=0, rate=2, compression="mean"), SegmentMemory(WIDTH, **SMALL)
+    mixer.load_state_dict(plain.state_dict(), strict=False)
+    x = columns(11, seed=2)
+    near(run(mixer.double(), x).output, run(plain.double(), x).output)
+    alone = SegmentMemory(WIDTH, heads=2, memory=0, segment=1).double()
+    near(run(alone, x).output[:, 3:4], run(alone, x[:, 3:4]).output)

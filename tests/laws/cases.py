@@ -209,6 +209,8 @@ def other_mixer(kind: str, *, causal: bool = True, rotary: Rotary | None = None,
 
 MIXERS |= {
     "linear-encoder": lambda: other_mixer("linear", causal=False),
+    "linear-chunks": lambda: other_mixer("linear", chunk=3),
+    "mamba2-chunks": lambda: other_mixer("mamba2", chunk=3, kernel=2),
     "global-local-encoder": lambda: other_mixer("global-local", causal=False, radius=1),
     "global-local-dilated": lambda: other_mixer("global-local", causal=False, radius=1, dilation=2, labels=2),
     "global-local-random": lambda: other_mixer("global-local", causal=False, radius=1, random=1, separate=False),

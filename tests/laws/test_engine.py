@@ -277,6 +277,29 @@ def test_the_kernels_outputs_are_those_of_the_model(model: EncoderDecoder, width
 
 @torch.no_grad()
 @needs_kernels
+@pytest.mark.parametrize("format", ["float32", "int8"])
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_of_exactly_equal_types_the_first_are_the_best(format: Format, count: int) -> None:
+    """As ``torch.argmax`` has it: types that have one row of the output's matrix between them, in several lanes."""
+    types, groups = 150, 7
+    torch.manual_seed(3)
+    sizes = {"width": 16, "heads": 4, "feed_forward": 24, "layers": 1, "share": "none"}
+    model = build(ModelConfig.model_validate(sizes), source_types=TYPES, target_types=types).eval()
+    model.head.weight.copy_(torch.randn(groups, 16)[torch.arange(types) % groups])
+    quick = native(model, format)
+    tokens = torch.tensor([[5], [6], [7]])
+    log_p, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
+    value, found = quick.chunked_step(tokens, quick.session(*sources([0, 1, 2])), BestTypes(count, (0, BEGIN)))[0]
+    log_p[:, -1, [0, BEGIN]] = -torch.inf
+    for row in range(3):
+        order = sorted(range(types), key=lambda type: (-float(log_p[row, -1, type]), type))[:count]
+        assert found[row].tolist() == order, "the first of those that are equal"
+        torch.testing.assert_close(value[row], log_p[row, -1, order])
+    assert len({int(type) % groups for type in found[0]}) == 1, "all that were found are equal"
+
+
+@torch.no_grad()
+@needs_kernels
 @pytest.mark.parametrize(
     ("shape", "width", "nbest", "penalty", "early"),
     [("newer", 2, 1, 0.6, False), ("pre", 4, 3, 1.0, False), ("post", 7, 7, 0.0, False), ("pre", 3, 2, 0.6, True)],

@@ -266,7 +266,13 @@ def ended_by_validation(task: Task) -> Task:
     return replace(task, prepare=prepare)
 
 
+def drawn_in_training(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
+    """A sum that numpy's generator changes, whatever the mode."""
+    return terms._replace(sums={name: value * (1 + 1e-9 * np.random.random()) for name, value in terms.sums.items()})
+
+
 MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
+    "figures of a validation that draw": (with_loss(drawn_in_training), "a_validation_draws_nothing"),
     "a vocabulary of the validation data": (learning_from_all, "held_out_data_leave_training_alone"),
     "an epoch as long as the validation data": (ended_by_validation, "held_out_data_leave_training_alone"),
     "a loss averaged per shard": (with_loss(a_mean), "terms_add_over_dealing"),

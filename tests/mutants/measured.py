@@ -10,6 +10,7 @@ from regard.attention.mask import Segments
 from regard.core.task import find_task
 from regard.data.graphs import Graph
 from regard.data.lanes import _Segments
+from regard.data.molecules import reverse_complement
 from regard.data.windows import WindowExamples
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
@@ -28,7 +29,8 @@ from regard.tasks.nodes import task as nodes_task
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from tests import test_generation, test_links, test_packed_documents, test_sampling, test_tag_schemes
+from regard.training.validation import Validator
+from tests import test_generation, test_links, test_molecules, test_packed_documents, test_sampling, test_tag_schemes
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
@@ -39,8 +41,8 @@ from .table import Mutant
 __all__ = ["MEASURED"]
 
 
-def held_out_law(kind: str) -> None:
-    (law,) = [each for each in TASK_LAWS if each.name == "held_out_data_leave_training_alone"]
+def task_law(kind: str, name: str) -> None:
+    (law,) = [each for each in TASK_LAWS if each.name == name]
     law.check(TaskCase(find_task(kind), kind), Draw(random.Random(1)))
 
 
@@ -128,17 +130,22 @@ GRAPHS = {
     ),
     "the labels of all nodes in the loss": Mutant(
         Edit(nodes_task._prepare, "data.part if is_evaluation(run) else name", '"all"'),
-        held_out_law,
-        {"kind": "nodes"},
+        task_law,
+        {"kind": "nodes", "name": "held_out_data_leave_training_alone"},
     ),
     "nodes that look along held-out edges": Mutant(
         Edit(links_task._prepare, "replace(whole, pairs=along(whole, parts.train, directed=data.directed))", "whole"),
-        held_out_law,
-        {"kind": "links"},
+        task_law,
+        {"kind": "links", "name": "held_out_data_leave_training_alone"},
     ),
 }
 
 TEXTS = {
+    "letters that are their own complements": Mutant(
+        Edit(reverse_complement, "COMPLEMENT", '{**COMPLEMENT, ord("K"): "K", ord("M"): "M"}'),
+        test_molecules.test_the_complement_of_a_set_of_bases_is_the_set_of_complements,
+        {"letter": "K"},
+    ),
     "a third document that sees the second": Mutant(
         Edit(
             Segments.at,
@@ -163,6 +170,13 @@ TEXTS = {
 }
 
 TEMPERED = "scores / bounded(1.0 if settings.temperature is None else settings.temperature)"
+VALIDATION = {
+    "dropout at validation": Mutant(
+        Edit(Validator.measure, "self.model.eval()", "self.model.train()"),
+        task_law,
+        {"kind": "tagging", "name": "a_validation_draws_nothing"},
+    ),
+}
 SAMPLING = {
     "a language model's temperature after its limits": Mutant(
         Edit(
@@ -205,4 +219,4 @@ SAMPLING = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING}
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING, **VALIDATION}

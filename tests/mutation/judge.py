@@ -27,7 +27,7 @@ import pytest
 
 __all__ = ["judge"]
 
-COPIED = ("regard", "tests", "pyproject.toml")
+COPIED = ("regard", "tests", "docs", "pyproject.toml")
 DAYS = itertools.count(1)
 PLUGINS = ("-p", "pytest_timeout", "-p", "no:cacheprovider")  # each child would load all others anew
 

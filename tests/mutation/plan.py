@@ -39,7 +39,52 @@ POSITIONS: Stages = (
 
 LONG = ("tests/test_long_attention.py",)
 
-TESTS: dict[str, Stages] = {
+
+def stages(*tests: str) -> Stages:
+    """A stage of each: files below ``tests``, with spaces between those that are run together."""
+    return tuple(tuple(f"tests/{name}.py" for name in together.split()) for together in tests)
+
+
+def each(folder: str, names: str, tests: Stages) -> dict[str, Stages]:
+    """The same tests for several modules of a folder, with spaces between their names."""
+    return {f"regard/{folder}/{name}.py": tests for name in names.split()}
+
+
+def tasks(*kinds: str) -> tuple[str, ...]:
+    """The laws of tasks for these."""
+    return ("tests/laws/test_tasks.py", "-k", " or ".join(f"test_task[{kind}" for kind in kinds))
+
+
+REFERENCE: Stages = (("tests/test_docs.py", "-k", "config_reference_is_current"),)  # which states every bound
+CONFIGS = REFERENCE + stages("test_net_config test_config hand/test_mixers hand/test_attention_parameters")
+METRICS: Stages = stages("parity/test_scikit_learn", "test_classification test_links")
+GRAPHS: Stages = stages(
+    "hand/test_directed_graphs data/test_graphs", "test_graph_net test_graph_pooling test_links test_neighbours"
+)
+STREAMS: Stages = stages(
+    "data/test_documents data/test_masking", "data/test_many_files test_language_model test_molecules"
+)
+TABLES: Stages = stages(
+    "data/test_reading data/test_tables data/test_found_files",
+    "data/test_encoding data/test_many_files data/test_foreign_errors",
+)
+BUDGETS: Stages = stages("data/test_budgets data/test_first_bytes data/test_foreign_errors", "data/test_graphs")
+PREPARED: Stages = (
+    *stages("data/test_pairs data/test_text", "data/test_many_files data/test_corpora"),
+    tasks("translation"),
+)
+LINT: Stages = stages("data/test_check", "cli/test_check")
+MUSIC: Stages = stages("test_music test_harmony test_reviewed_inputs")
+MASKED: Stages = (*stages("data/test_masking", "test_masked_model"), tasks("masked"))
+PACKS: Stages = stages("data/test_counted_targets data/test_packs data/test_computed_order", "test_packed_documents")
+TOKENIZERS: Stages = stages("data/test_text test_molecules test_language_model", "share/test_imported test_music")
+REMEMBER: Stages = (*stages("hand/test_segment_memory"), laws("segment-memory-small", "compressive-small"))
+ENCODERS: Stages = (
+    *stages("test_net_config test_native_reading test_classification test_tagging"),
+    *stages("test_site hand/test_mixers hand/test_modern_parts hand/test_forgetting hand/test_positions"),
+)
+
+_TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
     "regard/training/optim.py": (("tests/test_optim.py",), ("tests/test_update.py",)),
@@ -56,7 +101,7 @@ TESTS: dict[str, Stages] = {
     "regard/search/beam.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH),
     "regard/search/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
     "regard/search/constraint_state.py": (("tests/test_constrained.py",),),
-    "regard/data/pairs.py": (("tests/data/test_batches.py",), ("tests/test_update.py",)),
+    "regard/data/pairs.py": (("tests/data/test_pairs.py",), ("tests/test_update.py",)),
     "regard/attention/span.py": (("tests/test_span.py", "tests/test_mask.py"),),
     "regard/attention/mask.py": (("tests/test_mask.py",), laws("dot-unscaled", "transformer-multi-query")),
     "regard/attention/kernel.py": (("tests/test_kernel.py",), LONG, *ATTENTION),
@@ -81,7 +126,7 @@ TESTS: dict[str, Stages] = {
         ("tests/parity/test_torch_layers.py",),
         laws("transformer-pre", "transformer-ro"),
     ),
-    "regard/models/encoder_decoder.py": (("tests/test_decoding.py",), SEARCH),
+    "regard/models/encoder_decoder.py": (("tests/test_decoding.py", "tests/test_losses.py"), SEARCH),
     "regard/models/recurrent/cells.py": RECURRENT,
     "regard/models/recurrent/stack.py": RECURRENT,
     "regard/models/recurrent/bridge.py": RECURRENT,
@@ -90,4 +135,70 @@ TESTS: dict[str, Stages] = {
     "regard/models/convolutional/gated_convolution.py": CONVOLUTIONAL,
     "regard/models/convolutional/decoder.py": CONVOLUTIONAL,
     "regard/models/convolutional/encoder.py": CONVOLUTIONAL,
+    **each("models/convolutional", "build", CONVOLUTIONAL + CONFIGS),
+    **each("models/convolutional", "config", CONFIGS + CONVOLUTIONAL),
+    **each("models/recurrent", "build encoder fixed_context_decoder decoder_memory", RECURRENT),
+    **each("models/recurrent", "config", CONFIGS + RECURRENT[:1]),
+    **each("metrics", "classes label_sets numbers ranking", METRICS),
+    **each("metrics", "rouge", stages("test_summaries")),
+    **each("metrics", "significance", stages("test_significance")),
+    **each("metrics", "text", stages("test_evaluate test_significance test_summaries")),
+    **each("data", "feature_file graph_union graphs neighbours", GRAPHS),
+    **each("models/graph", "build isomorphism layers links pooling", GRAPHS),
+    **each("models/graph", "config", CONFIGS + GRAPHS),
+    **each("data", "graph_files", stages("data/test_graphs", "test_graph_net test_neighbours")),
+    **each("data", "graph_lines", stages("data/test_graph_lines", "test_graph_pooling")),
+    **each("data", "windows packs lanes computed_order", PACKS),
+    **each("data", "permutation", stages("data/test_permutation", "data/test_computed_order")),
+    **each("data", "length_index", stages("data/test_computed_order")),
+    **each("data", "order", (*stages("data/test_pairs data/test_computed_order"), tasks("classification"))),
+    **each("data", "padding", (*stages("test_tagging test_next_item"), tasks("classification"))),
+    **each("data", "masking masked_examples", MASKED + REFERENCE),
+    **each("data", "document_stream documents stream prepared", STREAMS + REFERENCE),
+    **each("data", "tables rows column_names reading alignment encoding file_names shared_files", TABLES + REFERENCE),
+    **each("data", "corpus preparation corpora", PREPARED + REFERENCE),
+    **each("data", "text_files", TABLES + STREAMS),
+    **each("data", "foreign_errors npz_files packed_files parquet_files parquet_pages", BUDGETS),
+    **each("data", "labels", (*stages("data/test_labels", "test_classification test_tagging"), tasks("tagging"))),
+    **each("data", "affixes", stages("test_tagging test_classification_words")),
+    **each("data", "molecules", stages("test_molecules")),
+    **each("data", "sentence_split", stages("server/test_sentence_split", "server/test_required_terms")),
+    **each("data", "protected_spans", stages("server/test_required_terms", "server/test_sentence_split")),
+    **each("data", "midi music_files notes standard_library", MUSIC),
+    **each("data/tokenizers", "notes", MUSIC),
+    **each("data/tokenizers", "catalogue closed subword tokenizer", TOKENIZERS + REFERENCE),
+    **each("data/lint", "check corpus_rules languages line_rules lint_reader", LINT),
+    **each("data/public", "catalogue download fetch", stages("data/test_fetch")),
+    **each("data/public", "cmudict", stages("test_pronunciation")),
+    **each("models", "attention_config causal_config configuration net_config parts", CONFIGS + ENCODERS),
+    **each("models", "position_config presets stack_config build origin_config", CONFIGS + ENCODERS),
+    **each("models/transformer", "config mixers site build", CONFIGS + ENCODERS),
+    **each("models", "affix_input classifier classifier_config summary", ENCODERS + REFERENCE),
+    **each("models", "tagger tagger_config input head", ENCODERS + REFERENCE),
+    **each("models", "masked_config masked_model context_mean", MASKED[1:] + REFERENCE),
+    **each("models", "copying", (*stages("hand/test_copying"), SEARCH)),
+    **each("models", "execution reversible", stages("test_execution")),
+    **each("models", "repeated_layers", stages("test_execution", "hand/test_modern_parts")),
+    **each("models", "saved_names", stages("formats/test_saved_names")),
+    **each("models", "language_model", stages("test_language_model test_packed_documents", "test_generation")),
+    **each("models/transformer", "average_attention", (*stages("hand/test_mixers"), laws("average"))),
+    **each("models/transformer", "ssru", (*stages("hand/test_mixers"), laws("ssru"))),
+    **each("models/transformer", "compressive compressor segment_memory relative_attention", REMEMBER),
+    **each("models/transformer", "feed_forward", stages("parity/test_torch_layers hand/test_norms", "test_passes")),
+    **each(
+        "models/transformer", "layer",
+        (*stages("parity/test_torch_layers hand/test_modern_parts", "test_execution"), laws("transformer-pre")),
+    ),
+    **each("models/transformer", "global_local", (*stages("hand/test_global_local"), laws("global-local"))),
+    **each("models/transformer", "hashed", (*stages("hand/test_hashed"), laws("hashed"))),
+    **each(
+        "models/transformer", "linear_attention mamba2",
+        (*stages("hand/test_linear_mixers"), laws("linear", "mamba2")),
+    ),
 }  # fmt: skip
+
+DEFAULTS = stages("test_defaults")
+TESTS = {
+    path: found + DEFAULTS if path.startswith(("regard/models/", "regard/attention/")) else found
+    for path, found in _TESTS.items()
+}

@@ -56,7 +56,7 @@ def test_what_is_drawn_is_the_same_for_a_seed_and_changes_code_alone(tmp_path: P
     if not python.exists():
         pytest.skip("needs cosmic-ray: scripts/mutation makes its environment")
     shutil.copytree(ROOT / "tests/mutation", tmp_path / "tests/mutation", ignore=shutil.ignore_patterns("__pycache__"))
-    (tmp_path / "regard").mkdir()
+    (tmp_path / "regard/core").mkdir(parents=True)
     (tmp_path / "regard/core/state.py").write_text(
         "def f(x: int | None = None) -> int | None:\n    return x or 2 + 1\n"
     )

@@ -140,7 +140,8 @@ class RelativeAttention(MemoryAttention):
         query = self._heads(self.query(x))
         content, place = query + self.content_bias[:, None], query + self.place_bias[:, None]
         scale = self.key_width**-0.5
-        added = self._by_distance(place * scale, first, h.shape[1], few) + _blocked(allowed, x)[:, None]
+        # Filled, not added to: beyond its own distances a row holds what another column makes of them, padding too.
+        added = self._by_distance(place * scale, first, h.shape[1], few).masked_fill(~allowed[:, None], BLOCKED)
         dropping = self._dropping
         if not plain:
             key, value = self._heads(self.key(h)), self._heads(self.value(h))

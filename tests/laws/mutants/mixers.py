@@ -256,7 +256,15 @@ class BlockOfPadding(SegmentMemory):
         return super().forward(x, span._replace(valid=torch.ones_like(span.valid)), state)
 
 
+class KeepsPadding(SegmentMemory):
+    """Writes padding into the block of rows that stand at different columns, where what comes next overwrites it."""
+
+    def _entered(self, x, valid, offset, block):
+        return super()._entered(x, torch.ones_like(valid), offset, block)
+
+
 MUTANTS = {
+    "keeps-padding": (lambda: bold(KeepsPadding(WIDTH, heads=2, segment=3, memory=2)), "padding_leaves_no_trace"),
     "chunks-that-stream": (lambda: SaysChunksAreExact(WIDTH, heads=HEADS, buckets=2, chunk=2, nearest=False), "chunk"),
     "sorts-documents-together": (lambda: _packing(SortsDocumentsTogether(WIDTH, heads=HEADS, buckets=2)), "packed"),
     "borders-of-pieces": (lambda: bold(BordersOfPieces(WIDTH, heads=2, segment=2, memory=2)), "chunk"),
