@@ -67,6 +67,15 @@ AllowedHosts = Annotated[
         show_default="on a loopback address its own names; any behind --trusted-proxy or on a network",
     ),
 ]
+Languages = Annotated[
+    str | None,
+    typer.Option(
+        "--languages",
+        metavar="SRC-TGT",
+        help="Languages of a translation run, as en-de; of several runs, name each SRC-TGT=RUN.",
+        show_default="those of its config, or of its NAME",
+    ),
+]
 PublicUrl = Annotated[
     str | None,
     typer.Option("--public-url", metavar="URL", help="URL under which clients reach the server, if it differs."),
@@ -134,6 +143,7 @@ def serve(
     trusted_proxy: Proxy = None,
     public_url: PublicUrl = None,
     allow_host: AllowedHosts = None,
+    languages: Languages = None,
     limits_storage: Storage = None,
     preload: Preload = False,
     drain: Drain = 0.0,
@@ -153,7 +163,7 @@ def serve(
     }  # fmt: skip
     plan = ServerPlan(
         runs, host, port, settings=settings, keys=keys, glossaries=glossaries, storage=limits_storage,
-        trusted_proxy=trusted_proxy, grace=drain, preload=preload,
+        trusted_proxy=trusted_proxy, languages=languages, grace=drain, preload=preload,
         opening={"engine": engine, "checkpoint": checkpoint, "device": device, "threads": threads},
     )  # fmt: skip
     _run(plan, workers)
