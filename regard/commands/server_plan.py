@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from dataclasses import dataclass, field
@@ -105,6 +106,8 @@ class ServerPlan:
         metrics = ServerMetrics()
         models = self.models(metrics)
         keys = KeyStore(self.keys) if self.keys else None
+        for model in models.all:
+            model.on_loaded = gc.freeze  # collections of garbage stop all threads, 0.1 s for the objects of libraries
         service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients())
         return DrainingServer(self._config(create_app(service)), service, grace=self.grace)
 
