@@ -58,6 +58,24 @@ Proxy = Annotated[
         help="Address of a reverse proxy whose X-Forwarded-For header is trusted.",
     ),
 ]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="NAME",
+        help="Host name by which clients reach the server; repeat for several, * for any.",
+        show_default="on a loopback address its own names; any behind --trusted-proxy or on a network",
+    ),
+]
+Languages = Annotated[
+    str | None,
+    typer.Option(
+        "--languages",
+        metavar="SRC-TGT",
+        help="Languages of a translation run, as en-de; of several runs, name each SRC-TGT=RUN.",
+        show_default="those of its config, or of its NAME",
+    ),
+]
 PublicUrl = Annotated[
     str | None,
     typer.Option("--public-url", metavar="URL", help="URL under which clients reach the server, if it differs."),
@@ -124,6 +142,8 @@ def serve(
     glossaries: GlossariesFolder = None,
     trusted_proxy: Proxy = None,
     public_url: PublicUrl = None,
+    allow_host: AllowedHosts = None,
+    languages: Languages = None,
     limits_storage: Storage = None,
     preload: Preload = False,
     drain: Drain = 0.0,
@@ -139,13 +159,21 @@ def serve(
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
         "nbest": beam_limit, "length": length_limit, "seconds": timeout, "requests_per_minute": req_limit,
         "waiting": queue, "rows": rows, "public_url": public_url,
+        "hosts": _hosts(allow_host, host, trusted_proxy),
     }  # fmt: skip
     plan = ServerPlan(
         runs, host, port, settings=settings, keys=keys, glossaries=glossaries, storage=limits_storage,
-        trusted_proxy=trusted_proxy, grace=drain, preload=preload,
+        trusted_proxy=trusted_proxy, languages=languages, grace=drain, preload=preload,
         opening={"engine": engine, "checkpoint": checkpoint, "device": device, "threads": threads},
     )  # fmt: skip
     _run(plan, workers)
+
+
+def _hosts(allowed: list[str] | None, host: str, proxy: str | None) -> list[str] | None:
+    """Return the host names that clients may use; None for those of this machine."""
+    if allowed:
+        return [name.lower() for name in allowed]
+    return None if host in LOCAL and proxy is None else ["*"]
 
 
 def _run(plan: ServerPlan, workers: int) -> None:

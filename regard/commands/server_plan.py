@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from regard.server.client_state import ClientState
     from regard.server.draining_server import DrainingServer
     from regard.server.settings import ServerSettings
+    from regard.tasks.translation.config import DataConfig
 
 __all__ = ["ServerPlan", "bound_socket", "free_port", "log_requests", "require_libraries"]
 
@@ -35,6 +37,7 @@ class ServerPlan:
     ``ServerSettings`` names them. ``keys``: file of API keys; without it no key is asked for. ``glossaries``: folder
     for client glossaries; without it they live in memory. ``storage``: store of counts that several servers share;
     without it they live in memory. ``trusted_proxy``: address of a proxy whose X-Forwarded-For header is trusted.
+    ``languages``: of the one translation run, as ``en-de``; None: those that its config or its name gives.
     ``grace``: seconds from SIGTERM for which the port stays open. ``preload``: load all runs at start, not the first
     alone. ``log_level``: uvicorn's. ``opening``: options of ``open_model``.
     """
@@ -47,6 +50,7 @@ class ServerPlan:
     glossaries: Path | None = None
     storage: str | None = None
     trusted_proxy: str | None = None
+    languages: str | None = None
     grace: float = 0.0
     preload: bool = False
     log_level: str = "info"
@@ -63,7 +67,11 @@ class ServerPlan:
         from regard.server.batching.models import ModelRegistry
 
         limits = self.limits()
-        opened = [_served(given, limits, metrics, **self.opening) for given in self.runs]
+        if self.languages is not None and len(self.runs) > 1:
+            help = "name each of several runs by its languages: en-de=RUN de-en=RUN"
+            raise ConfigError("--languages is for one run", where="--languages", help=help)
+        opening = {"languages": self.languages} | self.opening
+        opened = [_served(given, limits, metrics, **opening) for given in self.runs]
         models = ModelRegistry(opened, preload=self.preload)
         if self.opening.get("engine") is not None and not (models.translators or models.generators):
             why = "engines are for translation and generation"
@@ -98,6 +106,8 @@ class ServerPlan:
         metrics = ServerMetrics()
         models = self.models(metrics)
         keys = KeyStore(self.keys) if self.keys else None
+        for model in models.all:
+            model.on_loaded = gc.freeze  # collections of garbage stop all threads, 0.1 s for the objects of libraries
         service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients())
         return DrainingServer(self._config(create_app(service)), service, grace=self.grace)
 
@@ -171,6 +181,7 @@ def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettin
 def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Wanted | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
+    languages: str | None = None,
 ) -> Served[Any, Any]:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
     from regard.commands.options import open_model, open_predictor
@@ -200,23 +211,38 @@ def _served(
     common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
     model: Served[Any, Any]
     if isinstance(config, TranslationConfig):
+        source, target = _languages(given, languages, config.data)
         model = ServedModel(
             name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
-            search=config.search, reads_whole=config.data.crops, source=config.data.source_language,
-            target=config.data.target_language, limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
+            search=config.search, reads_whole=config.data.crops, source=source, target=target,
+            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
         )  # fmt: skip
-        return model
-    if isinstance(config, LanguageModelConfig):
+    elif isinstance(config, LanguageModelConfig):
         model = ServedGenerator(
             name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, engine=engine, **opening),
             waiting=settings.waiting, rows=settings.rows, **common,
         )  # fmt: skip
-        return model
-    model = ServedPredictor(
-        name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
-        waiting=settings.waiting, **common,
-    )  # fmt: skip
+    else:
+        model = ServedPredictor(
+            name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
+            waiting=settings.waiting, **common,
+        )  # fmt: skip
     return model
+
+
+def _languages(given: str, languages: str | None, data: DataConfig) -> tuple[str | None, str | None]:
+    """Return the source and target language of a run: as requested, as its config or else as its name gives them."""
+    from regard.data.pair_languages import language_pair
+
+    if languages is not None:
+        pair = language_pair(languages)
+        if pair is None:
+            help = "two codes with a hyphen between: --languages en-de"
+            raise ConfigError(f"{languages} are no two languages", where="--languages", help=help)
+        return pair
+    if data.source_language is None and data.target_language is None:
+        return language_pair(_name_and_path(given)[0]) or (None, None)
+    return data.source_language, data.target_language
 
 
 def _name_and_path(given: str) -> tuple[str, Path]:

@@ -7,6 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
 from regard.commands.metric_tables import aligned, table_as_json
 from regard.commands.options import open_model, search_settings
 from regard.commands.progress import progress
@@ -49,6 +51,8 @@ def evaluate_translation(
     model = open_model(run.path, checkpoint=checkpoint, **opening)
     search = search_settings(model.search, nbest=1, **given)
     examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
+    if peers is None or not peers.rank:
+        _warn_of_swapped_sides(run, examples)
     began = time.perf_counter()
     ranks = 1 if peers is None else peers.world
     with progress(
@@ -69,6 +73,20 @@ def evaluate_translation(
     else:
         _print_scores(found)
         _print_differences(against, differences)
+
+
+def _warn_of_swapped_sides(run: RunFolder, examples: EvaluationSet) -> None:
+    """Report at once that sources look like the run's target language, and references like its source language."""
+    from regard.data.lint.languages import is_swapped
+    from regard.tasks.translation.config import translation_config
+
+    data = translation_config(run).data
+    if data.source_language is None or data.target_language is None:
+        return
+    pairs = ((source, accepted[0]) for source, accepted in zip(examples.sources, examples.references, strict=True))
+    if is_swapped(pairs, (data.source_language, data.target_language)):
+        languages = f"{data.source_language} to {data.target_language}"
+        typer.echo(f"warning: the model translates {languages}, and the files look like the other order", err=True)
 
 
 def _require_rival(against: Path | None) -> None:

@@ -88,7 +88,10 @@ class Translation:
 
     def saying(self, text: str) -> Translation:
         """This translation with another text for the best output (for its pieces see ``Translator.spelling``)."""
-        candidates = [self.candidates[0]._replace(text=text), *self.candidates[1:]]
+        return self.with_candidates([self.candidates[0]._replace(text=text), *self.candidates[1:]])
+
+    def with_candidates(self, candidates: list[Candidate]) -> Translation:
+        """Return this translation with other outputs; the attention stays that of the best output here."""
         told: dict[str, Any] = {"pieces": self.pieces, "unknown": self.unknown, "unread": self.unread}
         return Translation(self.source, candidates, lambda: self.attention, **told)
 

@@ -31,6 +31,7 @@ from regard.server.api import (
 )
 from regard.server.api.requests import ClientDisconnected
 from regard.server.api_error import ApiError
+from regard.server.request_guard import require_trustworthy
 from regard.server.service import Service
 
 __all__ = ["create_app"]
@@ -149,14 +150,15 @@ class _RequestMiddleware:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        start, status, body_read = time.perf_counter(), 0, False
+        start, status, body_read, closing = time.perf_counter(), 0, False, False
+        settings = self.service.settings
 
         async def receive_in_time() -> Message:
             """Receive a message of the body within the time of a request; messages after the body may take for ever."""
             nonlocal body_read
             if body_read:
                 return await receive()
-            left = self.service.settings.seconds - (time.perf_counter() - start)
+            left = settings.seconds - (time.perf_counter() - start)
             try:
                 message = await asyncio.wait_for(receive(), max(left, 0))
             except TimeoutError as error:
@@ -169,13 +171,16 @@ class _RequestMiddleware:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                leaving = [(b"connection", b"close")] if self.service.draining else []
-                message["headers"] = [*message["headers"], *HEADERS.items(), *leaving]
+                leaving = {b"connection": b"close"} if self.service.draining or closing else {}
+                message["headers"] = [*message["headers"], *(HEADERS | leaving).items()]
             await send(message)
 
-        app, limit = self.app, self.service.settings.body_bytes
-        if _content_length(scope) > limit:  # Starlette's own response would not have the interface's format
-            app = _error_format(Request(scope))(ApiError(413, f"Invalid request: a body of more than {limit} bytes"))
+        app = self.app
+        try:
+            _require_length(scope, settings.body_bytes)
+            require_trustworthy(scope, settings)
+        except ApiError as error:
+            app, closing = _error_format(Request(scope))(error), error.status != 413  # nothing after it is trusted
         try:
             await app(scope, receive_in_time, send_with_headers)
         except Exception as error:
@@ -190,11 +195,11 @@ class _RequestMiddleware:
             seconds = time.perf_counter() - start
             route = getattr(scope.get("route"), "path", "other")  # never a path that a client invented
             self.service.metrics.count_request(route, status, seconds)
-            who = scope["client"][0] if scope.get("client") else "-"
-            log.info("%s %s %s %d %.3f s", who, scope["method"], route, status, seconds)
+            log.info("%s %s %s %d %.3f s", (scope.get("client") or "-")[0], scope["method"], route, status, seconds)
 
 
-def _content_length(scope: Scope) -> int:
-    """Return the length of the body that the client declares, in bytes; 0 if it declares none."""
+def _require_length(scope: Scope, limit: int) -> None:
+    """Raise ApiError for a declared length beyond the limit: Starlette's response would not have the right format."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-    return int(length) if length.isdigit() else 0
+    if length.isdigit() and int(length) > limit:
+        raise ApiError(413, f"Invalid request: a body of more than {limit} bytes")

@@ -32,4 +32,5 @@ class ServerSettings(BaseModel):
     rows: Positive = 256  # hypotheses of a model that run together
     glossaries: Positive = 100  # stored for a client
     entries: Positive = 5_000  # of a glossary
+    hosts: tuple[str, ...] | None = None  # names in the header Host; None: on a loopback address its own, else any
     numbers: Positive = 1 << 24  # that one layer of a model holds at once for an input

@@ -187,7 +187,7 @@ def test_who_takes_too_long_is_told(serve: Serve) -> None:
 @pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate"])
 def test_a_body_that_does_not_arrive_is_not_waited_for(serve: Serve, path: str) -> None:
     server = serve(seconds=0.3)
-    head = f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\ncontent-length: 50\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
         connection.sendall(head.encode() + b'{"text": "a')
         said = ""
@@ -201,7 +201,9 @@ def test_who_hangs_up_is_searched_no_more(serve: Serve) -> None:
     ask(server)
     server.copying.pause = 0.02
     body = json.dumps({"text": "x" * 190}).encode()
-    head = f"POST /v1/translate HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    head = (
+        f"POST /v1/translate HTTP/1.1\r\nhost: [::1]\r\ncontent-type: application/json\r\ncontent-length: {len(body)}"
+    )
     with socket.create_connection(("127.0.0.1", server.port)) as connection:
         connection.sendall(head.encode() + b"\r\n\r\n" + body)
         until(lambda: server.model.load[1] == 1)

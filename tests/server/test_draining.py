@@ -36,7 +36,7 @@ def test_a_connection_whose_first_request_is_on_its_way_is_answered() -> None:
         until(lambda: len(server.server_state.connections) == 1)
         server.handle_exit(signal.SIGTERM, None)
         until(lambda: not server.servers[0].sockets)  # the port is closed
-        slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        slow.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert slow.recv(4096).startswith(b"HTTP/1.1 200 ")
 
 
@@ -109,7 +109,7 @@ def test_a_connection_that_nobody_has_accepted_yet_is_answered() -> None:
         await server.startup()
         address = server.servers[0].sockets[0].getsockname()
         with socket.create_connection(address, timeout=20) as waiting:  # the loop has no turn to accept it
-            waiting.sendall(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+            waiting.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")
             await server.shutdown()
             return waiting.recv(4096)
 

@@ -346,3 +346,25 @@ def test_pieces_are_found_in_their_text() -> None:
     assert len(places) == len(text.encode(line))
     assert "".join(line[place.start : place.end] for place in places).endswith("house")
     assert torch.tensor([place.start for place in places]).diff().ge(0).all()
+
+
+def test_constraints_decode_each_part_once_and_spell_each_term_once() -> None:
+    calls = {"decode": 0, "spelled": 0}
+
+    class Counting:
+        source: Any = None
+
+        def decode(self, part: list[int]) -> str:
+            calls["decode"] += 1
+            return "a b "
+
+        def spelled(self, text: str) -> list[int]:
+            calls["spelled"] += 1
+            return [1]
+
+    model: Any = Counting()
+    model.source = model
+    terms = [RequiredTerm(2 * at, 2 * at + 1, "ab"[at % 2], f"x{at % 3}") for at in range(600)]
+    found = term_constraints(model, [[1, 2]] * 50, terms, SearchConfig(max_extra=40))
+    assert calls == {"decode": 50, "spelled": 3}
+    assert found == [[[1], [1]]] * 50

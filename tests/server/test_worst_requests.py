@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import sys
 from collections import Counter
@@ -14,6 +15,8 @@ import httpx
 import pytest
 
 import regard
+from regard.commands.server_plan import ServerPlan
+from regard.server.batching.models import ModelRegistry
 
 from .conftest import create_server, running
 from .copying import capitals
@@ -113,3 +116,16 @@ def test_the_loops_thread_does_nothing_that_grows_with_a_request(guarded: tuple[
     assert not guard.offences
     grown = {name: count - small[name] for name, count in guard.calls.items() if count > small[name] + GROWTH}
     assert not grown.keys() - OWN_CALLS, grown
+
+
+def test_collections_of_garbage_leave_out_what_a_model_was_loaded_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = capitals()
+    monkeypatch.setattr(ServerPlan, "models", lambda plan, metrics: ModelRegistry([model]))
+    ServerPlan([], "127.0.0.1", 0).create_server()
+    assert model.on_loaded is gc.freeze
+    calls: list[int] = []
+    model.on_loaded = lambda: calls.append(1)
+    model.start()
+    model.start()
+    model.stop()
+    assert calls == [1]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from importlib import import_module
+from itertools import islice
 
-__all__ = ["PairSample", "language_identifier", "wrong_language_lines"]
+__all__ = ["PairSample", "is_swapped", "language_identifier", "wrong_language_lines"]
 
 SAMPLE_SIZE = 1000
+SWAP_SAMPLE, FEWEST = 50, 3  # pairs that tell whether sides are swapped
 MIN_WORDS = 5  # words of a line whose language can be identified
 
 Identify = Callable[[str], str]
@@ -41,6 +43,22 @@ def language_identifier() -> Identify | None:
     except ImportError:
         return None
     return lambda text: str(library.classify(text)[0])
+
+
+def is_swapped(pairs: Iterable[tuple[str, str]], languages: tuple[str, str]) -> bool:
+    """Return whether most sources are in the target language, and most targets in the source language.
+
+    ``languages``: codes of the source and the target, in this order. False without the library that identifies them,
+    and for pairs of few words.
+    """
+    long = (pair for pair in pairs if min(side.count(" ") for side in pair) + 1 >= MIN_WORDS)
+    sample = list(islice(long, SWAP_SAMPLE))
+    identify = language_identifier() if len(sample) >= FEWEST else None
+    if identify is None:
+        return False
+    source, target = (code.lower().partition("-")[0] for code in languages)
+    swapped = sum(identify(left) == target and identify(right) == source for left, right in sample)
+    return 2 * swapped > len(sample)
 
 
 def wrong_language_lines(rows: list[tuple[int, str, str]], identify: Identify) -> list[tuple[int, str]]:

@@ -67,6 +67,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         """
         self.name, self.task, self._threads, self.inspector = name, task, threads, inspector
         self.created = int(time.time())
+        self.on_loaded: Callable[[], None] = lambda: None  # called after the model was loaded
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
         self._started: tuple[Predictor, OwnWorker, threading.Thread] | None = None
@@ -99,6 +100,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
                 log.info("loading the model %s", self.name)
                 predictor, worker = self._open()
                 log.info("loaded the model %s in %.1f s", self.name, time.monotonic() - began)
+                self.on_loaded()
                 thread = threading.Thread(target=self._run, args=(worker,), name=f"model {self.name}", daemon=True)
                 thread.start()
                 self._started = predictor, worker, thread

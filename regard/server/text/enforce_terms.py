@@ -11,7 +11,7 @@ from regard.config.settings import SearchConfig
 from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
 from regard.errors import DataError
-from regard.inference.results import Translation
+from regard.inference.results import Candidate, Translation
 from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
 from regard.server.off_loop import off_loop
@@ -43,10 +43,11 @@ async def translate_with_terms(
     glossary: Glossary | None = None,
     protect: bool = True,
 ) -> list[Translation]:
-    """Return one translation a sentence, within ``seconds``, with every required term in it.
+    """Return one translation a sentence, within ``seconds``, with every required term in each of its outputs.
 
-    If a required term is missing, decode again with constraints; insert what either output still lacks, and return
-    the output that the model scores higher.
+    If an output lacks a required term, decode again with constraints. The best output is the one that the model scores
+    higher of the two best, with the terms inserted that it still lacks; the others are those of both searches that have
+    all terms, or else the outputs of the first search with the terms inserted.
     """
     deadline = time.monotonic() + seconds
     required = await off_loop(_required_terms, sentences, glossary, Deadline(seconds), protect=protect)
@@ -61,12 +62,8 @@ async def translate_with_terms(
         with suppress(ApiError):  # no room or time for a second search: missing terms are inserted
             constrained = await model.translate(again, settings, client=client, seconds=left, required_terms=terms)
     for number, second in zip(incomplete, constrained, strict=True):
-        first = translations[number]
-        best = await model.run_serial(partial(_more_probable, model, first, second, required[number], deadline))
-        if best.text not in (first.text, second.text if second else None):  # a term was inserted
-            scored = time.monotonic() < deadline
-            best = await model.run_serial(partial(model.spelling, best, best.text, settings, scored=scored))
-        translations[number] = best
+        work = partial(_complete, model, translations[number], second, required[number], settings, deadline)
+        translations[number] = await model.run_serial(work)
     return translations
 
 
@@ -84,10 +81,57 @@ def _required_terms(
 def _incomplete(
     model: ServedModel, translations: Sequence[Translation], required: Sequence[Sequence[RequiredTerm]]
 ) -> tuple[list[int], bool]:
-    """Return the numbers of the translations that lack a term, and whether the model can spell any of their terms."""
-    numbers = [number for number, each in enumerate(translations) if missing_terms(required[number], each.text)]
+    """Return the numbers of the translations with an output that lacks a term, and whether the model can spell any."""
+    numbers = [
+        number
+        for number, translation in enumerate(translations)
+        if any(missing_terms(required[number], each.text) for each in translation.candidates)
+    ]
     texts = dict.fromkeys(term.text for number in numbers for term in required[number])
     return numbers, any(map(model.can_spell, texts))
+
+
+def _complete(
+    model: ServedModel,
+    first: Translation,
+    second: Translation | None,
+    terms: Sequence[RequiredTerm],
+    settings: SearchConfig,
+    deadline: float,
+) -> Translation:
+    """Return the translation with all terms in each of its outputs; ``second``: of the constrained search, or None."""
+    best = first
+    if missing_terms(terms, first.text):
+        best = _more_probable(model, first, second, terms, deadline)
+        if best.text not in (first.text, second.text if second else None):  # a term was inserted
+            best = model.spelling(best, best.text, settings, scored=time.monotonic() < deadline)
+    found = {best.text: best.candidates[0]}
+    others = [*first.candidates[1:], *(second.candidates if second else ())]
+    for each in sorted(others, key=lambda each: (-each.finished, -each.score)):
+        if not missing_terms(terms, each.text):
+            found.setdefault(each.text, each)
+    for each in first.candidates[1:]:
+        if len(found) < len(first.candidates) and missing_terms(terms, each.text):
+            mended = _mended(model, first, each, terms, settings, deadline)
+            found.setdefault(mended.text, mended)
+    top, *rest = list(found.values())[: len(first.candidates)]
+    return best.with_candidates([top, *sorted(rest, key=lambda each: -each.score)])
+
+
+def _mended(
+    model: ServedModel,
+    first: Translation,
+    candidate: Candidate,
+    terms: Sequence[RequiredTerm],
+    settings: SearchConfig,
+    deadline: float,
+) -> Candidate:
+    """Return an output with its missing terms inserted, scored if there is time."""
+    alone = first.with_candidates([candidate])
+    if time.monotonic() < deadline:  # attention of this output, not of the best
+        alone = model.spelling(alone, candidate.text, settings, scored=False)
+    text = _with_missing_terms(model, alone, terms, deadline).text
+    return model.spelling(alone, text, settings, scored=time.monotonic() < deadline).candidates[0]
 
 
 def _more_probable(

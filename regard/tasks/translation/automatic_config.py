@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.corpora import CorpusConfig, read_pairs
+from regard.data.lint.languages import is_swapped
+from regard.data.pair_languages import pair_languages
 from regard.runs.config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
@@ -130,7 +132,27 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     ]
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
-    return Proposal({"data": {**parts, **data, **order}, "model": model, "train": settings}, reasons)
+    languages, told_languages = _languages(train, valid)
+    reasons += told_languages
+    return Proposal({"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}, reasons)
+
+
+def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:
+    """Return the keys of the languages that names of files or columns give, and what to report of them."""
+    languages = pair_languages(train)
+    if languages is None:
+        return {}, []
+    reasons = [f"languages {languages[0]} to {languages[1]}, by the names of files or columns"]
+    if valid is not None and (pair_languages(valid) == languages[::-1] or is_swapped(_sides(valid), languages)):
+        reasons.append(
+            f"warning: the validation data look like {languages[1]} to {languages[0]}: are its files swapped?"
+        )
+    return {"source_language": languages[0], "target_language": languages[1]}, reasons
+
+
+def _sides(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
+    """Yield the pairs of a corpus."""
+    return ((source, target) for _, source, target in read_pairs(corpus))
 
 
 def choose_rows(

@@ -1,0 +1,66 @@
+"""Languages of parallel text, by the endings of its files or the names of its columns, where these are codes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from regard.data.column_names import pair_columns
+from regard.data.reading import CorpusConfig
+from regard.data.rows import column_names
+from regard.errors import RegardError
+
+__all__ = ["language_pair", "pair_languages"]
+
+CODES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
+    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io "
+    "is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn "
+    "mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se "
+    "sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo "
+    "wa wo xh yi yo za zh zu".split()
+)  # ISO 639-1
+REGION = re.compile(r"(?:[-_][A-Za-z]{2,4})?")  # or script
+PLAIN = (".gz", ".txt", ".bz2", ".xz", ".zst")
+
+
+def language_code(text: str) -> str | None:
+    """Return a language code with its region, if any, after a hyphen; None if ``text`` is none."""
+    language, rest = text[:2].lower(), text[2:]
+    return language + rest.replace("_", "-") if language in CODES and REGION.fullmatch(rest) else None
+
+
+def language_pair(text: str) -> tuple[str, str] | None:
+    """Return the languages that ``en-de`` names; None for another text, and for one language twice."""
+    first, hyphen, second = text.partition("-")
+    source, target = language_code(first), language_code(second)
+    return (source, target) if hyphen and source and target and source != target else None
+
+
+def pair_languages(corpus: CorpusConfig) -> tuple[str, str] | None:
+    """Return the languages of the source and the target of a corpus; None where names do not give both.
+
+    ``train.en train.fr`` and ``train.en.txt train.fr.txt`` give them, and a table with the columns ``en`` and ``fr``.
+    """
+    source = _first(corpus.source)
+    if corpus.target is not None:
+        names = (_ending(source), _ending(_first(corpus.target)))
+    else:
+        try:
+            names = pair_columns(column_names(source)) or ("", "")
+        except (OSError, RegardError):
+            return None
+    codes = language_code(names[0]), language_code(names[1])
+    return (codes[0], codes[1]) if codes[0] and codes[1] and codes[0] != codes[1] else None
+
+
+def _first(names: Path | Sequence[Path]) -> Path:
+    """Return the first of several files."""
+    return Path(names) if isinstance(names, str | Path) else Path(names[0])
+
+
+def _ending(path: Path) -> str:
+    """Return the last ending of a file's name that is no format of plain text, without its point."""
+    endings = [ending for ending in path.suffixes if ending.lower() not in PLAIN]
+    return endings[-1][1:] if endings else ""
