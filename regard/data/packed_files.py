@@ -17,16 +17,16 @@ FREE = 1 << 26  # unpacked bytes that any file may have
 LINE_RATIO, FREE_LINE = 20, 1 << 24  # the same for one line
 
 
-def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO) -> BinaryIO:
+def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO, most: int = sys.maxsize) -> BinaryIO:
     """Open a file for reading, of a ``.gz`` what it unpacks to.
 
-    Reading raises DataError beyond ``free`` unpacked bytes and beyond ``ratio`` for each packed one, and what ``gzip``
-    raises: read within ``foreign_errors``.
+    Reading raises DataError beyond ``most`` unpacked bytes, and beyond ``free`` and ``ratio`` for each packed one; and
+    what ``gzip`` raises: read within ``foreign_errors``.
     """
     if path.suffix != ".gz":
         return path.open("rb")
     packed = gzip.open(path, "rb")
-    limit = max(free, ratio * path.stat().st_size)
+    limit = min(most, max(free, ratio * path.stat().st_size))
     return io.BufferedReader(cast(io.RawIOBase, _Bounded(packed, path, limit)))
 
 
