@@ -140,6 +140,14 @@ class Mixer(nn.Module, ABC):
     def can(self) -> Abilities:
         """Abilities of this mixer."""
 
+    @property
+    def position_work(self) -> int:
+        """Multiply-adds of a position that neither a weight nor the length of the sequence explains.
+
+        A config's options decide them; so they are compared with the weights before a received model is built.
+        """
+        return 0
+
     @abstractmethod
     def start(self, rows: int) -> State:
         """State before the first column, for so many rows."""

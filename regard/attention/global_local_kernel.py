@@ -120,9 +120,10 @@ def attend_neighbours(
     that are in several of these count once. A dilated window is a window in every d-th column. Cost: batch · heads ·
     length · (2r + 2c + g + random · c) · 2 · width multiply-adds, and as many weights, forward and backward.
     """
-    (batch, heads, length, _), step = query.shape, around.dilation
+    batch, heads, length, _ = query.shape
     if not length:
         return value
+    step = min(around.dilation, length)  # beyond the row a column sees itself alone, as it does with this step
     places = GlobalColumns.of(is_global)
     far_key, far_value = (places.take(x).repeat_interleave(step, 0) for x in (key, value))
     there = places.there.repeat_interleave(step, 0)

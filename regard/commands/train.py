@@ -134,8 +134,15 @@ def _train(wanted: Path | _Wanted, display: OpenDisplay) -> int:
         return train_run(RunFolder.open(wanted), display)
     config = wanted.config()
     asked = wanted.asked(config)
-    folder = wanted.runs / asked if asked else new_folder(wanted.runs, wanted.usual(config))
-    return train_new(RunFolder.create(folder, config), display)
+    while True:
+        folder = wanted.runs / asked if asked else new_folder(wanted.runs, wanted.usual(config))
+        try:
+            run = RunFolder.create(folder, config)
+        except ConfigError:
+            if asked:
+                raise
+            continue  # another training took the name meanwhile, and takes it no more than once
+        return train_new(run, display)
 
 
 def _train_on_ranks(wanted: Path | _Wanted, display: OpenDisplay, *, timeout: float) -> int:

@@ -8,12 +8,16 @@ from typing import Any, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from regard.core.untrusted_files import shortened
 from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["validate_options"]
+__all__ = ["LARGEST", "validate_options"]
 
 TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
+LARGEST = 1 << 20  # integer option, since a config may come from anywhere
+LONGEST = 1 << 10  # list of them
+SEED = 1 << 63  # one that decides what is drawn and not how much
 
 
 def validate_options(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
@@ -34,5 +38,17 @@ def validate_options(make: type, options: Mapping[str, Any], *, given: Collectio
             fitting[name] = TypeAdapter(hints.get(name, Any), config=TYPES).validate_python(value)
         except ValidationError as error:
             why = describe_failure(error.errors(include_url=False)[0])
-            raise ConfigError(f"{key} cannot be {value!r}", where=key, why=why) from error
+            raise ConfigError(f"{key} cannot be {shortened(repr(value))}", where=key, why=why) from error
+        _require_bounded(fitting[name], key)
     return fitting
+
+
+def _require_bounded(value: Any, key: str) -> None:
+    """ConfigError for an integer, alone or in a list, that no model needs: it might decide memory or work."""
+    limit = SEED if key.endswith(".seed") else LARGEST
+    numbers = value if isinstance(value, tuple | list) else [value]
+    for number in numbers:
+        if isinstance(number, int) and abs(number) > limit:
+            raise ConfigError(f"{key} cannot be {number:,}", where=key, why=f"the limit is {limit:,}")
+    if len(numbers) > LONGEST:
+        raise ConfigError(f"{key} has {len(numbers):,} numbers", where=key, why=f"the limit is {LONGEST:,}")

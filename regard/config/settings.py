@@ -19,6 +19,8 @@ Positive = Annotated[int, Field(gt=0)]
 Width = Annotated[
     int, Field(gt=0, le=1 << 16)
 ]  # rows held in memory together; bounded, as a config may come from anywhere
+Length = Annotated[int, Field(gt=0, le=1 << 20)]
+Extra = Annotated[int, Field(ge=0, le=1 << 20)]
 Threads = Annotated[int, Field(gt=0, le=4096)]
 Count = Annotated[int, Field(ge=0)]
 Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -172,11 +174,11 @@ class SearchConfig(BaseModel):
     length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
     early_stopping: bool = False  # a sentence is done when `beam` hypotheses have ended, though a better one may come
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
-    no_repeat_ngram: Count | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
-    max_extra: Count = 50  # the output ends at the source's length plus this …
-    max_length: Positive | None = None  # … and at this length at the latest
+    no_repeat_ngram: Extra | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
+    max_extra: Extra = 50  # the output ends at the source's length plus this …
+    max_length: Length | None = None  # … and at this length at the latest
     temperature: Annotated[float, Field(gt=0)] | None = None  # if given, sample instead of search
-    top_k: Positive | None = None
+    top_k: Annotated[int, Field(gt=0, le=1 << 24)] | None = None
     top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_sentences: Width = 64
 

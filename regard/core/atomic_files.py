@@ -275,28 +275,30 @@ def sweep(folder: Path) -> None:
 
 @contextmanager
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
-    """Hold the lock file ``path``; raises BlockingIOError if another process still holds it after ``patience`` seconds.
+    """Hold the lock ``path``; raises BlockingIOError if another process still holds it after ``patience`` seconds.
 
-    Yields the descriptor: a child process that inherits it holds the lock, too. A killed process releases the lock. On
-    a network drive without locks nothing is held.
+    ``path``: a folder, or a file, which is made if it is missing. Yields the descriptor: a child process that inherits
+    it holds the lock, too. A killed process releases the lock. On a network drive without locks nothing is held.
     """
     until = time.monotonic() + patience
     with explain_os_errors(path):
-        file = path.open("ab")
-    with file:
+        held = os.open(path, os.O_RDONLY if path.is_dir() else os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    try:
         while True:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() < until:
                     time.sleep(0.1)
                     continue
                 raise
             except OSError as error:
-                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS):
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EBADF):
                     raise
             break
-        yield file.fileno()
+        yield held
+    finally:
+        os.close(held)
 
 
 @contextmanager

@@ -56,7 +56,9 @@ class TooDeep(ValueError):
 def read_bytes(path: Path, limit: int) -> bytes:
     """Return the bytes of a regular file; raises ValueError above ``limit`` bytes and OSError if it cannot be read."""
     with open(path, "rb", opener=open_regular) as file:
-        found = file.read(limit + 1)
+        found = file.read(
+            min(limit, os.fstat(file.fileno()).st_size) + 1
+        )  # ``read`` takes memory for what is asked for
     if len(found) > limit:
         raise ValueError(f"it has more than {limit:,} bytes")
     return found

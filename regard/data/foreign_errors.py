@@ -10,7 +10,7 @@ from pathlib import Path
 from regard.core.untrusted_files import shortened
 from regard.errors import DataError, RegardError, StorageError
 
-__all__ = ["foreign_errors", "unreadable"]
+__all__ = ["foreign_errors", "is_foreign", "unreadable"]
 
 PANIC = "PanicException"  # of libraries written in Rust: not derived from Exception, in no module that can be imported
 
@@ -18,7 +18,7 @@ PANIC = "PanicException"  # of libraries written in Rust: not derived from Excep
 @contextmanager
 def foreign_errors(
     what: str,
-    path: Path,
+    path: Path | None,
     *,
     line: Callable[[], int] | None = None,
     error: type[RegardError] = DataError,
@@ -33,7 +33,7 @@ def foreign_errors(
 
     Args:
         what: First sentence of the error, where the system did open the file.
-        path: File that is parsed; names the place.
+        path: File that is parsed; names the place, unless it is None.
         line: Returns the number of the line that is parsed.
         error: Class of the error.
         help: Remedy.
@@ -43,12 +43,17 @@ def foreign_errors(
     except RegardError:
         raise
     except BaseException as failure:
-        if isinstance(failure, OSError) and failure.errno is not None:
+        if path is not None and isinstance(failure, OSError) and failure.errno is not None:
             raise unreadable(path, failure) from failure
-        if not isinstance(failure, Exception) and type(failure).__name__ != PANIC:
+        if not is_foreign(failure):
             raise
-        where = f"{path}:{line()}" if line else str(path)
+        where = f"{path}:{line()}" if line else None if path is None else str(path)
         raise error(what, where=where, why=_reason(failure), help=help) from failure
+
+
+def is_foreign(failure: BaseException) -> bool:
+    """Return whether a library failed, in distinction from a request to stop."""
+    return isinstance(failure, Exception) or type(failure).__name__ == PANIC
 
 
 def _reason(failure: BaseException) -> str:

@@ -45,11 +45,10 @@ def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[
 def _read(path: Path) -> Any:
     refuse_pipe(path)
     with foreign_errors("the music cannot be read", path):
-        with open_unpacked(path, free=UNPACKED, ratio=UNPACKED_RATIO) as file:
-            content = file.read(LARGE + 1)
-        if len(content) > LARGE:
+        if path.stat().st_size > LARGE:
             raise ValueError(f"it has more than {LARGE:,} bytes")
-        return parse_json(content)
+        with open_unpacked(path, free=UNPACKED, ratio=UNPACKED_RATIO, most=LARGE) as file:
+            return parse_json(file.read())
 
 
 def _part(found: Any, part: str | None, path: Path) -> list[Any]:

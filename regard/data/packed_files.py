@@ -22,16 +22,16 @@ def is_gzipped(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO) -> io.BufferedReader:
+def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO, most: int = sys.maxsize) -> io.BufferedReader:
     """Open a file for reading, of a ``.gz`` what it unpacks to.
 
-    Reading raises DataError beyond ``free`` unpacked bytes and beyond ``ratio`` for each packed one, and what ``gzip``
-    raises: read within ``foreign_errors``.
+    Reading raises DataError beyond ``most`` unpacked bytes, and beyond ``free`` and ``ratio`` for each packed one; and
+    what ``gzip`` raises: read within ``foreign_errors``.
     """
     if not is_gzipped(path):
         return path.open("rb")
     packed = gzip.open(path, "rb")
-    limit = max(free, ratio * path.stat().st_size)
+    limit = min(most, max(free, ratio * path.stat().st_size))
     return io.BufferedReader(cast(io.RawIOBase, _Bounded(packed, path, limit)))
 
 

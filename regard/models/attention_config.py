@@ -67,7 +67,10 @@ class MixerConfig(MechanismConfig):
     """Mixer of one sequence: self-attention with a mechanism of that kind, or another mixer (``"ssru"``)."""
 
     neighbourhood: int | None = Field(
-        None, ge=1, description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)"
+        None,
+        ge=1,
+        le=1 << 20,
+        description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)",
     )
 
     sinks: int | None = Field(

@@ -29,7 +29,9 @@ class CausalStackConfig(TransformerStackConfig):
     heads: int = Field(4, ge=1, le=1 << 20, description="h")
     activation: Activation = Field("gelu", description="activation of the feed-forward; gated ones have a third matrix")
     dropout: float = Field(0.0, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
-    init_std: float | None = Field(0.02, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
+    init_std: float | None = Field(
+        0.02, gt=0, allow_inf_nan=False, description="matrices start N(0, this²); unset: Glorot-uniform"
+    )
     norm: Literal["post", "pre"] = Field("pre", description="normalise after or before the sub-layer")
     position: PositionConfig = Field(RotaryConfig(), description="kind of positions")
     embedding_scale: float | None = Field(

@@ -42,7 +42,10 @@ class ModelConfig(NetConfig):
         False, description="outputs may copy pieces of the source (See et al. 2017); needs one vocabulary, data.joint"
     )
     init_uniform: float | None = Field(
-        None, gt=0, description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not for a Transformer"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not for a Transformer",
     )
 
     @model_validator(mode="after")

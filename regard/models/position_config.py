@@ -45,7 +45,7 @@ class RotaryConfig(_Options):
     layout: Literal["interleaved", "half"] = Field(
         "interleaved", description="features of a pair: 2i and 2i + 1 (the paper), or i and i + d/2 (Llama)"
     )
-    base: float = Field(10000.0, gt=1, description="base of the frequencies base^(−2i/d)")
+    base: float = Field(10000.0, gt=1, allow_inf_nan=False, description="base of the frequencies base^(−2i/d)")
 
 
 class AlibiConfig(_Options):
@@ -67,7 +67,7 @@ class T5Config(_Options):
     buckets: int = Field(
         32, ge=4, le=1 << 20, multiple_of=4, description="number, a multiple of 4; half for each side in an encoder"
     )
-    distance: int = Field(128, ge=3, description="distances from this one on share the last bucket")
+    distance: int = Field(128, ge=3, le=1 << 20, description="distances from this one on share the last bucket")
 
 
 class ShawConfig(_Options):

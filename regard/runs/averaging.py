@@ -6,6 +6,8 @@ import shutil
 from collections.abc import Sequence
 from functools import partial
 
+from torch import Tensor
+
 from regard.core import atomic_files
 from regard.errors import ModelError
 from regard.runs import checkpoint
@@ -36,15 +38,27 @@ def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None =
         found = checkpoint.step_path(run.checkpoints, step)
         require_fitting(found, partial(run.task.build, run.config, spec), layers=run.config.layers)
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
-    # Made outside the checkpoints folder, where a training in progress would sweep it away half made.
+    try:
+        with atomic_files.locked(run.checkpoints):
+            _publish(run, used, there[-1], mean)
+    except BlockingIOError as error:
+        what, help = "another process averages this run", "wait for it"
+        raise ModelError(what, where=str(run.path), help=help) from error
+    return used
+
+
+def _publish(run: RunFolder, used: list[int], newest: int, mean: dict[str, Tensor]) -> None:
+    """Make the checkpoint outside the checkpoints folder, where a training in progress would sweep it away half made.
+
+    One process at a time: each removes what a kill left in the workshop.
+    """
     workshop = atomic_files.hidden_sibling(run.checkpoints, "tmp")
     with atomic_files.explain_os_errors(workshop):
         shutil.rmtree(workshop, ignore_errors=True)
-    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": there[-1]}, keep=1)
+    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": newest}, keep=1)
     atomic_files.commit_folder(made, run.checkpoints / "average")
     with atomic_files.explain_os_errors(workshop):
         workshop.rmdir()
-    return used
 
 
 def _how_to_train(run: RunFolder) -> str | None:

@@ -63,12 +63,15 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
-        """A new run; refuses a folder that holds anything."""
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        """A new run; refuses a folder that holds anything, and one in which another process begins a run meanwhile."""
+        occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
+        if not occupied:
+            with atomic_files.explain_os_errors(path):
+                path.mkdir(parents=True, exist_ok=True)
+            # The folder belongs to the process that gives the config its name, whatever others looked at before.
+            occupied = not atomic_files.publish_first(path / "config.toml", [dump_config(config).encode()])
+        if occupied:
             raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
-        with atomic_files.explain_os_errors(path):
-            path.mkdir(parents=True, exist_ok=True)
-        atomic_files.write_bytes_atomically(path / "config.toml", dump_config(config).encode())
         atomic_files.write_json(path / "environment.json", environment())
         return cls(path, config)
 

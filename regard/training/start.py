@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
 from regard.core.tensors import digest
-from regard.errors import ConfigError, RegardError, StorageError
+from regard.errors import ConfigError, ModelError, RegardError, StorageError
 from regard.runs import checkpoint
 from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
@@ -50,7 +50,9 @@ def train_new(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         passing = isinstance(error, StorageError | PeerFailure) or not isinstance(error, RegardError)
         resumable = _is_prepared(run) and passing
         if not resumable and not checkpoint.list_steps(run.checkpoints):
-            with suppress(StorageError):  # a machine that refuses does so again; the first failure is the one to tell
+            # A machine that refuses does so again; the first failure is the one to report. A run that another process
+            # trains by now (ModelError) is not ours to remove.
+            with suppress(StorageError, ModelError), run.training():
                 atomic_files.remove_folder(run.path)
                 if isinstance(error, StorageError):
                     error.why = f"training had not begun; {run.path} is removed"

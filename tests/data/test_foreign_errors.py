@@ -23,7 +23,8 @@ REGARD = Path(__file__).parents[2] / "regard"
 # Calls that parse what others wrote. The attributes of the second line belong to objects that parse lazily.
 PARSERS = {
     "gzip.open(", "gzip.GzipFile(", "zipfile.ZipFile(", "np.load(", "mido.MidiFile(file=",
-    "self._parquet.ParquetFile(", "open_unpacked(", "open_bytes(",
+    "self._parquet.ParquetFile(", "open_unpacked(", "open_bytes(", "self._processor.encode(", "self._processor.decode(",
+    "self._library.encode_batch_fast(", "self._library.decode(",
 }  # fmt: skip
 LAZY = {".iter_batches", ".schema_arrow"}
 

@@ -13,14 +13,12 @@ import os
 import random
 import resource
 import shutil
-import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 import safetensors
-import tomli_w
 
 import regard
 from regard.commands.info import _run as info
@@ -47,19 +45,12 @@ from regard.training.trainer import Trainer
 from tests.share.test_causal_export import LLAMA, config_of, model_of, tokenizer_of
 from tests.share.test_marian import THEIRS, WORDS, pieces_of, vocabulary, write_plain
 
+from .changes import WHOLE, changed
 from .conftest import Silent
 
 DRAWS = int(os.environ.get("REGARD_FUZZ", "12"))  # of each file; a long session asks for thousands
 ROOM = 2 << 30  # bytes beyond what the process has
 LINES = ["a dog runs", "two men", "b c d e f g", "the cat sat on a mat", "über"] * 20
-VALUES: list[Any] = [
-    None, True, -1, 0, 1, 2, 2.5, float("inf"), float("nan"), 10**30, 1 << 62, 10**9, "", "a", "x" * 1000, "\ud800",
-    "../../etc/passwd", "\0", "O", [], {}, [[]], [0] * 100, {"a": 1},
-]  # fmt: skip
-WHOLE: list[bytes] = [
-    b"", b"[" * 100_000, b"[]", b"{}", b"null", b'"x"', b"1e999", b"9" * 5000, b"\xff\xfe", b"\x00" * 64, b"a." * 5000,
-    b"\x80\x04\x95\x0b\x00\x00\x00\x00\x00\x00\x00\x8c\x02os\x94.", b'{"a":' * 100_000,
-]  # fmt: skip
 
 
 class Shelf(NamedTuple):
@@ -367,64 +358,3 @@ def sealed(path: Path) -> None:
         found = json.loads(head.read_text())
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
         head.write_text(json.dumps(found | {"files": dict.fromkeys(found["files"], digest)}))
-
-
-def changed(name: str, whole: bytes, draw: random.Random) -> bytes:
-    kind = name.rpartition(".")[2]
-    if kind == "json" and draw.random() < 0.8:
-        return structured(json.loads(whole), draw)
-    if kind == "jsonl" and draw.random() < 0.8:
-        lines = whole.splitlines()
-        lines[draw.randrange(len(lines))] = structured(json.loads(draw.choice(lines)), draw)
-        return b"\n".join(lines) + b"\n"
-    if kind == "toml" and draw.random() < 0.9:
-        tree = replaced(tomllib.loads(whole.decode()), draw, [each for each in VALUES if each is not None])
-        return tomli_w.dumps(tree).encode("utf-8", "surrogatepass")
-    if kind == "safetensors" and draw.random() < 0.7:
-        size = int.from_bytes(whole[:8], "little")
-        header = structured(json.loads(whole[8 : 8 + size]), draw)
-        return len(header).to_bytes(8, "little") + header + whole[8 + size :]
-    return torn(whole, draw)
-
-
-def torn(whole: bytes, draw: random.Random) -> bytes:
-    data = bytearray(whole)
-    how, at = draw.randrange(5), draw.randrange(max(len(data), 1))
-    if how == 0:
-        return bytes(data[:at])
-    if how == 1:
-        return bytes(data[:at]) + draw.randbytes(draw.choice([1, 8, 100])) + bytes(data[at:])
-    if how == 2:
-        return bytes(data + data)
-    for _ in range(1 if how == 3 else 20):
-        at = draw.randrange(len(data))
-        data[at : at + 1] = draw.choice([b"\0", b"\xff", b"\x7f", b"\x80", bytes([data[at] ^ 1 << draw.randrange(8)])])
-    return bytes(data)
-
-
-def structured(tree: Any, draw: random.Random) -> bytes:
-    text = json.dumps(replaced(tree, draw, VALUES))
-    return text.replace("Infinity", "1e999").encode() if draw.random() < 0.5 else text.encode()
-
-
-def replaced(tree: Any, draw: random.Random, values: list[Any]) -> Any:
-    """One value anywhere in it taken out, or replaced."""
-    places = list(inside(tree))
-    if not places:
-        return draw.choice(values)
-    container, key = draw.choice(places)
-    how = draw.random()
-    if how < 0.15:
-        del container[key]
-    elif how < 0.2 and isinstance(container, dict):
-        container["another"] = draw.choice(values)
-    else:
-        container[key] = draw.choice(values)
-    return tree
-
-
-def inside(tree: Any) -> Iterator[tuple[Any, Any]]:
-    for key, value in list(tree.items() if isinstance(tree, dict) else enumerate(tree)):
-        yield tree, key
-        if isinstance(value, dict | list):
-            yield from inside(value)

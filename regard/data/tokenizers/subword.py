@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
-from regard.core.untrusted_files import shortened
+from regard.data.foreign_errors import foreign_errors, is_foreign
+from regard.data.tokenizers.sentencepiece_file import require_bounded
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, SizeMisfit, Tokenizer, TokenizerConfig
+from regard.data.tokenizers.tokenizer_file import rebuild
 from regard.errors import DataError, ModelError
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
 ]
 
 DEFAULT_SIZE = 8000
+FAILED = "this model's tokenizer failed at a text"
 THREADS = -1  # of SentencePiece in one call; −1: as many as there are
 SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; of more, a fixed sample
 
@@ -38,9 +40,12 @@ class SentencePieceTokenizer(Tokenizer):
         self._model = model
         if not model:  # the library accepts this, and fails later
             raise ValueError("not a SentencePiece model: it is empty")
+        require_bounded(model)
         try:
             self._processor = SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+        except BaseException as error:
+            if not is_foreign(error):
+                raise
             raise ValueError("not a SentencePiece model") from error
 
     @property
@@ -52,14 +57,17 @@ class SentencePieceTokenizer(Tokenizer):
         return len(self._processor)
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        return self._processor.encode(list(lines), out_type=int, num_threads=THREADS)
+        with foreign_errors(FAILED, None, error=ModelError):
+            return self._processor.encode(list(lines), out_type=int, num_threads=THREADS)
 
     def _unknown(self, line: str) -> list[str]:
-        pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
+        with foreign_errors(FAILED, None, error=ModelError):
+            pieces = zip(self._processor.encode(line), self._processor.encode(line, out_type=str), strict=True)
         return [letter for number, piece in pieces if number == UNKNOWN for letter in _without_space_mark(piece)]
 
     def _decode(self, ids: list[int]) -> str:
-        return self._processor.decode(ids)
+        with foreign_errors(FAILED, None, error=ModelError):
+            return self._processor.decode(ids)
 
     def _piece(self, piece: int) -> str:
         return self._processor.id_to_piece(piece)
@@ -92,7 +100,8 @@ class MarianTokenizer(SentencePieceTokenizer):
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         marks, texts = zip(*map(split_language_mark, lines), strict=True) if lines else ((), ())
-        cut = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
+        with foreign_errors(FAILED, None, error=ModelError):
+            cut = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
             for mark, pieces in zip(marks, cut, strict=True)
@@ -100,14 +109,16 @@ class MarianTokenizer(SentencePieceTokenizer):
 
     def _unknown(self, line: str) -> list[str]:
         mark, text = split_language_mark(line)
-        pieces = self._processor.encode(text, out_type=str)
+        with foreign_errors(FAILED, None, error=ModelError):
+            pieces = self._processor.encode(text, out_type=str)
         return [
             plain for piece in [*mark, *pieces] if piece not in self._numbers and (plain := _without_space_mark(piece))
         ]
 
     def _decode(self, ids: list[int]) -> str:
         # A piece that is only in the list comes back as it is spelled, its mark of a space too.
-        text: str = self._processor.decode([self._piece(piece) for piece in ids])
+        with foreign_errors(FAILED, None, error=ModelError):
+            text: str = self._processor.decode([self._piece(piece) for piece in ids])
         return text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
 
     def _piece(self, piece: int) -> str:
@@ -137,12 +148,13 @@ class HuggingFaceTokenizer(Tokenizer):
 
         super().__init__(config)
         self._model = model
+        closed = rebuild(model)
         try:
-            self._library = Library.from_str(model.decode("utf-8"))
-        except Exception as error:  # the library raises nothing narrower
+            self._library = Library.from_str(closed)
+        except BaseException as error:  # the library raises nothing narrower, and panics
+            if not is_foreign(error):
+                raise
             raise ValueError("not a tokenizer of the tokenizers library") from error
-        if max(self._library.get_vocab().values(), default=0) >= self._library.get_vocab_size():
-            raise ValueError("the pieces of this tokenizer are not numbered consecutively")
         self._library.encode_special_tokens = True
 
     @property
@@ -160,18 +172,18 @@ class HuggingFaceTokenizer(Tokenizer):
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         # A text that spells "</s>" may still reach the special piece through the model's own vocabulary.
         plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
-        with _panics_as_model_errors():
+        with foreign_errors(FAILED, None, error=ModelError):
             encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
         return [[piece if piece > END else plain[piece] for piece in line.ids] for line in encoded]
 
     def _unknown(self, line: str) -> list[str]:
-        with _panics_as_model_errors():
+        with foreign_errors(FAILED, None, error=ModelError):
             found = self._library.encode(line, add_special_tokens=False)
         cut = [line[first:last] for piece, (first, last) in zip(found.ids, found.offsets, strict=True) if piece <= END]
         return [letter for text in cut for letter in text.strip()]
 
     def _decode(self, ids: list[int]) -> str:
-        with _panics_as_model_errors():
+        with foreign_errors(FAILED, None, error=ModelError):
             return self._library.decode(ids)
 
     def _piece(self, piece: int) -> str:
@@ -182,20 +194,6 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _vocabulary(self) -> None:
         return None
-
-
-@contextmanager
-def _panics_as_model_errors() -> Iterator[None]:
-    """A block whose panics of the library become ModelErrors: as exceptions they are none that anyone catches."""
-    try:
-        yield
-    except Exception:
-        raise
-    except BaseException as error:
-        if type(error).__name__ != "PanicException":
-            raise
-        help = "a pattern that it cuts text by may be at fault"
-        raise ModelError("this model's tokenizer failed at a text", why=shortened(str(error)), help=help) from error
 
 
 def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:

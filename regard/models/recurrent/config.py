@@ -31,7 +31,9 @@ class CellConfig(Named):
         "keeps", description="GRU only: effect of z = 1 on the old state (Bahdanau et al. 2015: renews)"
     )
     orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
-    forget_bias: float = Field(0.0, description="added to the bias of the gate that keeps the old state")
+    forget_bias: float = Field(
+        0.0, allow_inf_nan=False, description="added to the bias of the gate that keeps the old state"
+    )
 
     @model_validator(mode="after")
     def _check_gates(self) -> CellConfig:

@@ -33,7 +33,9 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
         le=LARGEST,
         description="pieces of a sequence that go through the feed-forward one after the other: less memory, more time",
     )
-    init_std: float | None = Field(None, gt=0, description="matrices start N(0, this²); unset: Glorot-uniform")
+    init_std: float | None = Field(
+        None, gt=0, allow_inf_nan=False, description="matrices start N(0, this²); unset: Glorot-uniform"
+    )
     zero_output: bool = Field(False, description="matrices that end a part (attention, feed-forward) start at 0")
     embedding_residual: bool = Field(
         False, description="each layer starts from λ x + μ e, e the embedded tokens; λ and μ learned from 1 and 0"

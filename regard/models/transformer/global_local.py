@@ -93,6 +93,10 @@ class GlobalLocal(Mixer):
     def packs(self) -> bool:
         return self.causal and self.inner.packs
 
+    @property
+    def position_work(self) -> int:
+        return 2 * self.around.random * self.around.size * self.output.in_features if self.around.random else 0
+
     def can(self) -> Abilities:
         return Abilities(
             causal=self.causal,

@@ -127,6 +127,10 @@ class HashedAttention(Mixer):
             leaves_itself_out=True,
         )
 
+    @property
+    def position_work(self) -> int:
+        return max(self.rounds, self.evaluation_rounds) * self.value.in_features * (4 + sum(self.factors) // 2)
+
     def hash_nothing(self) -> None:
         """Put all columns into one bucket, and this into one chunk: full attention, for comparison; time as length²."""
         self.factors, self.chunk, self.rounds, self.evaluation_rounds = (1,), 1 << 30, 1, 1

@@ -88,6 +88,10 @@ class SegmentMemory(Mixer):
             differentiable=False,  # not through what is remembered
         )
 
+    @property
+    def position_work(self) -> int:
+        return 4 * self.width * (self.memory + self.segment + self.slots)
+
     def start(self, rows: int) -> SegmentState:
         weight = self.attention.output.weight
         read = torch.zeros(rows, dtype=torch.int64, device=weight.device)

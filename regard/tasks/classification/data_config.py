@@ -13,7 +13,7 @@ from regard.runs.config import DataSection
 
 __all__ = ["LabelledDataConfig"]
 
-Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
+Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 
 def _as_list(given: Any) -> Any:
@@ -44,7 +44,9 @@ class LabelledDataConfig(DataSection):
         ",", min_length=1, description="what stands between the labels of a text where there are several"
     )
     tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="of all text columns")
-    max_length: int = Field(256, ge=1, description="pieces of a text column; longer ones are cut, and counted")
+    max_length: int = Field(
+        256, ge=1, le=1 << 20, description="pieces of a text column; longer ones are cut, and counted"
+    )
     reverse_complement: bool = Field(
         False, description="of DNA: training reads the other strand of every second text, drawn anew each epoch"
     )

@@ -44,7 +44,10 @@ class TextDataConfig(DataSection):
         "completion", description="of a JSON line with a prompt: the completion and its end alone, or all of it"
     )
     stride: int | None = Field(
-        None, ge=1, description="tokens from window to window of evaluation and validation; unset: the context"
+        None,
+        ge=1,
+        le=1 << 20,
+        description="tokens from window to window of evaluation and validation; unset: the context",
     )
 
     processes: int | None = Field(
@@ -133,11 +136,11 @@ class GenerateConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    length: int = Field(500, ge=1, description="tokens at most")
+    length: int = Field(500, ge=1, le=1 << 20, description="tokens at most")
     temperature: Annotated[float, Field(ge=0)] | None = Field(
         None, description="logits are divided by this before drawing, 1.0 unless given; 0: always the likeliest"
     )
-    top_k: int | None = Field(None, ge=1, description="draw among the k most probable tokens")
+    top_k: int | None = Field(None, ge=1, le=1 << 24, description="draw among the k most probable tokens")
     top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
         None, description="draw among the fewest tokens whose probability reaches p"
     )

@@ -22,9 +22,10 @@ class NodesDataConfig(GraphDataConfig):
     batch_nodes: int | None = Field(
         None,
         ge=1,
+        le=1 << 28,
         description="nodes of the loss in a batch, each with what it looks at; unset: all, in the whole graph",
     )
-    neighbours: tuple[Annotated[int, Field(ge=1)], ...] | None = Field(
+    neighbours: tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...] | None = Field(
         None,
         description="neighbours of a node that training looks at, at most, drawn anew in each epoch; one number a "
         "layer, at first that of the nodes of the loss; unset: all",

@@ -12,7 +12,7 @@ from regard.runs.config import DataSection
 
 __all__ = ["TaggedDataConfig"]
 
-Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
+Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 
 class TaggedDataConfig(DataSection):
@@ -29,7 +29,9 @@ class TaggedDataConfig(DataSection):
     tokenizer: TokenizerConfig = Field(
         TokenizerConfig(kind="word"), description="of each token; of several pieces the first one's class is its tag"
     )
-    max_length: int = Field(256, ge=1, description="pieces read at once; longer sentences are read in parts")
+    max_length: int = Field(
+        256, ge=1, le=1 << 20, description="pieces read at once; longer sentences are read in parts"
+    )
     hidden_tokens: float = Field(
         0.0,
         ge=0,

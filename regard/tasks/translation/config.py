@@ -35,7 +35,7 @@ class DataConfig(DataSection):
     target_tokenizer: TokenizerConfig | None = None
     source_language: str | None = None  # named in the model card
     target_language: str | None = None  # … and to sacreBLEU
-    max_length: int = Field(256, ge=1)  # pieces a side; longer pairs are left out, and reported by line
+    max_length: int = Field(256, ge=1, le=1 << 20)  # pieces a side; longer pairs are left out, and reported by line
     long_sources: Literal["in parts", "cropped"] = Field(
         "in parts",
         description="a source of more pieces is left out of training, and translated in parts; or of it the first "
