@@ -23,7 +23,7 @@ from regard.data.music_files import read_pieces
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig, read_text_lines
-from regard.data.tables import column_names, read_table
+from regard.data.rows import column_names, read_rows
 from regard.data.text_files import read_lines, require_content
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
@@ -61,7 +61,7 @@ def of_pairs(path: Path) -> None:
 
 
 def of_table(path: Path) -> None:
-    exhausted(read_table(path, column_names(path)))
+    exhausted(read_rows(path, column_names(path)))
 
 
 def of_labels(path: Path) -> None:
