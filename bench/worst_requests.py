@@ -28,6 +28,7 @@ from tests.server.worst_requests import worst_requests
 
 BEAT = 0.001  # seconds
 GOAL = 50.0  # milliseconds
+IDLE = "(no request for 0.3 s)"  # what other processes of the machine do to the loop
 
 
 class Heartbeat:
@@ -58,6 +59,9 @@ class Heartbeat:
 def send_all(url: str, runs: int, connection: Connection) -> None:
     """Send each request ``runs`` times, and its name before and its status after it; the body of the client."""
     for number in range(runs + 1):  # the first run warms up
+        connection.send((number, IDLE))
+        time.sleep(0.3)
+        connection.send((number, 0))
         for request in worst_requests():
             connection.send((number, request.name))
             headers = {"content-type": request.media_type} if request.body else {}
@@ -100,8 +104,8 @@ def main() -> None:
     print(f"{'request':<45} status  median ms  longest ms")
     for name, (status, pauses) in sorted(found.items(), key=lambda item: -max(item[1][1])):
         print(f"{name[:45]:<45} {status:>6}  {statistics.median(pauses):>9.1f}  {max(pauses):>10.1f}")
-    longest = max(max(pauses) for _, pauses in found.values())
-    print(f"\nlongest pause of {len(found)} requests: {longest:.1f} ms (goal: {GOAL:.0f} ms)")
+    longest = max(max(pauses) for name, (_, pauses) in found.items() if name != IDLE)
+    print(f"\nlongest pause of {len(found) - 1} requests: {longest:.1f} ms (goal: {GOAL:.0f} ms)")
 
 
 if __name__ == "__main__":
