@@ -21,9 +21,9 @@ from regard.data.graph_files import class_sizes, read_graph
 from regard.data.graph_lines import read_graph_lines
 from regard.data.music_files import read_pieces
 from regard.data.reading import CorpusConfig, read_pairs
+from regard.data.rows import column_names, read_rows
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig, read_text_lines
-from regard.data.rows import column_names, read_rows
 from regard.data.text_files import read_lines, require_content
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
