@@ -17,6 +17,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.runs.config import load_config
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.examples import LabelledExamples, encode_texts, text_table, texts_of
+from regard.tasks.classification.labelled_text import read_labelled
 
 LINES = [f"the film is {word} {ending}\t{word}" for word in ("fine", "dull") for ending in ("now", "here", "again")]
 SMALL = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0, "pooling": "attention"}
@@ -84,7 +85,7 @@ def test_two_texts_with_affixes_learn(pairs: str, tmp_path: Path) -> None:
 def test_hidden_pieces_are_unknown_without_affixes_and_drawn_by_the_visit(model: Any, tmp_path: Path) -> None:
     config: Any = load_config(tables(tmp_path, {"affixes": 50}, hidden_tokens=0.4))
     codec: LabelCodec = model.codec
-    examples = LabelledExamples((FilesConfig(source=tmp_path / "a.tsv"),), config, codec)
+    examples = LabelledExamples([*read_labelled((FilesConfig(source=tmp_path / "a.tsv"),), config.data)], config, codec)
 
     def shown(visit: int) -> torch.Tensor:
         index = np.arange(len(examples))

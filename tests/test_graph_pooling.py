@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.data.graph_lines import GraphLine, graph_of
+from regard.data.graph_lines import GraphLine, graph_of, read_graph_lines
 from regard.data.graph_union import disjoint_union, return_probabilities
 from regard.data.graphs import edge_pairs
 from regard.data.labels import Labels
@@ -228,7 +228,7 @@ def test_a_union_is_its_parts_beside_each_other() -> None:
 def test_an_epoch_has_an_order_of_its_own(tmp_path: Path) -> None:
     source = sample_graphs(tmp_path)["source"]
     coder = codec()._replace(scale=(1.0,), labels=Labels(("ring", "star"), (6, 6)))
-    examples = GraphExamples([FilesConfig(source=Path(source))], coder, nodes=20, seed=1)
+    examples = GraphExamples([*read_graph_lines([FilesConfig(source=Path(source))], "label")], coder, nodes=20, seed=1)
     first, again, second = (np.concatenate([part.index for part in examples.batches(epoch)]) for epoch in (0, 0, 1))
     assert np.array_equal(first, again) and not np.array_equal(first, second)
     assert sorted(first) == sorted(second) == list(range(12))

@@ -17,12 +17,14 @@ from regard import cli
 from regard.core.task import ExampleIndices
 from regard.data.documents import Cut, read_documents
 from regard.data.molecules import read_fasta, reverse_complement
+from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.tasks.classification.codecs import make_codec
 from regard.tasks.classification.examples import LabelledExamples
+from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.load import load
 
 THREE = TokenizerConfig(kind="k-mer", k=3)
@@ -120,7 +122,7 @@ def examples(folder: Path, **data: object) -> LabelledExamples:
 
     Files.config = config  # type: ignore[attr-defined]
     codec = make_codec(Files(), lambda message: None)  # type: ignore[arg-type]
-    return LabelledExamples(config.data.train, config, codec)  # type: ignore[arg-type]
+    return LabelledExamples([*read_labelled(config.data.train, config.data)], config, codec)  # type: ignore[arg-type]
 
 
 def test_training_reads_both_strands_and_evaluation_one(tmp_path: Path) -> None:
@@ -183,5 +185,4 @@ threads = 1
     assert [each.label for each in told] == ["motif", "motif"]
     Path("bad.fa").write_text(">only-a-name\nACGT\n")
     with pytest.raises((DataError, ConfigError), match="no label"):
-        list(LabelledExamples((model.config.data.train[0].model_copy(update={"source": Path("bad.fa")}),),
-                              model.config, model.codec).rows)  # fmt: skip
+        list(read_labelled([FilesConfig(source=Path("bad.fa"))], model.config.data))

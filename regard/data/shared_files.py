@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.file_names import FileNames, spelled
 
-__all__ = ["FilesConfig", "PartName", "falls_into"]
+__all__ = ["FilesConfig", "PartName", "falls_into", "hash_position"]
 
 Bound = Annotated[float, Field(ge=0, le=1)]
 PartName = Literal["train", "valid", "test"]
@@ -43,9 +43,11 @@ class FilesConfig(BaseModel):
         return self
 
 
+def hash_position(text: str) -> float:
+    """Return the place of a text in [0, 1) by its hash: the same for equal texts, in any file or order."""
+    return int.from_bytes(hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()) / 2**64
+
+
 def falls_into(text: str, share: tuple[float, float]) -> bool:
-    """Whether a text is in this part of [0, 1) by its hash: the same text always is, in whatever file or order."""
-    if share == (0.0, 1.0):
-        return True
-    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
-    return share[0] <= int.from_bytes(digest) / 2**64 < share[1]
+    """Return whether the hash of a text is in this part of [0, 1)."""
+    return share == (0.0, 1.0) or share[0] <= hash_position(text) < share[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,8 +12,10 @@ from regard.core.wording import counted
 from regard.data.column_names import PARTS, SPLITS, first_of
 from regard.data.file_names import named_files
 from regard.data.rows import FileHead, form_of, read_head, read_rows, text_of
+from regard.data.shared_files import FilesConfig
 from regard.data.text_files import first_bytes
 from regard.errors import DataError, RegardError
+from regard.tasks.split import split_shares
 
 __all__ = ["FoundCorpus", "describe_columns", "found_corpus", "held_out_parts", "require_known_form"]
 
@@ -104,7 +106,12 @@ def describe_columns(head: FileHead, read: Mapping[str, Sequence[str]]) -> list[
 
 
 def held_out_parts(
-    corpus: FoundCorpus, valid: Sequence[Path], *, examples: str, hashed: str
+    corpus: FoundCorpus,
+    valid: Sequence[Path],
+    *,
+    examples: str,
+    hashed: str,
+    keys: Callable[[FilesConfig], Iterable[str]] | None = None,
 ) -> tuple[dict[str, list[dict[str, Any]]], str]:
     """Return the tables ``train`` and ``valid`` of the data in a config, and the reason for people.
 
@@ -113,6 +120,7 @@ def held_out_parts(
         valid: files to validate on.
         examples: what examples are called, in the plural.
         hashed: what the hash is of that holds a tenth out where nothing else decides.
+        keys: the texts that are hashed, of the examples of files.
     """
     whole: dict[str, Any] = {"source": corpus.source}
     marked = ""
@@ -131,5 +139,22 @@ def held_out_parts(
     if corpus.parts.get("valid"):
         held_out = {**whole, "part": [corpus.split, "valid"]}
         return {"train": [whole], "valid": [held_out]}, f"{marked}{corpus.parts['valid']:,} marked valid to validate on"
-    parts = {name: [{**whole, "share": share}] for name, share in _SHARES.items()}
-    return parts, f"{marked}no validation {examples} given: a tenth of them is held out, by a hash of {hashed}"
+    shares = _shares(whole, keys)
+    if shares is None:
+        told = f"all {examples} are equal: none is held out, so there is no validation; --valid-file names others"
+        return {"train": [whole]}, f"{marked}{told}"
+    parts = {name: [{**whole, "share": share}] for name, share in shares.items()}
+    held = f"{shares['valid'][1] - shares['valid'][0]:.0%}" if shares != _SHARES else "a tenth"
+    return parts, f"{marked}no validation {examples} given: {held} of them is held out, by a hash of {hashed}"
+
+
+def _shares(
+    whole: dict[str, Any], keys: Callable[[FilesConfig], Iterable[str]] | None
+) -> dict[str, list[float]] | None:
+    """Return the shares to train and to validate on; the usual ones where the files cannot be read."""
+    if keys is None:
+        return _SHARES
+    try:
+        return split_shares(keys(FilesConfig.model_validate(whole)))
+    except RegardError:  # the next reader reports it
+        return _SHARES

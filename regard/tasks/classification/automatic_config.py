@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
+from regard.data.shared_files import FilesConfig
 from regard.runs.config import Proposal
-from regard.tasks.classification.label_columns import labelled_columns, unnamed_label_column
+from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.label_columns import LabelColumns, labelled_columns, unnamed_label_column
+from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
 __all__ = ["choose"]
@@ -26,7 +29,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         return None
     total, spaced = found.examples, found.spaced
     small = total <= 20_000
-    parts, told = held_out_parts(corpus, valid, examples="texts", hashed="what they say")
+    parts, told = held_out_parts(corpus, valid, examples="texts", hashed="what they say", keys=_keys(found))
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
@@ -49,6 +52,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if len(found.data.get("text", ())) == 2:
         reasons.append("each text of a pair is read by itself, and both are compared: model.pairs = apart")
         model |= {"pairs": "apart"}
+    if "valid" not in parts:
+        settings.pop("early_stopping", None)
     config = {
         "task": {"kind": "classification"},
         "data": {**parts, **found.data, "tokenizer": {"kind": "word" if spaced else "character"}},
@@ -56,3 +61,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _keys(found: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:
+    """Return the reader of the texts that shares are taken by."""
+
+    def keys(corpus: FilesConfig) -> Iterator[str]:
+        data = LabelledDataConfig.model_validate({"train": [corpus], **found.data})
+        return ("\t".join(each.texts) for each in read_labelled([corpus], data))
+
+    return keys

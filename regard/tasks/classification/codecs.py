@@ -14,7 +14,7 @@ from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import DataError, ModelError
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
-from regard.tasks.classification.labelled_text import LabelledText, read_labelled
+from regard.tasks.classification.labelled_text import LabelledText, read_labelled_part
 from regard.tasks.label_numbers import Scale, read_number
 from regard.tasks.text_tokenizer import make_text_tokenizer
 
@@ -44,7 +44,7 @@ class LabelCodec(NamedTuple):
 def make_codec(run: RunFiles, say: Report) -> LabelCodec:
     """Learn the labels and the vocabulary, and save both in the run. DataError where there are not two labels."""
     data = run.config.data
-    examples = list(read_labelled(data.train, data))
+    examples = read_labelled_part(data, "train")
     tokenizer = make_text_tokenizer(run, (text for each in examples for text in each.texts), say)
     labels, scale = Labels((), ()), None
     if data.label_kind == "number":

@@ -17,13 +17,11 @@ from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.molecules import reverse_complement
 from regard.data.order import each_once
 from regard.data.padding import padded
-from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
-from regard.errors import DataError
 from regard.tasks.classification.codecs import LabelCodec
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import LabelledText, read_labelled
+from regard.tasks.classification.labelled_text import LabelledText
 from regard.tasks.label_numbers import read_number
 
 __all__ = ["LabelledBatch", "LabelledExamples", "TextRow", "encode_texts", "pieces_of", "text_table", "texts_of"]
@@ -47,12 +45,9 @@ class LabelledBatch(NamedTuple):
 class LabelledExamples:
     """The labelled texts of files as ``core.task.Examples``, in memory."""
 
-    def __init__(self, corpora: Sequence[FilesConfig], config: ClassificationConfig, codec: LabelCodec) -> None:
+    def __init__(self, found: Sequence[LabelledText], config: ClassificationConfig, codec: LabelCodec) -> None:
         data, self._apart = config.data, config.model.pairs == "apart"
         self._tokens, self._seed = config.train.batch_tokens, config.seed
-        found = list(read_labelled(corpora, data))
-        if not found:
-            raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
         self._places = [each.where for each in found]
         self.rows, self.cut = encode_texts(codec.tokenizer, [each.texts for each in found], config)
         self._other: list[TextRow] = []  # rows of the other strand

@@ -15,8 +15,9 @@ from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import ConfigError, DataError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.row_inputs import require_text_rows
+from regard.tasks.split import read_part
 
-__all__ = ["NO", "YES", "LabelledText", "read_labelled", "read_texts"]
+__all__ = ["NO", "YES", "LabelledText", "read_labelled", "read_labelled_part", "read_texts"]
 
 YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")
 
@@ -43,6 +44,16 @@ def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> I
                     raise DataError(what, where=row.where, why=f"{data.label!r} is empty", help="give it one")
                 if falls_into("\t".join(example.texts), corpus.share):
                     yield example
+
+
+def read_labelled_part(data: LabelledDataConfig, name: str) -> list[LabelledText]:
+    """Read a part of the data, ``train`` or ``valid``: see ``tasks.split.read_part``."""
+
+    def read(corpora: Sequence[FilesConfig]) -> Iterator[LabelledText]:
+        return read_labelled(corpora, data)
+
+    labels = (lambda each: ()) if data.label_kind == "number" else (lambda each: each.labels)
+    return read_part(data, name, read, key=lambda each: each.texts, labels=labels)
 
 
 def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:

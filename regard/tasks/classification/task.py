@@ -35,8 +35,9 @@ from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
-from regard.tasks.classification.labelled_text import read_texts
+from regard.tasks.classification.labelled_text import LabelledText, read_labelled, read_labelled_part, read_texts
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.split import is_own_split, report_moved
 
 __all__ = ["TASK"]
 
@@ -46,8 +47,10 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
     known, contents = run.contents or {}, dict[str, str]()
 
-    def examples(name: str, corpora: tuple[FilesConfig, ...]) -> LabelledExamples:
-        found = LabelledExamples(corpora, config, codec)
+    def examples(name: str, rows: list[LabelledText], corpora: tuple[FilesConfig, ...]) -> LabelledExamples:
+        if not rows:
+            raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
+        found = LabelledExamples(rows, config, codec)
         contents[name] = found.digest()
         if known.get(name, contents[name]) != contents[name]:
             what = "the texts are not those that the run began with"
@@ -58,8 +61,12 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         atomic_files.fault_point("corpus")
         return found
 
-    valid = examples("valid", config.data.valid) if config.data.valid else None
-    train = examples("train", config.data.train)
+    valid, data = None, config.data
+    if data.valid:
+        rows = read_labelled_part(data, "valid")
+        report_moved(data, lambda corpora: read_labelled(corpora, data), len(rows), say)
+        valid = examples("valid", rows, data.valid) if rows or not is_own_split(data) else None
+    train = examples("train", read_labelled_part(data, "train"), data.train)
     return Data(train, valid, codec, codec.spec, contents, max(map(len, train.rows)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     corpus = found_corpus(files)
     if corpus is None or not _holds_graphs(corpus.first):
         return None
+    label = str(data.get("label", "label"))
+
+    def keys(part: FilesConfig) -> Iterator[str]:
+        return (line.digest() for line in read_graph_lines([part], label))
+
     lines = _looked_at(corpus.first, str(data.get("label", "label")))
-    parts, told = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold")
+    parts, told = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold", keys=keys)
     kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
     what = "a number" if kind == "number" else "a class"
     settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
@@ -41,6 +46,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
     walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
+    if "valid" not in parts:
+        settings.pop("early_stopping", None)
     config = {
         "task": {"kind": "graphs"},
         "data": {**parts, "label_kind": kind, "walks": walks},

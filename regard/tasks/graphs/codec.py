@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError
 from regard.tasks.graphs.config import GraphsDataConfig
 from regard.tasks.label_numbers import Scale, read_number
+from regard.tasks.split import read_part
 
 __all__ = ["GraphCodec", "label_number", "make_codec", "no_graphs", "open_codec", "open_run"]
 
@@ -134,7 +135,7 @@ class _Columns:
 def make_codec(run: RunFiles, say: Report) -> GraphCodec:
     """Learn labels, and what nodes are told by, from the training files; save both in the run."""
     data: GraphsDataConfig = run.config.data
-    lines = list(read_graph_lines(data.train, data.label))
+    lines = read_graph_part(data, "train")
     if not lines:
         raise no_graphs(data.train)
     kinds = tuple(sorted({kind for line in lines for kind in line.kinds}))
@@ -157,6 +158,18 @@ def make_codec(run: RunFiles, say: Report) -> GraphCodec:
     _save(codec, run)
     atomic_files.fault_point("vocabulary")
     return codec
+
+
+def read_graph_part(data: GraphsDataConfig, name: str) -> list[GraphLine]:
+    """Read a part of the data, ``train`` or ``valid``: see ``tasks.split.read_part``."""
+
+    def read(corpora: Sequence[FilesConfig]) -> Iterator[GraphLine]:
+        return read_graph_lines(corpora, data.label)
+
+    def labels(line: GraphLine) -> tuple[str, ...]:
+        return () if data.label_kind == "number" else (line.label or "",)
+
+    return read_part(data, name, read, key=lambda line: line.digest(), labels=labels)
 
 
 def no_graphs(corpora: Sequence[FilesConfig]) -> DataError:

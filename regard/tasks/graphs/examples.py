@@ -13,13 +13,12 @@ from torch import Tensor
 
 from regard.core.task import ExampleIndices
 from regard.core.wording import counted
-from regard.data.graph_lines import GraphLine, read_graph_lines
+from regard.data.graph_lines import GraphLine
 from regard.data.graph_union import disjoint_union
 from regard.data.graphs import Graph, edge_count
-from regard.data.shared_files import FilesConfig
 from regard.models.graph.layers import NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
-from regard.tasks.graphs.codec import GraphCodec, label_number, no_graphs
+from regard.tasks.graphs.codec import GraphCodec, label_number
 
 __all__ = ["GraphExamples", "GraphsBatch", "graph_inputs", "noise_key", "runs_of"]
 
@@ -47,10 +46,7 @@ class GraphsBatch(NamedTuple):
 class GraphExamples:
     """The graphs of files as ``core.task.Examples``, in memory."""
 
-    def __init__(self, corpora: Sequence[FilesConfig], codec: GraphCodec, *, nodes: int, seed: int) -> None:
-        lines = list(read_graph_lines(corpora, codec.data.label))
-        if not lines:
-            raise no_graphs(corpora)
+    def __init__(self, lines: Sequence[GraphLine], codec: GraphCodec, *, nodes: int, seed: int) -> None:
         self._codec, self._nodes, self._seed = codec, nodes, seed
         self._digests = [line.digest() for line in lines]
         self.graphs = [codec.graph(line) for line in lines]

@@ -24,7 +24,7 @@ from regard.core.task import (
     RunFiles,
     Task,
 )  # fmt: skip
-from regard.data.graph_lines import read_graph_inputs
+from regard.data.graph_lines import read_graph_inputs, read_graph_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables
@@ -33,10 +33,11 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
 from regard.tasks.answer_losses import class_loss, number_loss
 from regard.tasks.graphs.classifier import GraphClassifier
-from regard.tasks.graphs.codec import GraphCodec, make_codec, open_codec, open_run
+from regard.tasks.graphs.codec import GraphCodec, make_codec, no_graphs, open_codec, open_run, read_graph_part
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.graphs.examples import GraphExamples, GraphsBatch
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.split import is_own_split, report_moved
 
 __all__ = ["TASK"]
 
@@ -47,7 +48,10 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     known, contents = run.contents or {}, dict[str, str]()
 
     def examples(name: str, corpora: tuple[FilesConfig, ...]) -> GraphExamples:
-        found = GraphExamples(corpora, codec, nodes=config.train.batch_tokens, seed=config.seed)
+        lines = read_graph_part(config.data, name)
+        if not lines:
+            raise no_graphs(corpora)
+        found = GraphExamples(lines, codec, nodes=config.train.batch_tokens, seed=config.seed)
         contents[name] = found.digest()
         if known.get(name, contents[name]) != contents[name]:
             what = "the graphs are not those that the run began with"
@@ -56,7 +60,11 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         atomic_files.fault_point("corpus")
         return found
 
-    valid = examples("valid", config.data.valid) if config.data.valid else None
+    valid, data = None, config.data
+    if data.valid:
+        left = len(read_graph_part(data, "valid"))
+        report_moved(data, lambda corpora: read_graph_lines(corpora, data.label), left, say)
+        valid = examples("valid", data.valid) if left or not is_own_split(data) else None
     return Data(examples("train", config.data.train), valid, codec, codec.spec, contents)
 
 

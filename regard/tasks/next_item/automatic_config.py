@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time_column
 from regard.data.rows import FileHead
+from regard.data.shared_files import FilesConfig
 from regard.runs.config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.tasks.next_item.sessions import read_sessions
 
 __all__ = ["choose"]
 
@@ -22,12 +25,14 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if corpus is None or columns is None:
         return None
     time = time_column(corpus.head.names) if len(columns) == 2 else None
-    parts, told = held_out_parts(corpus, valid, examples="sessions", hashed="their items")
+    parts, told = held_out_parts(corpus, valid, examples="sessions", hashed="their items", keys=_read(columns, time))
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 40, "early_stopping": 5}
+    if "valid" not in parts:
+        settings.pop("early_stopping", None)
     config = {
         "task": {"kind": "next-item"},
         "data": parts | _keys(columns, time),
@@ -56,3 +61,13 @@ def _keys(columns: Sequence[str], time: str | None) -> dict[str, str]:
     if len(columns) == 1:
         return {"items": columns[0]}
     return {"session": columns[0], "item": columns[1]} | ({} if time is None else {"time": time})
+
+
+def _read(columns: Sequence[str], time: str | None) -> Callable[[FilesConfig], Iterator[str]]:
+    """Return the reader of the texts that shares are taken by."""
+
+    def keys(corpus: FilesConfig) -> Iterator[str]:
+        data = SessionDataConfig.model_validate({"train": [corpus], **_keys(columns, time)})
+        return ("\t".join(each.items) for each in read_sessions([corpus], data))
+
+    return keys

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -11,10 +11,12 @@ from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead
+from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
 from regard.runs.config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
-from regard.tasks.tagging.tagged_text import word_and_tag
+from regard.tasks.tagging.data_config import TaggedDataConfig
+from regard.tasks.tagging.tagged_text import read_tagged, word_and_tag
 
 __all__ = ["choose"]
 
@@ -31,7 +33,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     columns = word_and_tag(corpus.first, data.get("token"), data.get("tag"))
     if corpus.head.names and corpus.head.form in ("tsv", "word-lines"):
         columns = tagged_columns(corpus.head.names, word_a_line=True) or columns
-    parts, told = held_out_parts(corpus, valid, examples="sentences", hashed="their tokens")
+    parts, told = held_out_parts(corpus, valid, examples="sentences", hashed="their tokens", keys=_keys(columns))
     settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
@@ -40,6 +42,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
     }  # fmt: skip
+    if "valid" not in parts:
+        settings.pop("early_stopping", None)
     config = {
         "task": {"kind": "tagging"},
         "data": {**parts, **_named(columns), "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
@@ -91,3 +95,13 @@ def _described(path: Path, head: FileHead, columns: tuple[Column, Column]) -> li
     if starts:
         described.append(f"{counted(starts, 'line')} of {DOCUMENT_START} divide documents and are left out")
     return described
+
+
+def _keys(columns: tuple[Column, Column]) -> Callable[[FilesConfig], Iterator[str]]:
+    """Return the reader of the texts that shares are taken by."""
+
+    def keys(corpus: FilesConfig) -> Iterator[str]:
+        data = TaggedDataConfig.model_validate({"train": [corpus], "token": columns[0], "tag": columns[1]})
+        return ("\t".join(each.tokens) for each in read_tagged([corpus], data))
+
+    return keys

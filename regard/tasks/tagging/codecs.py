@@ -14,7 +14,7 @@ from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ModelError
 from regard.tasks.tagging.spans import SCHEMES, TagScheme, find_scheme, scheme_of_names, spans, transitions, write_iob
-from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.tagging.tagged_text import read_tagged_part
 from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TagCodec", "make_codec", "open_codec", "open_run"]
@@ -71,7 +71,7 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
     data = run.config.data
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     counts: Counter[str] = Counter()
-    sentences = list(read_tagged(data.train, data))
+    sentences = read_tagged_part(data, "train")
     scheme = find_scheme(transitions(each.tags for each in sentences))
     for sentence in sentences:
         names = write_iob(spans(sentence.tags), len(sentence.tags), "iob2") if scheme == "iob1" else sentence.tags

@@ -20,7 +20,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.config import TaggingConfig
-from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.tagging.tagged_text import read_tagged_part
 
 __all__ = ["NO_TAG", "TaggedBatch", "TaggedExamples", "TokenRow", "token_rows"]
 
@@ -56,7 +56,7 @@ class TaggedExamples:
     def __init__(self, name: str, config: TaggingConfig, codec: TagCodec) -> None:
         self._config, corpora = config, (config.data.train if name == "train" else config.data.valid) or ()
         self._hidden = config.data.hidden_tokens
-        self.sentences = list(read_tagged(corpora, config.data))
+        self.sentences = read_tagged_part(config.data, name)
         if not self.sentences:
             raise DataError(
                 "there is no sentence", where=corpora[0].name, why="the files are empty, or all are in another share"

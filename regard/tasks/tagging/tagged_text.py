@@ -14,9 +14,10 @@ from regard.data.shared_files import FilesConfig, falls_into
 from regard.data.tables import Cell
 from regard.data.text_files import read_lines
 from regard.errors import DataError
+from regard.tasks.split import read_part
 from regard.tasks.tagging.data_config import TaggedDataConfig
 
-__all__ = ["TaggedSentence", "read_tagged", "read_words", "word_and_tag"]
+__all__ = ["TaggedSentence", "read_tagged", "read_tagged_part", "read_words", "word_and_tag"]
 
 USUAL: dict[Form, tuple[Column, Column]] = {"tsv": (1, 2), "text": (1, 2), "conll-u": (2, 4)}
 
@@ -38,6 +39,15 @@ def read_tagged(corpora: Sequence[FilesConfig], data: TaggedDataConfig) -> Itera
                 sentence = _sentence(row, columns)
                 if falls_into("\t".join(sentence.tokens), corpus.share):
                     yield sentence
+
+
+def read_tagged_part(data: TaggedDataConfig, name: str) -> list[TaggedSentence]:
+    """Read a part of the data, ``train`` or ``valid``: see ``tasks.split.read_part``."""
+
+    def read(corpora: Sequence[FilesConfig]) -> Iterator[TaggedSentence]:
+        return read_tagged(corpora, data)
+
+    return read_part(data, name, read, key=lambda each: each.tokens, labels=lambda each: each.tags)
 
 
 def read_words(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:

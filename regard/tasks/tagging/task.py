@@ -17,10 +17,11 @@ from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.cross_entropy import smoothed_nll
 from regard.models.tagger import TokenTagger, build_tagger
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.split import is_own_split, report_moved
 from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
-from regard.tasks.tagging.tagged_text import read_words
+from regard.tasks.tagging.tagged_text import read_tagged, read_tagged_part, read_words
 from regard.tasks.tagging.tagger import Tagger
 
 __all__ = ["TASK"]
@@ -46,7 +47,11 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         atomic_files.fault_point("corpus")
         return found
 
-    valid = examples("valid") if config.data.valid else None
+    valid, data = None, config.data
+    if data.valid:
+        left = len(read_tagged_part(data, "valid"))
+        report_moved(data, lambda corpora: read_tagged(corpora, data), left, say)
+        valid = examples("valid") if left or not is_own_split(data) else None
     train = examples("train")
     return Data(train, valid, codec, codec.spec, contents, max(len(row.columns) for row in train.rows))
 
