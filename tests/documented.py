@@ -166,7 +166,7 @@ def _problem_of_verb(arguments: list[str], whole: bool) -> str | None:
 
 
 def _problem_of_bench(arguments: list[str]) -> str | None:
-    scripts = dict(re.findall(r"^(\w+)\) script=(\w+)\.py", (ROOT / "scripts/bench").read_text(), re.MULTILINE))
+    scripts = dict(re.findall(r"^([\w-]+)\) script=(\w+)\.py", (ROOT / "scripts/bench").read_text(), re.MULTILINE))
     if not arguments:
         return None
     if arguments[0] not in scripts:
