@@ -96,11 +96,16 @@ def measure(runs: int) -> dict[str, tuple[int, list[float]]]:
     return found
 
 
+def _arguments() -> argparse.Namespace:
+    """Return the options of the command."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=20, help="how often each request is sent")
+    return parser.parse_args()
+
+
 def main() -> None:
     """Print a table, the longest pauses first."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20)
-    found = measure(parser.parse_args().runs)
+    found = measure(_arguments().runs)
     print(f"{'request':<45} status  median ms  longest ms")
     for name, (status, pauses) in sorted(found.items(), key=lambda item: -max(item[1][1])):
         print(f"{name[:45]:<45} {status:>6}  {statistics.median(pauses):>9.1f}  {max(pauses):>10.1f}")
