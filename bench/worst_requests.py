@@ -97,8 +97,9 @@ def measure(runs: int) -> dict[str, tuple[int, list[float]]]:
 
 
 def _arguments() -> argparse.Namespace:
+    """Return the options of the command."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=20, help="of each request")
+    parser.add_argument("--runs", type=int, default=20, help="how often each request is sent")
     return parser.parse_args()
 
 
