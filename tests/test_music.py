@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from regard import cli
+from regard.data import music_files
 from regard.data.midi import read_midi, write_midi
 from regard.data.music_files import read_pieces
 from regard.data.notes import frames_of, name_of, pitch_of, spell
@@ -244,6 +245,19 @@ def test_json_that_is_no_music_is_told(tmp_path: Path, value: object, told: str)
     with pytest.raises(DataError) as caught:
         list(read_pieces(tmp_path / "x.json", steps=1))
     assert told in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz"])
+def test_music_of_the_greatest_size_is_read_and_a_byte_more_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = b"[[[60], [62]]]"
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    monkeypatch.setattr(music_files, "LARGE", len(content))
+    assert list(read_pieces(tmp_path / name, steps=1)) == [[(60,), (62,)]]
+    monkeypatch.setattr(music_files, "LARGE", len(content) - 1)
+    with pytest.raises(DataError, match="cannot be read"):
+        list(read_pieces(tmp_path / name, steps=1))
 
 
 def test_pieces_of_json_and_of_a_folder(tmp_path: Path) -> None:

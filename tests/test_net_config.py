@@ -177,3 +177,13 @@ def test_relative_positions_of_a_side_without_self_attention_are_refused() -> No
     assert both.decoder.position.kind == "none", "they are the encoder's"
     with pytest.raises(ValidationError, match="rotary positions are for self-attention"):
         ModelConfig.model_validate({"decoder": {"kind": "convolutional", "position": "rotary"}})
+
+
+@pytest.mark.parametrize(("blocks", "fits"), [(0, False), (1, True), (100, True), (101, False)])
+def test_convolutions_have_one_to_a_hundred_blocks(blocks: int, fits: bool) -> None:
+    tables = {"encoder": {"kind": "convolutional", "position": "learned", "blocks": [[8, 3, 1]] * blocks}}
+    if fits:
+        assert ModelConfig.model_validate(tables).encoder.depth == blocks
+    else:
+        with pytest.raises(ValueError, match="blocks"):
+            ModelConfig.model_validate(tables)

@@ -378,3 +378,28 @@ def test_a_target_beyond_the_types_writes_nowhere() -> None:
         features, weight = torch.zeros(3, 16, requires_grad=True), torch.zeros(7, 16)
         with pytest.raises(IndexError, match="there are 7 types"):
             projected_cross_entropy(features, weight, torch.tensor([0, wrong, 1]), smoothing=0.1)
+
+
+class OtherLinear(torch.nn.Linear):
+    """A projection that may do something else with its bias."""
+
+
+@pytest.mark.parametrize(
+    ("projection", "inner", "type", "on_the_way"),
+    [
+        (torch.nn.Linear, 64, torch.bfloat16, True), (torch.nn.Linear, 64, torch.float32, False),
+        (torch.nn.Linear, 63, torch.bfloat16, False), (OtherLinear, 64, torch.bfloat16, False),
+    ],
+)  # fmt: skip
+def test_when_the_gradient_of_a_bias_is_summed_on_the_way(
+    projection: type[torch.nn.Linear], inner: int, type: torch.dtype, on_the_way: bool
+) -> None:
+    """Never in the reference form, nor of a tensor in another format than the weights."""
+    part = FeedForward(32, inner)
+    part.up = projection(32, inner)
+    part = part.to(type)
+    x = torch.zeros(2, 8, 32, dtype=type, requires_grad=True)
+    assert part._sums_on_the_way(x) == on_the_way
+    with reference_mode():
+        assert not part._sums_on_the_way(x)
+    assert not part._sums_on_the_way(x.float() if type is torch.bfloat16 else x.bfloat16())

@@ -98,6 +98,12 @@ def test_training_is_deterministic(name):
 
 
 @every
+def test_no_trained_vocabulary_reads_marks_of_languages(name):
+    """Those of imported models do, whose pieces are listed."""
+    assert TRAINED[name].reads_language_marks is False
+
+
+@every
 def test_training_prints_nothing(name, capfd):
     train_tokenizer(LINES, CONFIGS[name])
     assert capfd.readouterr() == ("", "")

@@ -184,7 +184,10 @@ _TESTS: dict[str, Stages] = {
     **each("models/transformer", "average_attention", (*stages("hand/test_mixers"), laws("average"))),
     **each("models/transformer", "ssru", (*stages("hand/test_mixers"), laws("ssru"))),
     **each("models/transformer", "compressive compressor segment_memory relative_attention", REMEMBER),
-    **each("models/transformer", "feed_forward", stages("parity/test_torch_layers hand/test_norms", "test_passes")),
+    **each(
+        "models/transformer", "feed_forward",
+        stages("parity/test_torch_layers hand/test_norms", "test_passes test_execution"),
+    ),
     **each(
         "models/transformer", "layer",
         (*stages("parity/test_torch_layers hand/test_modern_parts", "test_execution"), laws("transformer-pre")),
