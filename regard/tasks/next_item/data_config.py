@@ -14,7 +14,7 @@ from regard.runs.config import DataSection
 __all__ = ["SessionDataConfig"]
 
 CONTEXT = 50
-Column = Annotated[int, Field(ge=1)] | Annotated[str, Field(min_length=1)]
+Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 
 class SessionDataConfig(DataSection):
