@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -310,6 +311,20 @@ def _looks_like_list(cell: Cell) -> bool:
     return isinstance(cell, str) and cell.strip().startswith("[") and cell.strip().endswith("]")
 
 
+def _python_list(text: str) -> Any:
+    """Return the list that a text of Python is; None where it is none, has an unknown escape or half of a character."""
+    if not PYTHON_LIST.fullmatch(text):
+        return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # of an unknown escape, which Python reads as it stands
+            found = ast.literal_eval(text)
+        "".join(map(str, found)).encode()
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        return None
+    return found
+
+
 def _parsed_list(cell: Cell, column: Column, where: str) -> tuple[str, ...]:
     """Return the items of a list that is written in JSON, or in Python as a data frame writes it."""
     if not isinstance(cell, str):
@@ -317,7 +332,7 @@ def _parsed_list(cell: Cell, column: Column, where: str) -> tuple[str, ...]:
     try:
         found = parse_json(cell)
     except ValueError:
-        found = ast.literal_eval(cell.strip()) if PYTHON_LIST.fullmatch(cell.strip()) else None
+        found = _python_list(cell.strip())
     if not isinstance(found, list) or not all(isinstance(each, str | int | float) for each in found):
         why = f"the other cells of this column are lists, and this one is {shortened(cell)}"
         raise DataError(f"the cell of {column!r} is not a list", where=where, why=why, help='["a", "b"], or []')

@@ -334,3 +334,11 @@ def test_heads_of_nodes_count_in_any_case(tmp_path: Path, head: str) -> None:
         and graph.classes == ("x", "y")
         and np.flatnonzero(graph.parts["valid"]).tolist() == [1, 4, 7, 10]
     )
+
+
+def test_a_file_of_comments_alone_is_no_defect(tmp_path: Path) -> None:
+    (tmp_path / "x.conllu").write_text("# text = two men\n\n" * 500)
+    try:
+        find_config([str(tmp_path / "x.conllu")], [], [])
+    except RegardError as error:
+        assert "x.conllu" in str(error)

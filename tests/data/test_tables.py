@@ -266,3 +266,12 @@ def test_the_lint_reads_tables_up_to_a_row_that_is_none(tmp_path: Path) -> None:
     path.write_text("source,target\na dog,ein Hund\n,zwei\nthree\n")
     found = lint(FileCorpus(source=path))
     assert [(each.kind, each.line) for each in found.findings] == [("blank-side", 3), ("format", 4)]
+
+
+@pytest.mark.parametrize("cell", [r"['\x']", r"['\ud800']", r"['\&']", r"['\N{no such letter}']"])
+def test_a_list_that_python_cannot_read_is_named_by_its_line(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a\n" + "\"['b', 'c']\"\n" + f'"{cell}"\n')
+    with pytest.raises(DataError, match="is not a list") as caught:
+        list(read_rows(path, ["a"], lists=["a"]))
+    assert caught.value.where == f"{path}:3"

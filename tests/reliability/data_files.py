@@ -61,7 +61,9 @@ def of_pairs(path: Path) -> None:
 
 
 def of_table(path: Path) -> None:
-    exhausted(read_rows(path, column_names(path)))
+    names = column_names(path)
+    exhausted(read_rows(path, names))
+    exhausted(read_rows(path, names, lists=names))
 
 
 def of_labels(path: Path) -> None:
@@ -159,6 +161,7 @@ def json_lines(rows: Iterable[Any]) -> bytes:
 
 MUSIC = json.dumps([[[60, 64], [], [67, -1]]] * 3).encode()
 CSV = "text,label\n" + "".join(f'"a ""dog"", {number}",{"xy"[number % 2]}\n' for number in range(12))
+CSV_LISTS = b"tokens,tags\n" + b"\"['a', 'it\\'s', 1]\",\"['X', 'Y', 'Z']\"\n" * 6
 NODES, EDGES = (
     "node\tf\tlabel\tsplit\na\t1\tx\ttrain\nb\t0.5\ty\tvalid\nc\t-2\tx\ttest\n",
     "source\ttarget\na\tb\nb\tc\n",
@@ -176,6 +179,8 @@ FILES: dict[str, tuple[bytes, list[Read]]] = {
     "labels.parquet": (table(text=[row["text"] for row in ROWS], label=list("ab") * 6), [of_labels, of_table, chosen]),
     "tags.parquet": (table(tokens=[["a", "dog"]] * 8, tags=[["X", "Y"]] * 8), [of_tags, of_table]),
     "tags.conllu": (CONLLU.encode(), [of_tags, chosen]),
+    "lists.csv": (CSV_LISTS, [of_table]),
+    "tags.bio": (b"a X\ndog Y\n\n" * 5, [of_tags]),
     "tags.tsv": (b"a\tX\ndog\tY\n\n" * 5, [of_tags]),
     "tags.jsonl": (json_lines([{"tokens": ["a", "dog"], "tags": ["X", "Y"]}] * 5), [of_tags, chosen]),
     "dna.fasta": (b">one x\nACGTN\nAC\n>two y\nTTGA\n" * 4, [of_labels, of_texts, chosen]),

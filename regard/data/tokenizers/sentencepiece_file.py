@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-
 __all__ = ["require_bounded"]
 
 SIZE = 1 << 26  # bytes of a model; one of 256,000 pieces has 4 MB
@@ -17,7 +15,6 @@ LONGEST = 1 << 10  # bytes of a piece: SentencePiece makes none of more than 16 
 REPLACEMENT = 64  # bytes that a letter may become; 33 are the most of Unicode's own table (NFKC of U+FDFA)
 PIECES, NORMALIZER, DENORMALIZER = 1, 3, 5  # fields of a model
 PIECE, CHARACTERS = 1, 2  # fields of a piece, and of a normalizer: its table of replacements
-LEAF = 1 << 31  # the highest bit of a unit of an index, which a value has and a node has not
 NUMBER, FIXED64, TEXT, FIXED32 = 0, 1, 2, 5  # types of fields
 
 
@@ -32,34 +29,18 @@ def require_bounded(model: bytes) -> None:
                     raise ValueError(f"a piece of the SentencePiece model has more than {LONGEST:,} bytes")
         elif field in (NORMALIZER, DENORMALIZER):
             for inner, table in _fields(part):
-                if inner == CHARACTERS and table:
-                    _require_sound(table)
+                if inner == CHARACTERS:
+                    _require_short(table)
 
 
-def _require_sound(table: bytes) -> None:
-    """ValueError for a table whose replacements are too long, or whose index leads outside of it.
+def _require_short(table: bytes) -> None:
+    """ValueError where a replacement is too long.
 
-    The table is the length of an index in bytes, the index, and texts that end in 0. The index is a double array
-    (Darts): a node's children are at place ^ offset ^ letter, and its value at place ^ offset is a place in the texts.
-    The library follows both without a check.
+    The table is the length of an index in bytes, the index, and texts that end in 0. The library checks the index.
     """
-    size = 4 + int.from_bytes(table[:4], "little")
-    texts = table[size:]
-    if size % 4 or size > len(table) or not texts.endswith(b"\0"):
-        raise ValueError("the table of replacements of the SentencePiece model is damaged")
+    texts = table[4 + int.from_bytes(table[:4], "little") :]
     if max(map(len, texts.split(b"\0"))) > REPLACEMENT:
         raise ValueError(f"the SentencePiece model replaces a letter by more than {REPLACEMENT} bytes")
-    units = np.frombuffer(table[4:size], np.dtype("<u4")).astype(np.int64)
-    units[:1] %= LEAF  # the root is never compared with a letter, so it is a node in any case
-    inner = units < LEAF
-    nodes = (np.arange(len(units)) ^ ((units >> 10) << ((units >> 6) & 8)))[inner]
-    ends = nodes[(units[inner] >> 8) & 1 == 1]
-    if (
-        len(units) == 0
-        or (nodes | 255).max(initial=0) >= len(units)
-        or (units[ends] % LEAF).max(initial=0) >= len(texts)
-    ):
-        raise ValueError("the table of replacements of the SentencePiece model is damaged")
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:

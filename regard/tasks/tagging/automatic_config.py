@@ -87,6 +87,8 @@ def _described(path: Path, head: FileHead, columns: tuple[Column, Column]) -> li
     if head.form in ("csv", "parquet", "json-lines"):
         return []
     lines = [line for line in islice(read_lines(path), LOOKED_AT) if line.strip() and not line.startswith("#")]
+    if not lines:  # comments alone, as far as this looks; training reports a file without sentences
+        return []
     cells = lines[0].split("\t") if "\t" in lines[0] else lines[0].split()
     left = [str(number) for number in range(1, len(cells) + 1) if number not in columns]
     read = f"columns read: {columns[0]} (word), {columns[1]} (tag)"
