@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -21,6 +22,8 @@ from regard.models.tagger import build_tagger
 from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.links.linker import Linker
+from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.tagging.automatic_config import choose
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.examples import NO_TAG, TaggedExamples
@@ -307,3 +310,26 @@ def test_files_of_tagged_sentences_are_recognised(tmp_path: Path) -> None:
     proposal = choose([tmp_path / "a.tsv"], [], {"epochs": 3, "optimizer": "adam"})
     assert proposal is not None and not {"epochs", "learning_rate"} & proposal.config["train"].keys()
     assert load_config(proposal.config).task.kind == "tagging"
+
+
+@pytest.mark.parametrize(
+    ("line", "items"),
+    [
+        ("[1] Ada lives", ("[1]", "Ada", "lives")),
+        ("[ citation needed ] in Rome", ("[", "citation", "needed", "]", "in", "Rome")),
+        ("{x} y", ("{x}", "y")),
+        ('["a", "b"]', ("a", "b")),
+        ('["a", "b"', ('["a",', '"b"')),
+    ],
+)
+def test_a_line_with_a_bracket_is_a_text_unless_it_is_json(line: str, items: tuple[str, ...]) -> None:
+    """The same for every predictor of words, items and nodes."""
+    config = SimpleNamespace(data=SimpleNamespace(items="items"))
+    assert Tagger.read(object.__new__(Tagger), line) == items
+    recommender = object.__new__(Recommender)
+    recommender.config = config  # type: ignore[assignment]
+    assert recommender.read(line) == items
+    linker = object.__new__(Linker)
+    linker._numbers = lambda names: []  # type: ignore[assignment,method-assign]
+    if len(items) == 2:
+        assert linker.read(line) == items

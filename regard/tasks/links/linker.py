@@ -15,13 +15,13 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.untrusted_files import parse_json
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.named_nodes import node_number, observed_edges
+from regard.tasks.prediction import json_value
 
 __all__ = ["BestLinks", "Link", "Linker"]
 
@@ -153,7 +153,8 @@ class Linker:
 
     def read(self, line: str) -> tuple[str, ...]:
         """One name, or two with a space between them, or a JSON list of them."""
-        names = parse_json(line) if line.lstrip().startswith("[") else line.split()
+        found = json_value(line)
+        names = found if isinstance(found, list) else line.split()
         if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
             raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
         self._numbers(names)

@@ -15,12 +15,12 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
 from regard.models.language_model import LanguageModel
 from regard.tasks.next_item.codecs import ItemCodec
 from regard.tasks.next_item.config import NextItemConfig
+from regard.tasks.prediction import json_value
 
 __all__ = ["Recommendation", "Recommender"]
 
@@ -111,9 +111,9 @@ class Recommender:
 
     def read(self, line: str) -> tuple[str, ...]:
         """Items with spaces between them, a JSON list of items, or an object with one, as training reads it."""
-        if not line.lstrip().startswith(("[", "{")):
+        found: Any = json_value(line)
+        if found is None:
             return tuple(line.split())
-        found = parse_json(line)
         if isinstance(found, dict):
             found = found.get(self.config.data.items)
         known = isinstance(found, list) and all(isinstance(each, str | int) for each in found)

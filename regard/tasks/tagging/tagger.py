@@ -15,12 +15,12 @@ from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
-from regard.core.untrusted_files import parse_json
 from regard.data.padding import padded
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.models.tagger import TokenTagger
+from regard.tasks.prediction import json_value
 from regard.tasks.tagging.codecs import TagCodec
 from regard.tasks.tagging.config import TaggingConfig
 from regard.tasks.tagging.examples import TaggedExamples, token_rows
@@ -96,11 +96,11 @@ class Tagger:
         return next(self.net.parameters()).device
 
     def read(self, line: str) -> tuple[str, ...]:
-        """Tokens with spaces between them, or a JSON list of tokens."""
-        if not line.lstrip().startswith("["):
+        """Return the tokens of a text, or of a JSON list of tokens."""
+        found = json_value(line)
+        if not isinstance(found, list):
             return tuple(line.split())
-        found = parse_json(line)
-        if not isinstance(found, list) or not all(isinstance(each, str) and each.strip() for each in found):
+        if not all(isinstance(each, str) and each.strip() for each in found):
             raise ValueError("a sentence is a text, or a JSON list of tokens, none of them empty")
         if any(len(each.splitlines()) > 1 for each in found):
             raise ValueError("a token is in one line")
