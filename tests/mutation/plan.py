@@ -167,6 +167,7 @@ _TESTS: dict[str, Stages] = {
     **each("data", "midi music_files notes standard_library", MUSIC),
     **each("data/tokenizers", "notes", MUSIC),
     **each("data/tokenizers", "catalogue closed subword tokenizer", TOKENIZERS + REFERENCE),
+    **each("data/tokenizers", "sentencepiece_file tokenizer_file", stages("data/test_tokenizer_files")),
     **each("data/lint", "check corpus_rules languages line_rules lint_reader", LINT),
     **each("data/public", "catalogue download fetch", stages("data/test_fetch")),
     **each("data/public", "cmudict", stages("test_pronunciation")),

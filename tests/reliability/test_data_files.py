@@ -12,7 +12,7 @@ from regard.errors import DataError
 from . import data_files, fuzz
 from .data_files import READERS, SAMPLES
 
-DRAWS = int(os.environ.get("REGARD_FUZZ", "25"))
+DRAWS = int(os.environ.get("REGARD_FUZZ", "15"))
 
 
 @pytest.mark.parametrize("name", READERS)
