@@ -327,7 +327,7 @@ def test_settings_out_of_range_are_refused(generator: Generator, given: dict[str
 EXTREME = [
     {"temperature": 1e-30}, {"temperature": 1e30}, {"top_p": 1.0}, {"top_p": 1e-30}, {"min_p": 1.0}, {"min_p": 1e-300},
     {"repetition_penalty": 100.0, "temperature": 1e-30}, {"repetition_penalty": 1e-30}, {"no_repeat_ngram": 1},
-    {"no_repeat_ngram": 100}, {"frequency_penalty": -2.0, "presence_penalty": -2.0}, {"top_k": 10**9},
+    {"no_repeat_ngram": 100}, {"frequency_penalty": -2.0, "presence_penalty": -2.0}, {"top_k": 1 << 24},
     {"stop": ["a" * 1000]}, {"temperature": 1e30, "top_k": 2, "top_p": 0.5, "min_p": 0.9},
 ]  # fmt: skip
 

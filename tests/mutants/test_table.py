@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from hypothesis import Phase, settings
 
 from tests.test_train import Making
 
@@ -29,8 +31,16 @@ def test_it_is_caught(mutant: Mutant, request: pytest.FixtureRequest, monkeypatc
     arguments = mutant.arguments | {name: request.getfixturevalue(name) for name in fixtures}
     with monkeypatch.context() as patch:
         mutant.edit.apply(patch)
+        _draw_only(mutant.test, patch)
         with pytest.raises(AssertionError):
             mutant.test(**arguments)
+
+
+def _draw_only(test: Any, patch: pytest.MonkeyPatch) -> None:
+    """Let a test of hypothesis report its first counterexample: nobody reads the smallest one."""
+    name = "_hypothesis_internal_use_settings"
+    if hasattr(test, "hypothesis"):
+        patch.setattr(test, name, settings(getattr(test, name), phases=[Phase.explicit, Phase.generate]))
 
 
 def sum_of(one: int, other: int) -> int:

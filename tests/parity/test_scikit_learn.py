@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from regard.metrics.classes import BINS, calibration_error, class_figures, class_metrics, prediction_sums
+from regard.metrics.classes import calibration_error, class_figures, class_metrics, prediction_sums
 from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
 from regard.metrics.numbers import number_metrics, number_sums
-from regard.metrics.ranking import BINS as SCORES
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.tasks.next_item.task import _gains, _places
 
@@ -23,7 +22,7 @@ metrics: Any = pytest.importorskip("sklearn.metrics", reason="scikit-learn is no
 
 DRAWN = settings(max_examples=60, deadline=None)
 ROWS = st.integers(1, 40)
-BOTH = np.array([[False, True], [True, False], [True, True]])
+BINS, SCORES = 15, 10_000  # of confidence, as Guo et al. 2017 have it; of the scores of a ranking
 
 
 @st.composite
