@@ -15,7 +15,6 @@ from regard.commands.progress import progress
 from regard.core.wording import counted
 
 if TYPE_CHECKING:
-    from regard.data.corpora import CorpusConfig
     from regard.data.lint.check import LintReport
     from regard.tasks.check import CheckReport
 
@@ -111,8 +110,8 @@ def _described(found: CheckReport) -> dict[str, Any]:
 
 
 def _print(found: CheckReport) -> None:
-    for corpus, lint in (*found.train, *found.valid):
-        _print_findings(corpus, lint)
+    for checked in (*found.train, *found.valid):
+        _print_findings(checked.name, checked.lint)
     for remark in found.remarks:
         print(f"\n{remark}")
     if found.trainable:
@@ -120,10 +119,12 @@ def _print(found: CheckReport) -> None:
         print("no findings" if plain else "\ntraining can start with this corpus")
 
 
-def _print_findings(config: CorpusConfig, found: LintReport) -> None:
+def _print_findings(name: str, found: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
-    print(f"{counted(found.lines, 'line')} in {config.source}" + (f" and {config.target}" if config.target else ""))
+    print(f"{counted(found.lines, 'example' if found.summary else 'line')} in {name}")
+    for fact in found.summary:
+        print(fact)
     for kind, count in found.counts.items():
         print(f"\n{KINDS[kind]:<8} {kind}: {count:,}")
         named = [finding for finding in found.findings if finding.kind == kind]
@@ -142,4 +143,5 @@ def _as_json(found: LintReport) -> dict[str, object]:
         "counts": found.counts,
         "findings": [finding._asdict() for finding in found.findings],
         "skipped": found.skipped,
+        **({"summary": list(found.summary)} if found.summary else {}),
     }

@@ -235,6 +235,9 @@ class Task:
     row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None
     # (config, file of rows, columns or () for the usual ones) to the place and the text for ``Predictor.read`` of each
     # row; None: inputs are lines alone
+    lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
+    # (section data, corpora) to the input as text, the target if any, and the place of each example, for a check of the
+    # data; None: there are no examples one by one
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
     # of the sums of an evaluation and the codecs: figures by class, and the like
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from itertools import takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from regard.core.task import Advance
+from regard.core.task import Advance, find_task
 from regard.core.task_table import locate
 from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
 from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
+from regard.data.lint.examples import LintExample, lint_examples
 from regard.errors import RegardError
 from regard.runs.config import RunConfig
 from regard.runs.run_folder import RunFolder
@@ -29,10 +30,16 @@ Showing = Callable[[str], AbstractContextManager[Advance]]  # opens a display of
 
 
 class CheckedCorpus(NamedTuple):
-    """One file of parallel text, or a pair of files, and what its lint found."""
+    """One file of parallel text, a pair of files, or the examples of another task, and what its lint found."""
 
-    corpus: CorpusConfig
+    corpus: Any  # a CorpusConfig, or the section of files of another task
     lint: LintReport
+
+    @property
+    def name(self) -> str:
+        """The files."""
+        target = getattr(self.corpus, "target", None)
+        return self.corpus.name + (f" and {target}" if target else "")
 
 
 class CheckReport(NamedTuple):
@@ -87,7 +94,37 @@ def check(
     if not found.clean:
         return found
     remarks, refused = _rehearsed(request.config, showing)
-    return found._replace(remarks=remarks, refused=refused)
+    examples = [] if train or refused is not None else _checked_examples(request.config(), test, most, showing)
+    return found._replace(train=[*train, *examples], remarks=remarks, refused=refused)
+
+
+def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing: Showing) -> list[CheckedCorpus]:
+    """Check the examples of a task that is not translation; nothing where it has none one by one."""
+    task, data = find_task(config.task.kind), config.data
+    rows: Any = task.lint_rows
+    if rows is None:
+        return []
+
+    def read(corpora: Sequence[Any]) -> Iterator[LintExample]:
+        return (LintExample(*row) for row in rows(data, corpora))
+
+    kind = type(data.train[0])
+    tests = [kind.model_validate({"source": str(each)}) for each in test]
+    trained = {corpus.name for corpus in data.train}
+    held_out = {
+        "the held-out part" if corpus.name in trained else corpus.name: partial(read, [corpus])
+        for corpus in (*(data.valid or ()), *tests)
+    }
+    with showing("reading") as advance:
+        done = 0
+
+        def progress(number: int) -> None:
+            nonlocal done
+            advance(number - done)
+            done = number
+
+        lint = lint_examples(read(data.train), held_out=held_out, max_findings=most, progress=progress)
+    return [CheckedCorpus(data.train[0], lint)]
 
 
 def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:

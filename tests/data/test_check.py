@@ -83,7 +83,7 @@ def test_each_kind_is_found_on_its_line_and_nothing_else(tmp_path, kind, pair):
 
 
 def test_every_kind_has_a_test():
-    elsewhere = {"empty", "lines", "format", "shifted", "unrelated", "overlap", "language"}
+    elsewhere = {"empty", "lines", "format", "shifted", "unrelated", "overlap", "language", "contradiction"}
     assert {kind for kind, _ in EXAMPLES} | elsewhere == set(KINDS)
 
 

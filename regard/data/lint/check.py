@@ -18,7 +18,7 @@ from regard.data.lint.line_rules import check_pair, main_script
 from regard.data.lint.lint_reader import LintRow, read_rows
 from regard.data.reading import FileCorpus
 
-__all__ = ["KINDS", "Finding", "LintReport", "lint"]
+__all__ = ["KINDS", "Finding", "FindingList", "LintReport", "lint"]
 
 Severity = Literal["error", "warning", "note"]
 
@@ -31,7 +31,8 @@ KINDS: dict[str, Severity] = {
     "format": "error",  # neither a TSV nor a JSON pair
     "shifted": "warning",  # a range of lines matches lines nearby better
     "unrelated": "warning",  # the lengths of the sides hardly correlate
-    "overlap": "warning",  # a held-out pair or source is in the training text
+    "contradiction": "warning",  # an input that has two targets
+    "overlap": "warning",  # a held-out pair, source or input is in the training text
     "script": "warning",  # in another script than nearly all lines
     "language": "warning",  # in the other side's language
     "mojibake": "warning",  # decoded wrongly at an earlier time
@@ -39,7 +40,7 @@ KINDS: dict[str, Severity] = {
     "ratio": "warning",  # lengths far from the usual ratio
     "long": "warning",  # longer than any sentence
     "identical": "warning",  # source = target
-    "duplicate": "note",  # the same pair again
+    "duplicate": "note",  # the same pair or example again
     "blank": "note",  # blank on both sides: skipped
 }
 
@@ -55,12 +56,13 @@ class Finding(NamedTuple):
 
 
 class LintReport(NamedTuple):
-    """Outcome: lines read, findings of each kind, the first findings of each kind, and rules left out."""
+    """Outcome: lines read, findings of each kind, the first findings of each kind, rules left out, and facts."""
 
     lines: int
     counts: dict[str, int]
     findings: list[Finding]
     skipped: list[str]
+    summary: tuple[str, ...] = ()
 
 
 def lint(
@@ -77,7 +79,7 @@ def lint(
     text (by py3langid, if installed, when None). ``progress``: called with the number of lines read. About 20 s a
     million sentence pairs, one pass, 34 bytes of memory a pair. Raises only if a file is missing or cannot be read.
     """
-    findings = _Findings(max_findings)
+    findings = FindingList(max_findings)
     identify = identify or language_identifier()
     statistics = _check_lines(config, findings, progress)
     _check_statistics(config, statistics, findings)
@@ -92,8 +94,8 @@ def lint(
     return findings.report(statistics.lines, skipped)
 
 
-class _Findings:
-    """Findings so far: all of them counted, the first ``max_findings`` of each kind kept."""
+class FindingList:
+    """FindingList so far: all of them counted, the first ``max_findings`` of each kind kept."""
 
     def __init__(self, max_findings: int) -> None:
         self.max_findings = max_findings
@@ -106,12 +108,12 @@ class _Findings:
         if self.counts[kind] <= self.max_findings:
             self.findings.append(Finding(kind, line, message, KINDS[kind], file))
 
-    def report(self, lines: int, skipped: list[str]) -> LintReport:
+    def report(self, lines: int, skipped: list[str], summary: tuple[str, ...] = ()) -> LintReport:
         """Return the report, findings in the order of KINDS."""
         rank = {kind: position for position, kind in enumerate(KINDS)}
         self.findings.sort(key=lambda finding: rank[finding.kind])  # stable: within a kind as found
         counts = {kind: self.counts[kind] for kind in KINDS if self.counts[kind]}
-        return LintReport(lines, counts, self.findings, skipped)
+        return LintReport(lines, counts, self.findings, skipped, summary)
 
 
 class _Statistics:
@@ -150,7 +152,7 @@ class _Statistics:
         return self.script_names.index(name)
 
 
-def _check_lines(config: FileCorpus, findings: _Findings, progress: Callable[[int], None] | None) -> _Statistics:
+def _check_lines(config: FileCorpus, findings: FindingList, progress: Callable[[int], None] | None) -> _Statistics:
     """Check each line by itself and return the statistics of all."""
     statistics = _Statistics()
     for row in read_rows(config):
@@ -168,7 +170,7 @@ def _check_lines(config: FileCorpus, findings: _Findings, progress: Callable[[in
 
 
 def _both_sides(
-    row: LintRow, config: FileCorpus, findings: _Findings, statistics: _Statistics
+    row: LintRow, config: FileCorpus, findings: FindingList, statistics: _Statistics
 ) -> tuple[str, str] | None:
     """Return source and target if neither is missing or blank; report a blank side."""
     source, target = row.source, row.target
@@ -188,7 +190,7 @@ def _both_sides(
     return None
 
 
-def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
+def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: FindingList) -> None:
     """Check the rules for a whole corpus."""
     file = str(config.source)
     if statistics.lines == 0:
@@ -212,7 +214,7 @@ def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: _Fi
     _check_scripts(statistics, lines, findings, file)
 
 
-def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
+def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: FindingList) -> None:
     """Report different numbers of lines, and where the shorter side probably lacks one."""
     assert config.target is not None
     (side, count), other = next(iter(statistics.ended_at.items())), statistics.lines
@@ -231,7 +233,7 @@ def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: _
     findings.add("lines", line, message, str(config.source))
 
 
-def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: _Findings, file: str) -> None:
+def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: FindingList, file: str) -> None:
     """Report lines in another script than nearly all lines of their side."""
     for side, numbers in zip(("source", "target"), statistics.scripts, strict=True):
         scripts = np.asarray(numbers)
@@ -245,7 +247,7 @@ def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: _
             findings.add("script", int(lines[position]), f"the {side} is in {names[0]} script, not in {names[1]}", file)
 
 
-def _check_overlap(other: FileCorpus, statistics: _Statistics, findings: _Findings) -> None:
+def _check_overlap(other: FileCorpus, statistics: _Statistics, findings: FindingList) -> None:
     """Report pairs and sources of a held-out corpus that are in the checked one."""
     sources, pairs = (np.asarray(hashes) for hashes in (statistics.source_hash, statistics.pair_hash))
     order, pair_order = np.argsort(sources, kind="stable"), np.argsort(pairs, kind="stable")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +141,12 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
+def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield texts, labels and places: see ``core.task.Task.lint_rows``."""
+    for each in read_labelled(corpora, data):
+        yield "\t".join(each.texts), "\n".join(sorted(each.labels)), each.where
+
+
 TASK = Task(
     name="classification",
     open=open_run,
@@ -168,6 +174,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_texts,
+    lint_rows=_lint_rows,
     sample_lines=("a fine film", "dull", "it is", ""),
     tables=_tables,
     card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +128,12 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.jsonl", contents)
 
 
+def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield contents, labels and places: see ``core.task.Task.lint_rows``."""
+    for each in read_graph_lines(corpora, data.label):
+        yield each.digest(), each.label, each.where or ""
+
+
 TASK = Task(
     name="graphs",
     open=open_run,
@@ -150,6 +156,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_graph_inputs,
+    lint_rows=_lint_rows,
     sample_lines=(
         '{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[1], [0], [2]]}',
         '{"edges": [], "features": [[0.5]]}',

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -35,7 +35,7 @@ from regard.tasks.next_item.codecs import BEST, ItemCodec, make_codec, open_code
 from regard.tasks.next_item.config import NextItemConfig
 from regard.tasks.next_item.examples import SessionBatch, SessionExamples
 from regard.tasks.next_item.recommender import Recommender
-from regard.tasks.next_item.sessions import read_items
+from regard.tasks.next_item.sessions import read_items, read_sessions
 
 __all__ = ["TASK"]
 
@@ -155,6 +155,13 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 _FIGURES = [f"{prefix}{name}" for prefix in ("", "follower_", "popular_") for name in ("hit_rate_10", "ndcg_10")]
 
+
+def _lint_rows(data: Any, corpora: Sequence[Any]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield items and places: see ``core.task.Task.lint_rows``."""
+    for each in read_sessions(corpora, data):
+        yield " ".join(each.items), None, each.where
+
+
 TASK = Task(
     name="next-item",
     open=open_run,
@@ -168,6 +175,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_items,
+    lint_rows=_lint_rows,
     sample_lines=("i0 i1", "i3", '["i2", "i1"]', ""),
     tables=_tables,
     card=Card("other", 'print(model(["…"])[0].items)', "recommend {run} < sessions.txt"),

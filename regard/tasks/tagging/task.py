@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,6 +124,12 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
+def _lint_rows(data: Any, corpora: Sequence[Any]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield words, tags and places: see ``core.task.Task.lint_rows``."""
+    for each in read_tagged(corpora, data):
+        yield " ".join(each.tokens), "\n".join(each.tags), each.where
+
+
 TASK = Task(
     name="tagging",
     open=open_run,
@@ -144,6 +150,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_words,
+    lint_rows=_lint_rows,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
     tables=lambda sums, codec: class_tables(sums, codec.tags.names),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),

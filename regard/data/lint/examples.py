@@ -1,0 +1,106 @@
+"""Lint of examples of any task: equal ones, equal inputs with other targets, held-out inputs that training has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
+
+from regard.core.untrusted_files import shortened
+from regard.core.wording import counted
+from regard.data.lint.check import FindingList, LintReport
+
+__all__ = ["LintExample", "lint_examples"]
+
+SEVERAL = 20  # different targets, from which on they are not listed
+RARE = 5  # examples of a class, below which it is named
+
+
+class LintExample(NamedTuple):
+    """The input of an example as text, its target, a line for each of its parts or None, and its file and line."""
+
+    input: str
+    target: str | None
+    where: str
+
+
+def lint_examples(
+    examples: Iterable[LintExample],
+    *,
+    held_out: Mapping[str, Callable[[], Iterable[LintExample]]],
+    max_findings: int = 20,
+    progress: Callable[[int], None] | None = None,
+) -> LintReport:
+    """Check the examples of training against each other and against held-out ones.
+
+    Args:
+        examples: those of training.
+        held_out: readers of held-out examples, by the name of their files.
+        max_findings: findings named of each kind; all are counted.
+        progress: called with the number of examples read.
+
+    Returns:
+        Duplicates, contradictions (an input with two targets), overlap with held-out inputs; a summary of targets,
+        lengths and of held-out words that training does not have. 60 bytes of memory an example, besides its words.
+    """
+    findings, seen = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
+    targets, lengths, words, number = Counter[str](), Counter[int](), set[str](), 0
+    for number, example in enumerate(examples, start=1):
+        key, target = _digest(example.input), _digest(example.target or "")
+        known, first = seen.setdefault(key, (target, example.where))
+        if first != example.where:
+            kind = "duplicate" if known == target else "contradiction"
+            same = "the same example" if known == target else "the same input with another target"
+            findings.add(kind, *_place(example.where, f"{same} is in {first}"))
+        own = example.input.split()
+        words.update(own)
+        lengths[len(own)] += 1
+        if example.target is not None and len(targets) <= SEVERAL:
+            targets.update(example.target.split("\n"))
+        if progress is not None:
+            progress(number)
+    summary = [*_of_targets(targets), *_of_lengths(lengths)]
+    for name, read in held_out.items():
+        unknown = total = 0
+        for example in read():
+            if (found := seen.get(_digest(example.input))) is not None and found[1] != example.where:
+                findings.add("overlap", *_place(example.where, f"training has this input in {found[1]}"))
+            own = example.input.split()
+            total, unknown = total + len(own), unknown + sum(word not in words for word in own)
+        if total:
+            summary.append(f"{unknown / total:.1%} of the words of {name} are not in the training data")
+    return findings.report(number, [], tuple(summary))
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+
+
+def _place(where: str, message: str) -> tuple[int | None, str, str]:
+    """Return the line, the message and the file of a finding."""
+    file, _, line = where.rpartition(":")
+    return (int(line), message, file) if line.isdecimal() else (None, message, where)
+
+
+def _of_targets(targets: Counter[str]) -> list[str]:
+    total = targets.total()
+    if not 1 < len(targets) <= SEVERAL:
+        return []
+    shares = ", ".join(
+        f"{shortened(target) or '(none)'} {count / total:.1%}" for target, count in targets.most_common()
+    )
+    rare = [target for target, count in targets.items() if count < RARE]
+    few = f"; fewer than {RARE} examples: {', '.join(map(shortened, rare))}" if rare else ""
+    return [f"targets: {shares}{few}"]
+
+
+def _of_lengths(lengths: Counter[int]) -> list[str]:
+    total, below = lengths.total(), 0
+    if not total:
+        return []
+    for length in sorted(lengths):
+        below += lengths[length]
+        if 2 * below >= total:
+            return [f"inputs have {counted(length, 'word')} at the median, {max(lengths):,} at most"]
+    return []
