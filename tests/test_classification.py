@@ -320,7 +320,7 @@ def test_settings_that_do_not_fit_the_kind_of_label(data: dict[str, str], train:
 
 def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Path, case: TaskCase) -> None:
     """Logits that are thrice too large: validation is likeliest under a temperature of 3."""
-    run, data = trained_files(tmp_path, "a\tx\n" * 3 + "a\ty\n", case.tables)
+    run, data = trained_files(tmp_path, "a\tx\n" * 150 + "a\ty\n" * 50, case.tables)
     net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([3 * math.log(3), 0.0])  # p(x) = 3/4 under a temperature of 3
@@ -341,9 +341,9 @@ def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Pa
     model = Classifier(net, codec, run.config)
     assert model(["a"])[0].probability == pytest.approx(1 / (1 + 3**-1.5))
     scaled = Classifier(net, codec._replace(temperature=3.0), run.config)
-    sums = scaled.measure(data.train, np.arange(4), ["scaled_calibration_error"])
+    sums = scaled.measure(data.train, np.arange(200), ["scaled_calibration_error"])
     assert calibration_error(sums["scaled_reliability"]) == pytest.approx(0, abs=1e-7)
-    assert figures["calibration_error"] > 0.2 and scaled.measure(data.train, np.arange(4), ["accuracy"]) == {}
+    assert figures["calibration_error"] > 0.2 and scaled.measure(data.train, np.arange(200), ["accuracy"]) == {}
 
 
 def test_what_a_classifier_looked_at(case: TaskCase) -> None:

@@ -10,6 +10,7 @@ from torch.nn.functional import cross_entropy, linear
 
 from regard.models.cross_entropy import CHUNK, projected_cross_entropy, smoothed_cross_entropy
 from regard.models.encoder_decoder import shift_right
+from regard.tasks.answer_losses import TEMPERATURES, best_temperature, class_loss
 
 from .tolerances import within
 
@@ -115,3 +116,24 @@ def test_a_decoder_reads_begin_and_all_but_the_last(length: int) -> None:
     output = torch.arange(2 * length).view(2, length) + 10
     expected = [[7, *row[:-1]] for row in output.tolist()]
     assert shift_right(output, 7).tolist() == expected
+
+
+@pytest.mark.parametrize(("examples", "margin"), [(1, 30.0), (5, 3.0), (20, 200.0), (400, 30.0)])
+def test_right_predictions_of_few_examples_do_not_make_a_model_certain(examples: int, margin: float) -> None:
+    """n right ones of two classes are (n + 1/2) / (n + 1) certain, by the step of the temperatures."""
+    label = torch.arange(examples) % 2
+    logits = margin * torch.nn.functional.one_hot(label, 2).double()
+    temperature = best_temperature(class_loss(logits, label, smoothing=0.0, evaluating=True).sums)
+    assert TEMPERATURES[0] < temperature < TEMPERATURES[-1]
+    p = torch.sigmoid(torch.tensor(margin / temperature)).item()
+    steps = [torch.sigmoid(torch.tensor(margin / temperature * 2 ** (step / 8))).item() for step in (-1, 1)]
+    assert steps[0] < (examples + 0.5) / (examples + 1) < steps[1], (p, steps)
+
+
+def test_the_temperature_of_many_examples_is_that_of_the_likeliest() -> None:
+    """Logits three times too large, labels drawn by the right probabilities: three, by the step of the temperatures."""
+    logits = torch.randn(40_000, 4, generator=torch.Generator().manual_seed(1)).double()
+    label = torch.multinomial(logits.softmax(-1), 1, generator=torch.Generator().manual_seed(2))[:, 0]
+    sums = class_loss(3 * logits, label, smoothing=0.0, evaluating=True).sums
+    assert 2.75 < best_temperature(sums) < 3.3
+    assert best_temperature(sums) == TEMPERATURES[int(sums["scaled_nll"].argmin())]

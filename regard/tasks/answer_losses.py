@@ -13,10 +13,10 @@ from regard.metrics.classes import prediction_sums
 from regard.metrics.label_sets import label_set_sums
 from regard.metrics.numbers import number_sums
 
-__all__ = ["TEMPERATURES", "LossAndSums", "class_loss", "label_set_loss", "number_loss"]
+__all__ = ["TEMPERATURES", "LossAndSums", "best_temperature", "class_loss", "label_set_loss", "number_loss"]
 
-# Divisors of logits that are tried, the middle one 1: 0.25 to 8 by steps of an eighth of an octave.
-TEMPERATURES = 2.0 ** (torch.arange(-16, 25, dtype=torch.float64) / 8)
+# Divisors of logits that are tried: 0.25 to 64 by steps of an eighth of an octave, 1 among them.
+TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
 
 
 class LossAndSums(NamedTuple):
@@ -27,15 +27,30 @@ class LossAndSums(NamedTuple):
 
 
 def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: bool) -> LossAndSums:
-    """Cross-entropy of one label, in nats; in evaluation its sums under each of ``TEMPERATURES``, too."""
+    """Cross-entropy of one label, in nats.
+
+    In evaluation its sums under each of ``TEMPERATURES``, too, and those of a label drawn from all with equal chances
+    (``uniform_nll``), by which ``best_temperature`` keeps few examples from making a model certain.
+    """
     log_p = logits.log_softmax(-1)
     nll = -log_p.gather(1, label[:, None])[:, 0]
     sums = {"nll": nll.detach().double().sum(), **prediction_sums(log_p.detach(), label)}
     if evaluating:
-        sums["scaled_nll"] = torch.stack(
-            [-(logits.double() / t).log_softmax(-1).gather(1, label[:, None]).sum() for t in TEMPERATURES.tolist()]
-        )
+        scaled = [(logits.detach().double() / t).log_softmax(-1) for t in TEMPERATURES.tolist()]
+        sums["scaled_nll"] = torch.stack([-each.gather(1, label[:, None]).sum() for each in scaled])
+        sums["uniform_nll"] = torch.stack([-each.mean(-1).sum() for each in scaled])
     return LossAndSums((1 - smoothing) * nll - smoothing * log_p.mean(-1), sums)
+
+
+def best_temperature(sums: MetricSums) -> float:
+    """Return the divisor of logits under which the examples, and one more with a label drawn from all, are likeliest.
+
+    Examples that are all predicted right say nothing about how often a model errs: without the one more, the least
+    temperature is the best for them. With it, n right ones of two classes give a probability of about
+    (n + ½) / (n + 1). Guo et al. (2017, §4.2) minimize the first sum alone; the difference vanishes with 1 / n.
+    """
+    examples = sums["confusion"].sum().clamp(min=1)
+    return float(TEMPERATURES[int((sums["scaled_nll"] + sums["uniform_nll"] / examples).argmin())])
 
 
 def label_set_loss(logits: Tensor, wanted: Tensor) -> LossAndSums:

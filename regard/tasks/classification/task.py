@@ -30,7 +30,7 @@ from regard.metrics.classes import calibration_error, class_metrics, class_table
 from regard.metrics.label_sets import label_set_metrics, label_set_tables
 from regard.metrics.numbers import number_metrics
 from regard.models.classifier import SequenceClassifier, build_classifier
-from regard.tasks.answer_losses import TEMPERATURES, class_loss, label_set_loss, number_loss
+from regard.tasks.answer_losses import best_temperature, class_loss, label_set_loss, number_loss
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig
@@ -104,7 +104,7 @@ def _compute_metrics(sums: MetricSums) -> dict[str, float]:
         return label_set_metrics(sums)
     found = class_metrics(sums)
     if "scaled_nll" in sums:
-        found["temperature"] = float(TEMPERATURES[int(sums["scaled_nll"].argmin())])
+        found["temperature"] = best_temperature(sums)
     if "scaled_reliability" in sums:
         found["scaled_calibration_error"] = calibration_error(sums["scaled_reliability"])
     return found
