@@ -95,13 +95,14 @@ def _rows_by_part(files: Sequence[Path], column: str) -> Counter[str] | None:
     return counts
 
 
-def describe_columns(head: FileHead, read: Mapping[str, Sequence[str]]) -> list[str]:
+def describe_columns(corpus: FoundCorpus, read: Mapping[str, Sequence[str]]) -> list[str]:
     """Return one line that says which columns are read as what, and which are not read; no line without names."""
-    if not head.names:
+    if not corpus.head.names:
         return []
-    used = [f"{', '.join(names)} ({role})" for role, names in read.items() if names]
-    known = {name for names in read.values() for name in names}
-    left = [name or "(unnamed)" for name in head.names if name not in known]
+    roles = {**read, "part": [corpus.split] if corpus.split is not None else []}
+    used = [f"{', '.join(names)} ({role})" for role, names in roles.items() if names]
+    known = {name for names in roles.values() for name in names}
+    left = [name or "(unnamed)" for name in corpus.head.names if name not in known]
     return [f"columns read: {', '.join(used)}" + (f"; not read: {', '.join(left)}" if left else "")]
 
 
@@ -144,8 +145,10 @@ def held_out_parts(
         told = f"all {examples} are equal: none is held out, so there is no validation; --valid-file names others"
         return {"train": [whole]}, f"{marked}{told}"
     parts = {name: [{**whole, "share": share}] for name, share in shares.items()}
-    held = f"{shares['valid'][1] - shares['valid'][0]:.0%}" if shares != _SHARES else "a tenth"
-    return parts, f"{marked}no validation {examples} given: {held} of them is held out, by a hash of {hashed}"
+    if shares != _SHARES:
+        end = "lowest" if shares["valid"][0] == 0 else "highest"
+        return parts, f"{marked}few {examples} differ: those with the {end} hash of {hashed} are held out"
+    return parts, f"{marked}no validation {examples} given: a tenth of them is held out, by a hash of {hashed}"
 
 
 def _shares(

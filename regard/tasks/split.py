@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -19,21 +20,24 @@ ENOUGH = 200  # different examples, of which a tenth by a hash is not empty: 0.9
 def split_shares(keys: Iterable[str]) -> dict[str, list[float]] | None:
     """Return shares of a corpus to train and to validate on; None where all examples are equal.
 
-    The shares are [0, 0.9] and [0.9, 1] by the hash of each key, unless one of them would be empty: then the border is
-    between the hashes that leave a tenth of the different examples, and at least one, to validate on.
+    The shares are [0, 0.9] and [0.9, 1] by the hash of each key, unless one of them would be empty: then a tenth of the
+    different examples, and at least one, is held out, those with the lowest or the highest hashes, whichever are fewer.
     """
-    positions = set[float]()
+    counts = Counter[float]()
     for key in keys:
-        positions.add(hash_position(key))
-        if len(positions) == ENOUGH:
+        counts[hash_position(key)] += 1
+        if len(counts) == ENOUGH:
             break
-    if len(positions) < 2:
+    if len(counts) < 2:
         return None
-    border, ordered = 1 - HELD_OUT, sorted(positions)
-    if len(ordered) < ENOUGH and (ordered[0] >= border or ordered[-1] < border):
-        first = len(ordered) - max(round(HELD_OUT * len(ordered)), 1)
-        border = (ordered[first - 1] + ordered[first]) / 2
-    return {"train": [0.0, border], "valid": [border, 1.0]}
+    ordered, border = sorted(counts), 1 - HELD_OUT
+    if len(ordered) == ENOUGH or ordered[0] < border <= ordered[-1]:
+        return {"train": [0.0, border], "valid": [border, 1.0]}
+    number = max(round(HELD_OUT * len(ordered)), 1)
+    low, high = ((ordered[at - 1] + ordered[at]) / 2 for at in (number, len(ordered) - number))
+    if sum(map(counts.__getitem__, ordered[:number])) < sum(map(counts.__getitem__, ordered[-number:])):
+        return {"train": [low, 1.0], "valid": [0.0, low]}
+    return {"train": [0.0, high], "valid": [high, 1.0]}
 
 
 def is_own_split(data: Any) -> bool:

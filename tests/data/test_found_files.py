@@ -342,3 +342,18 @@ def test_a_file_of_comments_alone_is_no_defect(tmp_path: Path) -> None:
         find_config([str(tmp_path / "x.conllu")], [], [])
     except RegardError as error:
         assert "x.conllu" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "kind"),
+    [
+        ("label", ["a", "b", "a, b"], "several"), ("label", ["a", "b", "a, c"], "class"),
+        ("labels", ["a", "b", "a, c"], "several"), ("labels", ["a, x", "b, y"], "class"),
+    ],
+)  # fmt: skip
+def test_labels_with_commas_are_several_where_cells_say_so(
+    tmp_path: Path, name: str, cells: list[str], kind: str
+) -> None:
+    rows = "".join(f'a film {n},"{cells[n % len(cells)]}"\n' for n in range(60))
+    config, _ = found(write(tmp_path, "a.csv", f"text,{name}\n{rows}"))
+    assert config.data.label_kind == kind

@@ -41,7 +41,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if corpus.head.names:
         labels = found.data["label"]
         labels = [labels] if isinstance(labels, str) else labels
-        reasons += describe_columns(corpus.head, {"text": found.data["text"], "label": labels})
+        reasons += describe_columns(corpus, {"text": found.data["text"], "label": labels})
     else:
         reasons[0] += "; --task translation would learn to write them"
     model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}

@@ -53,7 +53,11 @@ def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | Non
         several = _columns_of_labels(path, names, text)
         return None if several is None else _looked_at(path, {"text": text, "label": several, "label_kind": "several"})
     kind = {"label_kind": given["label_kind"]} if "label_kind" in given else {}
-    if isinstance(label, list) or _holds_lists(path, label):
+    if (
+        isinstance(label, list)
+        or _holds_lists(path, label)
+        or ("label_kind" not in kind and _are_separated(path, label))
+    ):
         kind = {"label_kind": "several"}
     return _looked_at(path, {"text": text, "label": label, **kind})
 
@@ -120,6 +124,18 @@ def _is_yes_or_no(cell: Cell) -> bool:
 def _holds_lists(path: Path, label: Column) -> bool:
     """Return whether the first label is a list."""
     return any(isinstance(row.cells[label], tuple) for row in islice(read_rows(path, [label], lists=[label]), 1))
+
+
+def _are_separated(path: Path, label: Column) -> bool:
+    """Return whether cells hold labels with commas between them.
+
+    Each of these is the whole of another cell, too; or some are, and the column is named for several.
+    """
+    cells = {str(row.cells[label]).strip() for row in islice(read_rows(path, [label]), LOOKED_AT)}
+    joined = {cell for cell in cells if "," in cell}
+    parts = {part.strip() for cell in joined for part in cell.split(",")}
+    alone = parts & (cells - joined)
+    return bool(alone) and (alone == parts or str(label).strip().lower() in ("labels", "tags", "categories", "topics"))
 
 
 def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:

@@ -123,7 +123,7 @@ def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str
             f"{' and '.join(read)} alone",
         )
     roles = {"prompt": read[:1], "completion": read[1:]} if len(read) > 1 else {"text": read}
-    return describe_columns(corpus.head, roles)
+    return describe_columns(corpus, roles)
 
 
 def _hint_of_tags(files: Sequence[Path]) -> list[str]:

@@ -44,7 +44,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if len(columns) == 2:
         read = {"session": columns[:1], "item": columns[1:], "time": [] if time is None else [time]}
         order = "in the order of the rows: no column is named timestamp" if time is None else f"sorted by {time}"
-        reasons += [*describe_columns(corpus.head, read), f"items of a session are {order}"]
+        reasons += [*describe_columns(corpus, read), f"items of a session are {order}"]
     return Proposal(config, reasons)
 
 

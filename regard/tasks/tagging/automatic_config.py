@@ -14,7 +14,7 @@ from regard.data.rows import DOCUMENT_START, Column, FileHead
 from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
 from regard.runs.config import Proposal
-from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.tagged_text import read_tagged, word_and_tag
 
@@ -51,7 +51,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     reasons = [
-        f"{why}: a tagger (task.kind = tagging)", told, *_described(corpus.first, corpus.head, columns),
+        f"{why}: a tagger (task.kind = tagging)", told, *_described(corpus, columns),
         "words with their beginnings, ends and shapes, read by a GRU in both directions",
     ]  # fmt: skip
     return Proposal(config, reasons)
@@ -79,11 +79,12 @@ def _kind(path: Path, head: FileHead) -> str | None:
     return None
 
 
-def _described(path: Path, head: FileHead, columns: tuple[Column, Column]) -> list[str]:
+def _described(corpus: FoundCorpus, columns: tuple[Column, Column]) -> list[str]:
     """Return the lines that say which columns are read, and which are not; and that lines of documents are left out."""
+    head, path = corpus.head, corpus.first
     if head.names:
         names = [str(column) for column in columns]
-        return describe_columns(head, {"word": names[:1], "tag": names[1:]})
+        return describe_columns(corpus, {"word": names[:1], "tag": names[1:]})
     if head.form in ("csv", "parquet", "json-lines"):
         return []
     lines = [line for line in islice(read_lines(path), LOOKED_AT) if line.strip() and not line.startswith("#")]
@@ -92,7 +93,8 @@ def _described(path: Path, head: FileHead, columns: tuple[Column, Column]) -> li
     cells = lines[0].split("\t") if "\t" in lines[0] else lines[0].split()
     left = [str(number) for number in range(1, len(cells) + 1) if number not in columns]
     read = f"columns read: {columns[0]} (word), {columns[1]} (tag)"
-    described = [f"{read}; not read: {', '.join(left)} (--set data.tag={left[-1]} reads another)" if left else read]
+    another = 5 if head.form == "conll-u" else left[-1] if left else ""  # XPOS; the named entity of CoNLL-2003
+    described = [f"{read}; not read: {', '.join(left)} (--set data.tag={another} reads another)" if left else read]
     starts = sum(line.split()[0] == DOCUMENT_START for line in lines)
     if starts:
         described.append(f"{counted(starts, 'line')} of {DOCUMENT_START} divide documents and are left out")

@@ -169,9 +169,9 @@ def choose_rows(
         corpus = corpus.model_copy(update={"part": tuple(train["part"])})
         if valid is None and found.parts.get("valid"):
             valid = corpus.model_copy(update={"part": (found.split, "valid")})
-        marked = [reason.partition(";")[0]]
+        marked = [reason if found.parts.get("valid") else reason.rpartition("; ")[0]]
     proposal = choose(corpus, valid, given)
-    columns = describe_columns(found.head, {"source": [corpus.source_key], "target": [corpus.target_key]})
+    columns = describe_columns(found, {"source": [corpus.source_key], "target": [corpus.target_key]})
     return proposal._replace(reasons=[*proposal.reasons, *marked, *columns])
 
 
