@@ -57,6 +57,10 @@ def train(
     valid_file: Annotated[
         Path | None, typer.Option(help="Validation data: one .tsv, .jsonl, .csv, .parquet or text.", show_default=False)
     ] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Train this task, such as classification, whatever the files look like."),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")
     ] = None,
@@ -81,14 +85,15 @@ def train(
     Ctrl-C saves and stops; --resume goes on as if nothing had happened. Started by torchrun or a scheduler that sets
     RANK and WORLD_SIZE, it trains as one of several ranks, and the same command goes on with the run that it began.
     """
-    if resume is not None and (what or valid or valid_file or set_ or name):
+    overrides = [*([f"task.kind={task}"] if task else []), *(set_ or [])]
+    if resume is not None and (what or valid or valid_file or overrides or name):
         why, help = "it keeps the config it began with", f"regard train --resume {resume}"
         raise ConfigError("--resume takes the run as it is", why=why, help=help)
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
         raise ConfigError(
             f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"
         )
-    wanted = _Wanted(what or [], _held_out(valid, valid_file), set_ or [], name, runs)
+    wanted = _Wanted(what or [], _held_out(valid, valid_file), overrides, name, runs)
     display = partial(open_display, tensorboard=tensorboard)
     work = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
     raise typer.Exit(work(resume or wanted, display))

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from regard import cli
 from regard.core.task_table import locate
 from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
@@ -160,7 +161,7 @@ def test_the_columns_that_are_not_read_are_said(tmp_path: Path) -> None:
     ],
 )
 def test_a_guess_that_drops_labels_or_targets_is_refused(
-    tmp_path: Path, name: str, content: str, column: str | None
+    tmp_path: Path, name: str, content: str, column: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = write(tmp_path, name, content)
     if column is None:
@@ -170,6 +171,8 @@ def test_a_guess_that_drops_labels_or_targets_is_refused(
     assert repr(column) in error.what and "--task language-model" in str(error.help)
     config, said = found(path, sets=["task.kind=language-model"])
     assert config.task.kind == "language-model" and any(f"not read: {column}" in line for line in said)
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(["train", path.name, "--task", "language-model", "--set", "train.steps=1"]) == 0
 
 
 def test_text_and_summary_in_json_lines_are_a_pair(tmp_path: Path) -> None:
