@@ -115,7 +115,7 @@ def session_columns(names: Sequence[str]) -> tuple[str, str] | None:
 
 
 def time_column(names: Sequence[str]) -> str | None:
-    """Return the column of a point in time; None where no name tells."""
+    """Return the column of a point in time; None where no name is known."""
     return first_of(names, TIMES)
 
 
@@ -152,11 +152,11 @@ def part_of(cell: str, where: str) -> str:
 
 def unnamed_counters(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
     """Return the places of unnamed columns that count the rows from 0 or 1: the index that a data frame writes."""
-    found = []
+    counters = []
     for place, name in enumerate(names):
         if name.strip() and not name.startswith("Unnamed: "):
             continue
         cells = [row[place] for row in rows]
         if any(cells == [str(number) for number in range(start, start + len(cells))] for start in (0, 1)):
-            found.append(place)
-    return found
+            counters.append(place)
+    return counters

@@ -125,8 +125,8 @@ def read_rows(
         DataError: with file and line, for a missing column, a row without it, and what the form does not allow.
     """
     refuse_pipe(path)
-    wanted = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
-    rows = _with_lists(_rows_of(path, wanted, grouped), lists)
+    requested = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
+    rows = _with_lists(_rows_of(path, requested, grouped), lists)
     for row in rows:
         if part is None or part_of(_single(row.cells[part[0]], part[0], row.where), row.where) == part[1]:
             yield row
@@ -170,12 +170,12 @@ def _table_rows(path: Path, columns: Sequence[Column]) -> Iterator[Row]:
     """Rows of a CSV or Parquet file. DataError where there is none."""
     csv = form_of(path) == "csv"
     rows = read_cells(path) if csv else iter(())
-    names = next((row.cells for row in rows), ()) if csv else parquet_names(path)
-    where = f"{path}:1" if csv else str(path)
-    places = [_place(column, [str(name) for name in names], where) for column in columns]
-    found = _csv_cells(rows, places, len(names), path) if csv else read_parquet(path, [str(names[p]) for p in places])
+    head = next((row.cells for row in rows), ()) if csv else parquet_names(path)
+    names, where = [str(name) for name in head], f"{path}:1" if csv else str(path)
+    places = [_place(column, names, where) for column in columns]
+    read = _csv_cells(rows, places, len(names), path) if csv else read_parquet(path, [names[at] for at in places])
     number = 0
-    for number, cells in found:
+    for number, cells in read:
         yield Row(dict(zip(columns, cells, strict=True)), path, number)
     if not number:
         raise DataError("the table has no rows", where=str(path), why="it holds nothing but the names of its columns")

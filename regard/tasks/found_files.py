@@ -43,7 +43,7 @@ def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
         if not files or not all(file.is_file() for file in files):  # a pipe can be read once, by nobody who only looks
             return None
         heads = [read_head(file) for file in files]
-    except RegardError:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return None
     if any(head.form != heads[0].form or _spelled(head) != _spelled(heads[0]) for head in heads):
         return None
@@ -90,7 +90,7 @@ def _rows_by_part(files: Sequence[Path], column: str) -> Counter[str] | None:
                 if part is None:
                     return None
                 counts[part] += 1
-    except RegardError:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return None
     return counts
 

@@ -45,7 +45,7 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
         return None
     try:
         (head, *first), (edge, *_) = (_first_rows(file) for file in files)
-    except (RegardError, ValueError):  # whoever reads it next says so
+    except (RegardError, ValueError):  # reported by the next reader
         return None
     columns = node_columns(head, first)
     if columns.name is None or len(edge) < 2 or edge_columns(head) is not None or session_columns(head) is not None:

@@ -12,7 +12,11 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+import regard as package
 from regard import cli
+from regard.core.task import find_task
+from regard.tasks import TASKS
+from regard.testing import TaskCase
 
 from .other_runs import OWN, train_language_model, train_means
 
@@ -114,3 +118,24 @@ def regard() -> Iterator[Callable[..., Result]]:
     threads = torch.get_num_threads()
     yield call
     torch.set_num_threads(threads)
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of each task, on the sample of the task; treat it as read-only."""
+    trained = {}
+    for kind in TASKS:
+        case = TaskCase(find_task(kind), kind)
+        tables = case.tables | {"train": case.tables["train"] | {"steps": 2, "shards": 1}}
+        trained[kind] = package.train(tables, tmp_path_factory.mktemp("tasks") / kind)
+    return trained
+
+
+@pytest.fixture(scope="session")
+def address(runs: dict[str, Path]) -> Iterator[str]:
+    """The address of a server of these runs."""
+    pytest.importorskip("fastapi")
+    from .test_serve import serving
+
+    with serving(*map(str, runs.values()), "--threads", "1") as (url, _):
+        yield url

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,6 @@ from regard import cli
 from regard.bulk import processes
 from regard.bulk.work import open_work
 from regard.bulk.worker import Order, Share, do_share, open_order
-from regard.core.task import find_task
 from regard.data.text_files import read_lines
 from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
@@ -24,30 +23,10 @@ from regard.tasks import TASKS
 from regard.tasks.check import check
 from regard.tasks.find_config import find_config
 from regard.tasks.row_inputs import has_rows, read_row_inputs
-from regard.testing import TaskCase
 
 from .file_forms import FORMS, VERBS, training_files, write
-from .test_serve import serving
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "files.md"
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of each task, on its sample."""
-    found = {}
-    for kind in TASKS:
-        case = TaskCase(find_task(kind), kind)
-        tables = case.tables | {"train": case.tables["train"] | {"steps": 2, "shards": 1}}
-        found[kind] = regard.train(tables, tmp_path_factory.mktemp("forms") / kind)
-    return found
-
-
-@pytest.fixture(scope="module")
-def address(runs: dict[str, Path]) -> Iterator[str]:
-    pytest.importorskip("fastapi")
-    with serving(*map(str, runs.values()), "--threads", "1") as (url, _):
-        yield url
 
 
 def _in_this_process(order: Order, workers: int, report: Any, log: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,6 @@ from regard.tasks import TASKS
 from regard.tasks.prediction import read_inputs
 from regard.testing import TaskCase
 from regard.training.optim import Optimizer
-
-from .test_serve import serving
 
 
 @pytest.fixture(scope="module", params=TASKS)
@@ -41,24 +38,6 @@ def test_one_batch_is_learnt_by_heart(case: TaskCase) -> None:
 
 
 HEART = {"language-model": 0.6, "next-item": 0.6, "translation": 0.05}  # the last smooths its labels
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A run of each kind, on the sample of its task."""
-    found = {}
-    for kind in TASKS:
-        case = TaskCase(find_task(kind), kind)
-        tables = case.tables | {"train": case.tables["train"] | {"steps": 2, "shards": 1}}
-        found[kind] = regard.train(tables, tmp_path_factory.mktemp("kinds") / kind)
-    return found
-
-
-@pytest.fixture(scope="module")
-def address(runs: dict[str, Path]) -> Iterator[str]:
-    pytest.importorskip("fastapi")
-    with serving(*map(str, runs.values()), "--threads", "1") as (url, _):
-        yield url
 
 
 @pytest.mark.parametrize("kind", TASKS)

@@ -44,15 +44,15 @@ def lint_examples(
         Duplicates, contradictions (an input with two targets), overlap with held-out inputs; a summary of targets,
         lengths and of held-out words that training does not have. 60 bytes of memory an example, besides its words.
     """
-    findings, seen = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
+    findings, first_places = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
     targets, lengths, words, number = Counter[str](), Counter[int](), set[str](), 0
     for number, example in enumerate(examples, start=1):
         key, target = _digest(example.input), _digest(example.target or "")
-        known, first = seen.setdefault(key, (target, example.where))
+        known, first = first_places.setdefault(key, (target, example.where))
         if first != example.where:
             kind = "duplicate" if known == target else "contradiction"
-            same = "the same example" if known == target else "the same input with another target"
-            findings.add(kind, *_place(example.where, f"{same} is in {first}"))
+            what = "the same example" if known == target else "the same input with another target"
+            findings.add(kind, *_place(example.where, f"{what} is in {first}"))
         own = example.input.split()
         words.update(own)
         lengths[len(own)] += 1
@@ -64,8 +64,8 @@ def lint_examples(
     for name, read in held_out.items():
         unknown = total = 0
         for example in read():
-            if (found := seen.get(_digest(example.input))) is not None and found[1] != example.where:
-                findings.add("overlap", *_place(example.where, f"training has this input in {found[1]}"))
+            if (same := first_places.get(_digest(example.input))) is not None and same[1] != example.where:
+                findings.add("overlap", *_place(example.where, f"training has this input in {same[1]}"))
             own = example.input.split()
             total, unknown = total + len(own), unknown + sum(word not in words for word in own)
         if total:

@@ -72,7 +72,7 @@ def unnamed_label_column(path: Path) -> LabelColumns | None:
         for row in islice(read_rows(path, [1, 2]), LOOKED_AT):
             for column, count in zip((1, 2), counts, strict=True):
                 count[str(row.cells[column]).strip()] += 1
-    except RegardError:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return None
     for place in (1, 0):
         if _are_labels(counts[place]) and not _are_labels(counts[1 - place]):

@@ -65,14 +65,14 @@ def _holds_graphs(path: Path) -> bool:
     try:
         row = parse_json(next((line for line in read_lines(path) if line.strip()), ""))
         return isinstance(row, dict) and any(isinstance(row.get(key), list) for key in ("edges", "edge_index"))
-    except (RegardError, ValueError):  # whoever reads it next says so
+    except (RegardError, ValueError):  # reported by the next reader
         return False
 
 
 def _looked_at(path: Path, key: str) -> list[GraphLine]:
     try:
         return list(islice(read_graph_lines([FilesConfig(source=path)], key), LOOKED_AT))
-    except RegardError:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         return []
 
 

@@ -44,7 +44,7 @@ def _split(source: Path) -> tuple[dict[str, int], str]:
     usual = NodeSplit()
     try:
         classes = class_sizes(source)
-    except RegardError:  # whoever reads it next says so
+    except RegardError:  # reported by the next reader
         classes = []
     left = sum(classes) - sum(min(size, usual.per_class) for size in classes)
     if classes and left <= usual.valid:
