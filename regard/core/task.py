@@ -133,6 +133,7 @@ class Metric(NamedTuple):
 
     lower_is_better: bool
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
+    ratio: bool = True  # of sums; False where a figure depends on the number of examples, too
 
 
 class MetricTable(NamedTuple):

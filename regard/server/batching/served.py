@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -163,7 +164,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         except SchedulerClosed as error:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
         except DeadlineExceeded as error:
-            message = f"This took more than {round(seconds, 1):g} s."
+            message = f"This took more than {math.ceil(seconds):,} s."
             raise ApiError(503, message, retry_after=worker.estimated_wait()) from error
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error

@@ -161,7 +161,7 @@ TASK = Task(
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),
-        "temperature": Metric(lower_is_better=True),
+        "temperature": Metric(lower_is_better=True, ratio=False),
         "scaled_calibration_error": Metric(lower_is_better=True, by_predictor=True),
         "exact_match": Metric(lower_is_better=False),
         "micro_f1": Metric(lower_is_better=False),
