@@ -167,7 +167,9 @@ def _train_on_ranks(wanted: Path | _Wanted, display: OpenDisplay, *, timeout: fl
 
 
 def _stem(path: str) -> str:
-    return Path(path).name.split(".")[0] or "run"
+    """The name of a file without its endings; for the config of a run, the name of its folder."""
+    file = Path(path)
+    return (file.parent.name if file.name == "config.toml" else file.name.split(".")[0]) or "run"
 
 
 def new_folder(runs: Path, name: str) -> Path:

@@ -133,6 +133,7 @@ class Metric(NamedTuple):
 
     lower_is_better: bool
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
+    baseline: str | float | None = None  # the metric of a model that ignores its inputs, or its value
 
 
 class MetricTable(NamedTuple):

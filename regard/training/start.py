@@ -18,6 +18,7 @@ from regard.runs import checkpoint
 from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
+from regard.runs.shortcomings import shortcomings
 from regard.training.progress import Outcome, Quiet, Reporter
 from regard.training.ranks import PeerFailure, Peers, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
@@ -76,6 +77,7 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         outcome = _fit(run, ready, display, interrupts.interrupted, peers)
         display.finished(outcome)
         if outcome.reason != "interrupted":
+            _warn(run, display)
             display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
     if outcome.reason != "interrupted":
         return 0
@@ -107,7 +109,14 @@ def train(
         shown = reporter if leads else Quiet()
         with run.training() if leads else nullcontext():
             _fit(run, _set_up(run, shown.said, None, peers), shown, lambda: False, peers)
+            _warn(run, shown)
     return run.path
+
+
+def _warn(run: RunFolder, reporter: Reporter) -> None:
+    """Report each shortcoming of a run that ended."""
+    for shortcoming in shortcomings(run):
+        reporter.said(str(shortcoming))
 
 
 def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:

@@ -157,7 +157,7 @@ TASK = Task(
     objective=_objective,
     predictor=lambda net, codecs, config, *, engine=None: Linker(net, codecs, config),
     compute_metrics=_compute_metrics,
-    metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
+    metrics={"auc": Metric(lower_is_better=False, baseline=0.5), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,

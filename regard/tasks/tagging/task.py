@@ -134,7 +134,7 @@ TASK = Task(
     predictor=_predictor,
     compute_metrics=_compute_metrics,
     metrics={
-        "accuracy": Metric(lower_is_better=False),
+        "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),
