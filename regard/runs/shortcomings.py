@@ -50,7 +50,9 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
     if course is None:
         return []
     diverged = list(_diverged(run, course))
-    found = [*diverged, *_below_baseline(run, course, diverged)] or list(_learned_nothing(run, course))
+    found = [*diverged, *_below_baseline(run, course, diverged)]
+    if course.epochs > 0 and not found:
+        return list(_learned_nothing(run, course))
     if course.epochs == 0:
         done = counted(course.updates, "update")
         what = f"training ended within its first epoch, after {done}: some examples are unused"

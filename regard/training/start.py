@@ -165,7 +165,11 @@ def _fit(
         trainer.begin_with(ready.start)
     if peers is not None:
         peers.agree("beginning", _beginning(trainer))
+    begun = trainer.progress.step
     outcome = trainer.fit()
+    if 0 < begun == outcome.progress.step and outcome.reason != "interrupted":
+        more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
+        reporter.said(f"this run was already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
         if leads:
