@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from regard.core.task import Metric
-from regard.core.wording import counted
+from regard.core.wording import counted, figure_text
 from regard.runs import checkpoint
 from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
 from regard.runs.run_folder import RunFolder
@@ -84,10 +84,10 @@ def _diverged(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
     """A loss that rose far above that of the untrained network."""
     best, last = (record.figures.get("loss", 0.0) for record in (course.best, course.last))
     if last > DIVERGED * course.start > 0:
-        before = f"{_spelled(course.start)} before the first update"
+        before = f"{figure_text(course.start)} before the first update"
         if best < course.start:
-            before = f"{_spelled(best)} at step {course.best.step:,}, the best checkpoint"
-        what = f"training diverged: {course.loss_name} {_spelled(last)}, {before}"
+            before = f"{figure_text(best)} at step {course.best.step:,}, the best checkpoint"
+        what = f"training diverged: {course.loss_name} {figure_text(last)}, {before}"
         yield Shortcoming(what, _lower(run))
 
 
@@ -95,7 +95,7 @@ def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
     """A loss that never fell below that of the untrained network."""
     best = course.best.figures.get("loss", 0.0)
     if best >= course.start > 0:
-        what = f"nothing was learned: {course.loss_name} {_spelled(best)}, {_spelled(course.start)} at the start"
+        what = f"nothing was learned: {course.loss_name} {figure_text(best)}, {figure_text(course.start)} at the start"
         yield Shortcoming(what, f"{_lower(run)}, or {_longer(run, course)}")
 
 
@@ -135,7 +135,3 @@ def _longer(run: RunFolder, course: _Course) -> str:
 def _lower(run: RunFolder) -> str:
     rate = f"{run.config.train.lower_learning_rate:.2g}"
     return f"lower the learning rate: regard train {run.path / 'config.toml'} --set train.lr={rate}"
-
-
-def _spelled(loss: float) -> str:
-    return f"{loss:,.0f}" if abs(loss) >= 1000 else f"{loss:.4f}"

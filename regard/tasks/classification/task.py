@@ -143,6 +143,7 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 TASK = Task(
     name="classification",
+    unit="texts",
     open=open_run,
     prepare=_prepare,
     build=_build,

@@ -130,6 +130,7 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 TASK = Task(
     name="graphs",
+    unit="graphs",
     open=open_run,
     prepare=_prepare,
     build=_build,

@@ -150,6 +150,7 @@ def _read_ends(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[
 
 TASK = Task(
     name="links",
+    unit="pairs",
     open=_open,
     prepare=_prepare,
     build=_build,

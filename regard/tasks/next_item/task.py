@@ -157,6 +157,7 @@ _FIGURES = [f"{prefix}{name}" for prefix in ("", "follower_", "popular_") for na
 
 TASK = Task(
     name="next-item",
+    unit="items",
     open=open_run,
     prepare=_prepare,
     build=_build,

@@ -148,6 +148,7 @@ def _read_names(config: Any, path: Path, given: Sequence[str | int]) -> Iterator
 
 TASK = Task(
     name="nodes",
+    unit="nodes",
     open=_open,
     prepare=_prepare,
     build=_build,

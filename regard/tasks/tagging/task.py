@@ -126,6 +126,7 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 TASK = Task(
     name="tagging",
+    unit="words",
     open=open_run,
     prepare=_prepare,
     build=_build,
