@@ -19,6 +19,7 @@ from regard.runs.parameter_counts import _part
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline
 from regard.tasks import TASKS
+from regard.training.start import train_run
 
 # What ``Batch.weight`` counts, by task; a task that is added states its own.
 UNITS = {
@@ -41,7 +42,9 @@ def test_the_display_and_the_evaluation_of_a_task_use_its_unit(kind: str, tmp_pa
         table = Path(tables["data"]["train"][0]["source"])
         table.write_text(table.read_text(encoding="utf-8").replace("n11,right,valid", "n11,right,test"))
     run = regard.train(tables, tmp_path / "run")
-    assert open_display(run).unit == UNITS[kind]
+    display = open_display(run)
+    assert train_run(RunFolder.open(run), lambda path: display) == 0
+    assert display.unit == UNITS[kind]
     if kind != "translation":
         corpora = tables["data"]["train"]
         files = [each[key] for each in corpora for key in ("source", "edges") if key in each]

@@ -247,6 +247,5 @@ def new_folder(runs: Path, name: str) -> Path:
 def open_display(run: Path, *, tensorboard: bool = False) -> TrainingDisplay:
     """Progress of a training on standard error; with curves for TensorBoard where wanted."""
     from regard.commands.training_progress import TrainingDisplay
-    from regard.runs.run_folder import RunFolder
 
-    return TrainingDisplay(run, tensorboard=tensorboard, unit=RunFolder.open(run).task.unit)
+    return TrainingDisplay(run, tensorboard=tensorboard)

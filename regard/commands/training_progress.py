@@ -26,10 +26,9 @@ SMOOTHING = 0.95  # weight of the past in the moving average of tokens per secon
 class TrainingDisplay:
     """A ``Reporter`` for ``regard.training.trainer`` that writes to standard error."""
 
-    def __init__(
-        self, run: Path, *, tensorboard: bool = False, console: Console | None = None, unit: str = "tokens"
-    ) -> None:
-        self.run, self.unit = run, unit
+    def __init__(self, run: Path, *, tensorboard: bool = False, console: Console | None = None) -> None:
+        self.run = run
+        self.unit = "tokens"  # that of the task, once it is known
         self.validations, self.last_validation = 0, 0.0
         self.unprinted: str | None = None  # the last validation, where its line was left out
         self.console = console or Console(stderr=True, highlight=False)

@@ -30,7 +30,9 @@ __all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
 
 
 class Display(Reporter, Protocol):
-    """A reporter that also shows preparation and the end of training."""
+    """A reporter that also shows preparation and the end of training; ``unit`` is that of the task."""
+
+    unit: str
 
     def prepared(self, examples: int) -> None: ...
     def finished(self, outcome: Outcome) -> None: ...
@@ -72,6 +74,7 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         Interrupts() as interrupts,
         open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
+        display.unit = run.task.unit
         ready = _set_up(run, display.said, display.prepared, peers)
         interrupts.polite = True
         outcome = _fit(run, ready, display, interrupts.interrupted, peers)
@@ -131,6 +134,8 @@ def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:
 
 class _Unseen(Quiet):
     """The display of a rank that shows nothing."""
+
+    unit = ""
 
     def prepared(self, examples: int) -> None: ...
     def finished(self, outcome: Outcome) -> None: ...

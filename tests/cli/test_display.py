@@ -115,9 +115,9 @@ def test_figures_have_digits_that_show_progress(clock: Clock, tmp_path: Path, va
 
 def test_speed_is_in_the_unit_of_the_task(clock: Clock, tmp_path: Path) -> None:
     text = io.StringIO()
-    TrainingDisplay(tmp_path, console=Console(file=text, width=80), unit="nodes").updated(
-        TrainingProgress(step=1), None, figures()
-    )
+    display = TrainingDisplay(tmp_path, console=Console(file=text, width=80))
+    display.unit = "nodes"
+    display.updated(TrainingProgress(step=1), None, figures())
     assert text.getvalue().endswith("1,000 nodes/s\n")
 
 
