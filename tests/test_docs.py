@@ -86,6 +86,25 @@ def test_a_figure_from_memory_is_marked_wherever_it_stands(figure: str) -> None:
     assert [where for where, after in places.items() for each in after if "recalled" not in each] == []
 
 
+@pytest.mark.parametrize("page", ["architecture.md", "how-to/add-a-part.md", "how-to/add-a-task.md"])
+def test_the_files_and_tables_that_a_page_names_exist(page: str) -> None:
+    """Such as the table in which a mixer is entered. NAME and KIND are for the reader to fill in."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    roots = (DOCS.parent, DOCS.parent / "regard", DOCS.parent / "tests")
+
+    def found(path: str) -> Path | None:
+        return next((root / path for root in roots if (root / path).exists()), None)
+
+    paths = re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)+(?:\.py|/))`", text)
+    assert paths and not [path for path in paths if found(path) is None]
+    for name, path in re.findall(r"`([A-Z]+(?:_[A-Z]+)*)` (?:in|of) `([a-z_/]+\.py)`", text):
+        file = found(path)
+        assert file is not None and re.search(rf"^{name}\b", file.read_text(encoding="utf-8"), re.MULTILINE), (
+            name,
+            path,
+        )
+
+
 def test_pages_stay_short() -> None:
     assert len((DOCS / "architecture.md").read_text(encoding="utf-8").splitlines()) <= 200
 

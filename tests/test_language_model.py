@@ -321,7 +321,7 @@ def test_info_describes_a_run_of_any_task(trained: Path, capsys: pytest.CaptureF
     assert cli.run(["info", str(trained), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["parameters"]["all"] == sum(p.numel() for p in regard.load(trained).model.parameters())
-    assert found["summary"].startswith("language model, 1 layer,") and found["parameters"]["layers self-attention"]
+    assert found["summary"].startswith("language model, 1 layer,") and found["parameters"]["self-attention"]
     assert cli.run(["info", str(trained)]) == 0
     assert "language model" in capsys.readouterr().out
 

@@ -10,6 +10,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
 
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
     """Show versions, processor, threads, devices and disk, and name likely problems."""
     facts: dict[str, str] = {**dict(_versions()), **dict(_machine())}
-    problems = [*_odd_machine()]
+    problems = [*_odd_machine(), *_missing_kernels()]
     disk, failed = _disk(Path())
     facts |= disk
     problems += failed
@@ -84,6 +85,23 @@ def _kernels() -> Iterator[tuple[str, str]]:
     else:
         why = f"by {CHOICE}" if os.environ.get(CHOICE) else "the quickest"
         yield "kernels in C", f"for {found.set}, {why} of {', '.join(found.sets)}"
+
+
+def _missing_kernels() -> Iterator[str]:
+    """Report kernels that are missing, with the command that builds or enables them."""
+    from regard.native.build import known
+    from regard.native.library import CHOICE, find
+
+    found, reason = find()
+    if found is not None or not known():
+        return
+    cost = "decoding and training are slower, and --engine int8 is not available"
+    if os.environ.get(CHOICE):
+        yield f"the kernels in C are not used: {reason}; {cost}: unset {CHOICE}"
+    else:
+        fact = (reason or "").partition(": python -m")[0]
+        compiler = "" if find_spec("ziglang") else "pip install ziglang && "
+        yield f"the kernels in C are missing: {fact}; {cost}: {compiler}python -m regard.native.build"
 
 
 def _machine() -> Iterator[tuple[str, str]]:

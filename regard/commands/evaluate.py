@@ -29,7 +29,7 @@ from regard.commands.progress import progress
 from regard.commands.several_ranks import several_ranks
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
-from regard.core.wording import counted
+from regard.core.wording import counted, counted_units
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -228,13 +228,21 @@ def _print(found: Evaluation) -> None:
     for table in found.tables.values():
         if len(table.rows) <= MOST_ROWS:
             print("\n" + aligned(table) + "\n")
-    counts = [f"{int(value):,} {name}" for name, value in found.sums.items() if value.is_integer()]
+    counts = [counted_units(int(value), name) for name, value in found.sums.items() if value.is_integer()]
     cut = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
     ]
-    examples, seconds = counted(found.examples, "example"), f"{found.seconds:.1f} s"
-    told = [examples, *counts, *cut, f"checkpoint {found.checkpoint}", seconds]
-    print(", ".join(told))
+    parts = [*_sizes(found), *counts, *cut, f"checkpoint {found.checkpoint}", f"{found.seconds:.1f} s"]
+    print(", ".join(parts))
+
+
+def _sizes(found: Evaluation) -> list[str]:
+    """The number of examples, and of the task's unit where sums lack it; one large graph is counted by its nodes."""
+    examples = counted(found.examples, "example")
+    if found.units is None or found.unit in found.sums:
+        return [examples]
+    units = counted_units(found.units, found.unit)
+    return [units] if found.examples in (1, found.units) else [examples, units]
 
 
 def _as_json(found: Evaluation) -> dict[str, object]:

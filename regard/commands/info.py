@@ -89,6 +89,7 @@ def _model(config: BaseModel, build: Callable[[], Module]) -> dict[str, Any]:
 
 def _run(run: RunFolder) -> dict[str, Any]:
     from regard.runs import checkpoint
+    from regard.runs.shortcomings import shortcomings
 
     plan = run.read_plan()
     best = checkpoint.read_best(run.checkpoints)
@@ -104,6 +105,7 @@ def _run(run: RunFolder) -> dict[str, Any]:
     found["best"] = best._asdict() if best else None
     found["corpora"] = dict(_corpora(run))
     found["last_validation"] = _last_validation(run.path / "metrics.jsonl")
+    found["shortcomings"] = [str(each) for each in shortcomings(run)]
     found["environment"] = _environment(run)
     found["config"] = run.config.model_dump(mode="json", exclude_none=True)
     return found
@@ -161,6 +163,7 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
     if found["last_validation"]:
         figures = ", ".join(f"{name} {value:.4f}" for name, value in found["last_validation"]["validation"].items())
         yield f"validation  step {found['last_validation']['step']:,}: {figures}"
+    yield from found["shortcomings"]
     if found["environment"]:
         made = found["environment"]
         versions = f"regard {made['regard']}, torch {made['torch']}"

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 
 import typer
 
+from regard.core.wording import counted_units
+
 __all__ = ["progress"]
 
 QUIET = 2.0  # seconds before a bar appears
@@ -70,7 +72,9 @@ def _lines(doing: str, total: int | None, unit: str) -> Callable[[int], None]:
         if now - told < EVERY or not done:
             return
         told = now
-        left = f" of {total:,} {unit}, {(total - done) / done * (now - began):,.0f} s left" if total else f" {unit}"
-        typer.echo(f"{doing}: {done:,}{left}", err=True)
+        shown = counted_units(done, unit)
+        if total:
+            shown = f"{done:,} of {counted_units(total, unit)}, {(total - done) / done * (now - began):,.0f} s left"
+        typer.echo(f"{doing}: {shown}", err=True)
 
     return advance

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -16,6 +17,7 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.commands.training_progress import TrainingDisplay
     from regard.runs.config import RunConfig
+    from regard.runs.run_folder import RunFolder
     from regard.training.start import OpenDisplay
 
 __all__ = ["new_folder", "open_display", "register"]
@@ -29,6 +31,7 @@ EPILOG = epilog(
     "regard train nodes.csv edges.csv",
     "regard train multi30k --set train.lr=3e-3 --name first",
     "regard train --resume runs/first",
+    "regard train --continue runs/first --set train.epochs=40",
     "torchrun --standalone --nproc-per-node 2 -m regard train multi30k",
 )
 
@@ -36,6 +39,22 @@ WHAT = (
     "Files of one kind: SOURCE TARGET, a .tsv, .csv, .parquet, .jsonl, .conllu or text, a folder of texts, tables of "
     "nodes and of edges, or a .npz; or a recipe, by its name or as a .toml."
 )
+
+
+TaskName = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Train this task, such as classification, whatever the files look like."),
+]
+Longer = Annotated[
+    Path | None,
+    typer.Option(
+        "--continue",
+        help="Train a finished run longer, in a new folder: --set train.epochs=N, counted from its beginning.",
+        metavar="RUN",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -57,10 +76,7 @@ def train(
     valid_file: Annotated[
         Path | None, typer.Option(help="Validation data: one .tsv, .jsonl, .csv, .parquet or text.", show_default=False)
     ] = None,
-    task: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Train this task, such as classification, whatever the files look like."),
-    ] = None,
+    task: TaskName = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")
     ] = None,
@@ -72,6 +88,7 @@ def train(
             help="Go on with this run folder.", metavar="RUN", show_default=False, autocompletion=completion.runs
         ),
     ] = None,
+    continue_: Longer = None,
     rank_timeout: Annotated[
         float,
         typer.Option(
@@ -86,17 +103,37 @@ def train(
     RANK and WORLD_SIZE, it trains as one of several ranks, and the same command goes on with the run that it began.
     """
     overrides = [*([f"task.kind={task}"] if task else []), *(set_ or [])]
-    if resume is not None and (what or valid or valid_file or overrides or name):
-        why, help = "it keeps the config it began with", f"regard train --resume {resume}"
-        raise ConfigError("--resume takes the run as it is", why=why, help=help)
-    if name is not None and (name in ("", ".", "..") or Path(name).name != name):
-        raise ConfigError(
-            f"{name!r} is no name of a run folder", where="--name", help="--runs says where run folders lie"
-        )
-    wanted = _Wanted(what or [], _held_out(valid, valid_file), overrides, name, runs)
+    new = _Wanted(what or [], _held_out(valid, valid_file), overrides, name, runs)
+    wanted = _run_meant(new, resume, continue_)
     display = partial(open_display, tensorboard=tensorboard)
     work = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
-    raise typer.Exit(work(resume or wanted, display))
+    raise typer.Exit(work(wanted, display))
+
+
+def _run_meant(new: _Wanted, resume: Path | None, source: Path | None) -> Path | _Wanted | _Longer:
+    """The run to resume, to begin, or to train longer in a new folder. ConfigError where options contradict."""
+    files = new.what or new.held_out
+    if resume is not None:
+        if files or new.overrides or new.name or source:
+            raise _resumes_alone(resume, new.overrides)
+        return resume
+    if source is not None and files:
+        why, help = "a run continues with its own data", f"regard train --continue {source} --set train.epochs=N"
+        raise ConfigError("--continue cannot be combined with files", where="--continue", why=why, help=help)
+    name = new.name
+    if name is not None and (name in ("", ".", "..") or Path(name).name != name):
+        help = "--runs says where run folders lie"
+        raise ConfigError(f"{name!r} is no name of a run folder", where="--name", help=help)
+    return new if source is None else _Longer(source, new.overrides, name, new.runs)
+
+
+def _resumes_alone(run: Path, overrides: list[str]) -> ConfigError:
+    """The error for a resumed run that is to change; another budget is a new run."""
+    why, help = "a resumed run keeps its config", f"regard train --resume {run}"
+    if overrides:
+        changes = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
+        help = f"to train it longer, in a new folder: regard train --continue {run} {changes}"
+    return ConfigError("--resume cannot be combined with other options", where="--resume", why=why, help=help)
 
 
 def _held_out(valid: tuple[Path, Path] | None, valid_file: Path | None) -> list[Path]:
@@ -130,13 +167,37 @@ class _Wanted(NamedTuple):
         return config.name or _stem((self.what or [""])[0])
 
 
-def _train(wanted: Path | _Wanted, display: OpenDisplay) -> int:
+class _Longer(NamedTuple):
+    """A run to train longer, in a new folder."""
+
+    source: Path
+    overrides: list[str]
+    name: str | None
+    runs: Path
+
+    @property
+    def usual(self) -> str:
+        return f"{self.source.resolve().name}-continued"
+
+    def begin(self, folder: Path) -> RunFolder:
+        """Make the new run folder; it is then resumed as any other."""
+        from regard.runs.run_folder import RunFolder
+        from regard.training.longer import longer_run
+
+        say = partial(typer.echo, err=True)
+        return longer_run(RunFolder.open(self.source), self.overrides, say).begin(folder, say)
+
+
+def _train(wanted: Path | _Wanted | _Longer, display: OpenDisplay) -> int:
     """Train a new run, or go on with that of a folder."""
     from regard.runs.run_folder import RunFolder
     from regard.training.start import train_new, train_run
 
     if isinstance(wanted, Path):
         return train_run(RunFolder.open(wanted), display)
+    if isinstance(wanted, _Longer):
+        folder = wanted.runs / wanted.name if wanted.name else new_folder(wanted.runs, wanted.usual)
+        return train_run(wanted.begin(folder), display)
     config = wanted.config()
     asked = wanted.asked(config)
     while True:
@@ -150,7 +211,7 @@ def _train(wanted: Path | _Wanted, display: OpenDisplay) -> int:
         return train_new(run, display)
 
 
-def _train_on_ranks(wanted: Path | _Wanted, display: OpenDisplay, *, timeout: float) -> int:
+def _train_on_ranks(wanted: Path | _Wanted | _Longer, display: OpenDisplay, *, timeout: float) -> int:
     """Train as one of several ranks. Rank 0 makes the folder; one of the same config is gone on with, since a job that
     is started again gives the same command."""
     from regard.runs.run_folder import RunFolder
@@ -167,12 +228,18 @@ def _train_on_ranks(wanted: Path | _Wanted, display: OpenDisplay, *, timeout: fl
                 begun = not ((folder / "config.toml").is_file() and RunFolder.open(folder).config == config)
                 if begun:
                     RunFolder.create(folder, config)
+            if leads and isinstance(wanted, _Longer):
+                folder = wanted.runs / (wanted.name or wanted.usual)
+                if not (folder / "config.toml").is_file():
+                    wanted.begin(folder)
         run = RunFolder.open(Path(peers.gather(str(folder.absolute()).encode())[0].decode()))
         return (train_new if begun else train_run)(run, display, peers)
 
 
 def _stem(path: str) -> str:
-    return Path(path).name.split(".")[0] or "run"
+    """The name of a file without its endings; for the config of a run, the name of its folder."""
+    file = Path(path)
+    return (file.parent.name if file.name == "config.toml" else file.name.split(".")[0]) or "run"
 
 
 def new_folder(runs: Path, name: str) -> Path:

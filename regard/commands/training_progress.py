@@ -11,13 +11,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from regard.core.installation import extra_command
-from regard.core.wording import counted
+from regard.core.wording import counted, figure_text
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
 __all__ = ["TrainingDisplay"]
 
 PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
+FIRST_VALIDATIONS = 20  # each printed; later ones at most one in so many seconds, and the last
+VALIDATIONS_EVERY = 10.0
 SMOOTHING = 0.95  # weight of the past in the moving average of tokens per second
 
 
@@ -26,6 +28,9 @@ class TrainingDisplay:
 
     def __init__(self, run: Path, *, tensorboard: bool = False, console: Console | None = None) -> None:
         self.run = run
+        self.unit = "tokens"  # that of the task, once it is known
+        self.validations, self.last_validation = 0, 0.0
+        self.unprinted: str | None = None  # the last validation, where its line was left out
         self.console = console or Console(stderr=True, highlight=False)
         self.live = self.console.is_terminal
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -49,14 +54,14 @@ class TrainingDisplay:
     def said(self, message: str) -> None:
         self.console.print(message, markup=False, soft_wrap=True)  # a path or command is copied in one piece
 
-    def prepared(self, pairs: int) -> None:
+    def prepared(self, examples: int) -> None:
         if self.live:
-            self._advance("preparing", pairs, None, "pairs")
+            self._advance("preparing", examples, None, "examples")
 
     def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
         now = figures["tokens"] / figures["seconds"]
         self.speed = now if self.speed is None else SMOOTHING * self.speed + (1 - SMOOTHING) * now
-        shown = f"epoch {progress.epoch + 1} · loss {figures['loss']:.3f} · {self.speed:,.0f} tokens/s"
+        shown = f"epoch {progress.epoch + 1} · loss {figures['loss']:.3f} · {self.speed:,.0f} {self.unit}/s"
         if self.writer is not None:
             for name in ("loss", "nll", "rate", "norm"):
                 self.writer.add_scalar(f"train/{name}", figures[name], progress.step)
@@ -68,21 +73,31 @@ class TrainingDisplay:
             self.said(f"step {progress.step:,}{total} · {shown}")
 
     def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None:
-        others = "".join(f" · {name} {value:.2f}" for name, value in validation.metrics.items())
+        others = "".join(f" · {name} {figure_text(value)}" for name, value in validation.metrics.items())
         mark = " · best so far" if best else ""
-        self.said(f"step {progress.step:,}: validation loss {validation.loss:.4f}{others}{mark}")
+        line = f"step {progress.step:,}: validation loss {figure_text(validation.loss)}{others}{mark}"
+        self.validations, now = self.validations + 1, time.monotonic()
+        if self.validations <= FIRST_VALIDATIONS or now - self.last_validation >= VALIDATIONS_EVERY:
+            self.unprinted, self.last_validation = None, now
+            self.said(line)
+        else:
+            self.unprinted = line
         if self.writer is not None:
             self.writer.add_scalar("validation/loss", validation.loss, progress.step)
 
     def finished(self, outcome: Outcome) -> None:
         progress = outcome.progress
+        if self.unprinted is not None:
+            self.said(self.unprinted)
         if outcome.reason == "interrupted":
             if not progress.step:
                 self.said(f"stopped before the first update; regard train --resume {self.run} begins with it")
                 return
             self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
-        self.said(f"done ({outcome.reason}) after {counted(progress.step, 'update')} in {_duration(progress.seconds)}")
+        done = f"done ({outcome.reason}) after {counted(progress.step, 'update')} in {_duration(progress.seconds)}"
+        hidden = self.validations > FIRST_VALIDATIONS and progress.best_step
+        self.said(f"{done}; best validation: step {progress.best_step:,}" if hidden else done)
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
         if self.task is None:

@@ -102,6 +102,13 @@ class TrainConfig(BaseModel):
     fsdp_offload: bool = False  # weights, gradients and moments in the memory of the CPU, one layer on the accelerator
     max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
 
+    @property
+    def lower_learning_rate(self) -> float:
+        """A tenth of the learning rate, and not above the default of this optimizer and schedule."""
+        usual = _usual_learning_rate({"schedule": self.schedule, "optimizer": self.optimizer})
+        lower = min(self.learning_rate / 10, usual)
+        return max(lower, 0.01) if self.schedule == "noam" else lower
+
     @model_validator(mode="after")
     def _factor_is_no_rate(self) -> Self:
         if self.schedule == "noam" and self.learning_rate < 0.01:

@@ -134,6 +134,7 @@ class Metric(NamedTuple):
     lower_is_better: bool
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
     ratio: bool = True  # of sums; False where a figure depends on the number of examples, too
+    baseline: str | float | None = None  # the metric of a model that ignores its inputs, or its value
 
 
 class MetricTable(NamedTuple):
@@ -231,6 +232,7 @@ class Task:
     held_out_samples: Callable[[Path, Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None
     # for the laws: (folder, config of ``sample``) to configs with equal training data whose held-out data differ in
     # every text and label; unset: the sample, and the same with fewer lines to validate on
+    unit: str = "tokens"  # plural noun of what ``Batch.weight`` and ``Examples.token_counts`` count
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
     row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["counted", "describe_failure", "describe_validation_error", "did_you_mean"]
+__all__ = ["counted", "counted_units", "describe_failure", "describe_validation_error", "did_you_mean", "figure_text"]
 
 # Expected value by the type of pydantic's error; the braces are filled from the error's context.
 SHOULD_BE = {
@@ -75,6 +75,21 @@ def describe_validation_error(error: ValidationError) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` where it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def counted_units(number: int, unit: str) -> str:
+    """Return a number and a unit whose name is a plural in s: "1 token", "2,000 tokens"."""
+    return counted(number, unit.removesuffix("s"), unit)
+
+
+def figure_text(value: float) -> str:
+    """Return a figure with enough digits to show progress: four decimals below 10, fewer for greater numbers."""
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    if size >= 10:
+        return f"{value:.2f}"
+    return f"{value:.4f}" if size >= 0.001 or not value else f"{value:.2e}"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:

@@ -9,6 +9,7 @@ from typing import Any
 from regard.core import atomic_files
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
+from regard.runs.shortcomings import shortcomings
 
 __all__ = ["write_card", "write_import_card", "write_shared_card"]
 
@@ -28,6 +29,8 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         rows.insert(2, ("Started from", f"{plan.origin.run}, {plan.origin.checkpoint}"))
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
+    if found := shortcomings(run):
+        rows.append(("Shortcomings", "<br>".join(each.what for each in found)))
     limits = (
         "What the model knows it learned from the data above: other domains and other spellings will be worse. "
         "Attention weights show where it looked, not why it decided."

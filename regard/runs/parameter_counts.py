@@ -25,13 +25,27 @@ PARTS = {
     "combine": "read-out",
     "read_out": "read-out",
     "query": "source attention",
+    "mechanism": "attention",
+    "project": "projections",
     "context": "source attention",
     "input_proj": "widths",
     "output_proj": "widths",
     "residual": "widths",
 }
-# Parts beside the sides: of a pointer, of pooling by attention, of classes, of pairs that are compared.
-TOPS = {"copying": "copying", "key": "pooling", "output": "classes", "compare": "comparison"}
+# Parts beside the sides: of a pointer, of pooling by attention, of classes, of pairs that are compared or linked.
+TOPS = {
+    "copying": "copying",
+    "key": "pooling",
+    "query": "pooling",
+    "pooling": "pooling",
+    "output": "classes",
+    "inner": "classes",
+    "outer": "classes",
+    "bias": "classes",
+    "weight": "classes",
+    "norm": "norms",
+    "compare": "comparison",
+}
 
 
 def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
@@ -49,10 +63,13 @@ def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
 
 def _part(name: str) -> str:
     """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
-    side, _, rest = name.partition(".")
+    side, _, rest = name.removeprefix("net.").partition(".")
     if side in TOPS:
         return TOPS[side]
     if side == "head" or "embedding" in name:
         return "embeddings"
     components = rest.split(".")
-    return f"{side} {next((part for component, part in PARTS.items() if component in components), 'norms')}"
+    part = next((part for component, part in PARTS.items() if component in components), None)
+    if part is None:
+        part = "norms" if "norm" in rest else "biases" if components[-1] == "bias" else "other"
+    return part if side == "layers" else f"{side} {part}"

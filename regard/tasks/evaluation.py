@@ -44,6 +44,8 @@ class Evaluation(NamedTuple):
     checkpoint: str
     seconds: float
     outputs: list[str]  # the decoded texts, of a translation's run
+    units: int | None = None  # nodes, words …: what the loss is a mean over, in the task's unit; None: not counted
+    unit: str = "tokens"
 
 
 def evaluate_run(
@@ -65,8 +67,7 @@ def evaluate_run(
     these files, such as ``stride=64`` of a language model. ``memory``: columns that its layers remember, where that is
     to be another number than in training.
     """
-    task = run.task
-    config = given_files(run, files, cut)
+    task, config = run.task, given_files(run, files, cut)
     names = list(task.metrics) if metrics is None else list(metrics)
     _require_known(names, ["loss", *task.metrics])
     counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
@@ -83,7 +84,7 @@ def evaluate_run(
             sums = objective_sums(model, examples, strategy, done=progress) or {}
         if counted:
             sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
-        number = sum(len(batch.index) for batch in examples.batches(None))
+        number, units = _sizes(examples)
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, asked=metrics is not None),
         signatures={},
@@ -94,7 +95,15 @@ def evaluate_run(
         checkpoint=str(run.weights_path(checkpoint)),
         seconds=time.perf_counter() - began,
         outputs=[],
+        units=units,
+        unit=task.unit,
     )
+
+
+def _sizes(examples: Examples) -> tuple[int, int]:
+    """Number of examples of an evaluation, and their weight in the task's unit."""
+    batches, weights = examples.batches(None), examples.token_counts()
+    return sum(len(batch.index) for batch in batches), sum(int(weights[batch.index].sum()) for batch in batches)
 
 
 def _remember(run: RunFolder, net: nn.Module, memory: int | None) -> None:

@@ -47,7 +47,7 @@ from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.updater import batch_memory
 
-__all__ = ["TrainingInputs", "rehearse", "require_trainable", "set_up"]
+__all__ = ["TrainingInputs", "planned_updates", "prepare", "rehearse", "require_trainable", "set_up", "updates_of"]
 
 TRIALS = 8  # updates timed per number format
 SHARDS = 2  # unless given: as many as the workers that most machines gain from
@@ -289,7 +289,7 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
     precision = min(formats, key=lambda name: seconds[name])
     others = [settings.steps] if settings.steps is not None else []
     if settings.tokens is not None:
-        others.append(_updates_of(settings.tokens, config, data))
+        others.append(updates_of(settings.tokens, config, data))
     fitting = None
     if settings.minutes is not None:
         fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
@@ -303,12 +303,12 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
         spec=data.spec,
         corpora=data.contents,
         most=min(others, default=None),
-        fit=fit(settings, _planned(steps, config, data)),
+        fit=fit(settings, planned_updates(steps, config, data)),
         decisions=None if fitting is None else [],
     )
 
 
-def _planned(steps: int | None, config: RunConfig, data: Data) -> int | None:
+def planned_updates(steps: int | None, config: RunConfig, data: Data) -> int | None:
     """The updates of a training that nothing ends early; None where nobody knows."""
     if config.train.epochs is None:
         return steps
@@ -316,7 +316,7 @@ def _planned(steps: int | None, config: RunConfig, data: Data) -> int | None:
     return by_epochs if steps is None else min(steps, by_epochs)
 
 
-def _updates_of(tokens: int, config: RunConfig, data: Data) -> int:
+def updates_of(tokens: int, config: RunConfig, data: Data) -> int:
     """The first update after which ``tokens`` have been learned from. Takes as long as ordering each epoch."""
     seen = accumulate(_tokens_by_update(config, data))
     return next(updates for updates, total in enumerate(seen, start=1) if total >= tokens)

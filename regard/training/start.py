@@ -18,6 +18,7 @@ from regard.runs import checkpoint
 from regard.runs.config import RunConfig, load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
+from regard.runs.shortcomings import shortcomings
 from regard.training.progress import Outcome, Quiet, Reporter
 from regard.training.ranks import PeerFailure, Peers, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
@@ -29,7 +30,9 @@ __all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
 
 
 class Display(Reporter, Protocol):
-    """A reporter that also shows preparation and the end of training."""
+    """A reporter that also shows preparation and the end of training; ``unit`` is that of the task."""
+
+    unit: str
 
     def prepared(self, examples: int) -> None: ...
     def finished(self, outcome: Outcome) -> None: ...
@@ -71,11 +74,13 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         Interrupts() as interrupts,
         open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
+        display.unit = run.task.unit
         ready = _set_up(run, display.said, display.prepared, peers)
         interrupts.polite = True
         outcome = _fit(run, ready, display, interrupts.interrupted, peers)
         display.finished(outcome)
         if outcome.reason != "interrupted":
+            _warn(run, display)
             display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
     if outcome.reason != "interrupted":
         return 0
@@ -107,7 +112,14 @@ def train(
         shown = reporter if leads else Quiet()
         with run.training() if leads else nullcontext():
             _fit(run, _set_up(run, shown.said, None, peers), shown, lambda: False, peers)
+            _warn(run, shown)
     return run.path
+
+
+def _warn(run: RunFolder, reporter: Reporter) -> None:
+    """Report each shortcoming of a run that ended."""
+    for shortcoming in shortcomings(run):
+        reporter.said(str(shortcoming))
 
 
 def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:
@@ -122,6 +134,8 @@ def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:
 
 class _Unseen(Quiet):
     """The display of a rank that shows nothing."""
+
+    unit = ""
 
     def prepared(self, examples: int) -> None: ...
     def finished(self, outcome: Outcome) -> None: ...
@@ -156,7 +170,11 @@ def _fit(
         trainer.begin_with(ready.start)
     if peers is not None:
         peers.agree("beginning", _beginning(trainer))
+    begun = trainer.progress.step
     outcome = trainer.fit()
+    if 0 < begun == outcome.progress.step and outcome.reason != "interrupted":
+        more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
+        reporter.said(f"this run was already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
         if leads:

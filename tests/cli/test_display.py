@@ -87,6 +87,40 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
     ]
 
 
+def test_many_validations_are_a_few_lines_with_the_last(clock: Clock, tmp_path: Path) -> None:
+    """A graph in one batch is validated after each update, hundreds of times in a minute."""
+    progress, text = shown(tmp_path)
+    for step in range(1, 901):
+        clock.now += 0.06
+        progress.validated(TrainingProgress(step=step), Validation(1.0 / step, {}), step == 450)
+    progress.finished(Outcome(TrainingProgress(step=900, best_step=450, seconds=54), "steps"))
+    lines = text.getvalue().replace("\n ", " ").splitlines()
+    assert len(lines) == training_progress.FIRST_VALIDATIONS + 54 // training_progress.VALIDATIONS_EVERY + 2
+    assert lines[0].startswith("step 1:") and lines[-2].startswith("step 900:")
+    assert lines[-1] == "done (steps) after 900 updates in 54.0 seconds; best validation: step 450"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.9312, "0.9312"), (0.93124, "0.9312"), (-0.5, "-0.5000"), (0.0, "0.0000"), (0.0000421, "4.21e-05"),
+        (9.99, "9.9900"), (30.126, "30.13"), (999.1, "999.10"), (1077725.3, "1,077,725"), (float("nan"), "nan"),
+    ],
+)  # fmt: skip
+def test_figures_have_digits_that_show_progress(clock: Clock, tmp_path: Path, value: float, text: str) -> None:
+    progress, written = shown(tmp_path)
+    progress.validated(TrainingProgress(step=1), Validation(value, {"accuracy": value}), False)
+    assert written.getvalue() == f"step 1: validation loss {text} · accuracy {text}\n"
+
+
+def test_speed_is_in_the_unit_of_the_task(clock: Clock, tmp_path: Path) -> None:
+    text = io.StringIO()
+    display = TrainingDisplay(tmp_path, console=Console(file=text, width=80))
+    display.unit = "nodes"
+    display.updated(TrainingProgress(step=1), None, figures())
+    assert text.getvalue().endswith("1,000 nodes/s\n")
+
+
 class Writer:
     """Stands in for TensorBoard's SummaryWriter."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import tempfile
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +16,8 @@ import pytest
 import torch
 
 from regard.core.installation import Extra, extra_command, extras
+from regard.native import build as kernel_builder
+from regard.native.build import known
 from regard.native.library import CHOICE, find
 
 
@@ -120,3 +125,43 @@ def test_which_accelerator_computes(
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda number=0: cards[number])
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: mps)
     assert json.loads(regard("doctor", "--json").stdout)["facts"]["accelerators"] == told
+
+
+@pytest.fixture
+def fresh() -> Iterator[None]:
+    find.cache_clear()
+    yield
+    find.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.skipif(not known(), reason="no kernels exist for this machine")
+def test_missing_kernels_are_a_problem_with_the_command_that_builds_them(
+    regard, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = partial(find.__wrapped__, here / "none.so", choice="")
+    monkeypatch.setattr("regard.native.library.find", missing)
+    (problem,) = [each for each in json.loads(regard("doctor", "--json").stdout)["problems"] if "kernels" in each]
+    assert problem.startswith("the kernels in C are missing: it was not built; ")
+    assert "problem: the kernels in C are missing" in regard("doctor").stdout
+    command = shlex.split(problem.rpartition(": ")[2].rpartition("&& ")[2])
+    assert command == ["python", "-m", "regard.native.build"]
+    calls = list[object]()
+    monkeypatch.setattr(kernel_builder, "current", lambda: False)
+    monkeypatch.setattr(kernel_builder, "build", lambda: calls.append(None) or Path("kernels.so"))
+    kernel_builder.main()  # what the module runs
+    assert calls
+
+
+@pytest.mark.usefixtures("fresh")
+@pytest.mark.skipif(not known(), reason="no kernels exist for this machine")
+def test_kernels_that_are_switched_off_are_a_problem_until_the_variable_is_unset(
+    regard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CHOICE, "off")
+    (problem,) = [each for each in json.loads(regard("doctor", "--json").stdout)["problems"] if "kernels" in each]
+    assert f"{CHOICE} is off" in problem and problem.endswith(f"unset {CHOICE}")
+    monkeypatch.delenv(CHOICE)
+    find.cache_clear()
+    problems = json.loads(regard("doctor", "--json").stdout)["problems"]
+    assert not [each for each in problems if CHOICE in each]

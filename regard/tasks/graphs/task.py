@@ -136,6 +136,7 @@ def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str,
 
 TASK = Task(
     name="graphs",
+    unit="graphs",
     open=open_run,
     prepare=_prepare,
     build=_build,
@@ -144,11 +145,11 @@ TASK = Task(
     predictor=lambda net, codecs, config, *, engine=None: GraphClassifier(net, codecs, config),
     compute_metrics=lambda sums: number_metrics(sums) if "moments" in sums else class_metrics(sums),
     metrics={
-        "accuracy": Metric(lower_is_better=False),
+        "accuracy": Metric(lower_is_better=False, baseline="majority"),
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),
-        "rmse": Metric(lower_is_better=True),
+        "rmse": Metric(lower_is_better=True, baseline="mean_rmse"),
         "mae": Metric(lower_is_better=True),
         "pearson": Metric(lower_is_better=False),
         "mean_rmse": Metric(lower_is_better=True),

@@ -150,6 +150,7 @@ def _read_ends(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[
 
 TASK = Task(
     name="links",
+    unit="pairs",
     open=_open,
     prepare=_prepare,
     build=_build,
@@ -157,7 +158,7 @@ TASK = Task(
     objective=_objective,
     predictor=lambda net, codecs, config, *, engine=None: Linker(net, codecs, config),
     compute_metrics=_compute_metrics,
-    metrics={"auc": Metric(lower_is_better=False), "average_precision": Metric(lower_is_better=False)},
+    metrics={"auc": Metric(lower_is_better=False, baseline=0.5), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,

@@ -220,7 +220,7 @@ TASK = Task(
     compute_metrics=_compute_metrics,
     metrics={
         "perplexity": Metric(lower_is_better=True),
-        "accuracy": Metric(lower_is_better=False),
+        "accuracy": Metric(lower_is_better=False, baseline="unigram_accuracy"),
         "pseudo_perplexity": Metric(lower_is_better=True, by_predictor=True),
         "unigram_loss": Metric(lower_is_better=True, by_predictor=True),
         "unigram_accuracy": Metric(lower_is_better=False, by_predictor=True),

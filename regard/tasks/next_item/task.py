@@ -164,6 +164,7 @@ def _lint_rows(data: Any, corpora: Sequence[Any]) -> Iterator[tuple[str, str | N
 
 TASK = Task(
     name="next-item",
+    unit="items",
     open=open_run,
     prepare=_prepare,
     build=_build,
@@ -171,7 +172,10 @@ TASK = Task(
     objective=_objective,
     predictor=_predictor,
     compute_metrics=_compute_metrics,
-    metrics={name: Metric(lower_is_better=False) for name in _FIGURES},
+    metrics={
+        name: Metric(lower_is_better=False, baseline=f"popular_{name}" if f"popular_{name}" in _FIGURES else None)
+        for name in _FIGURES
+    },
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_items,

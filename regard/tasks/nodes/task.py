@@ -148,6 +148,7 @@ def _read_names(config: Any, path: Path, given: Sequence[str | int]) -> Iterator
 
 TASK = Task(
     name="nodes",
+    unit="nodes",
     open=_open,
     prepare=_prepare,
     build=_build,
@@ -156,7 +157,7 @@ TASK = Task(
     predictor=_predictor,
     compute_metrics=lambda sums: class_metrics(sums),
     metrics={
-        "accuracy": Metric(lower_is_better=False),
+        "accuracy": Metric(lower_is_better=False, baseline="majority"),
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),

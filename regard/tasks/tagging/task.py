@@ -132,6 +132,7 @@ def _lint_rows(data: Any, corpora: Sequence[Any]) -> Iterator[tuple[str, str | N
 
 TASK = Task(
     name="tagging",
+    unit="words",
     open=open_run,
     prepare=_prepare,
     build=_build,
@@ -140,7 +141,7 @@ TASK = Task(
     predictor=_predictor,
     compute_metrics=_compute_metrics,
     metrics={
-        "accuracy": Metric(lower_is_better=False),
+        "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
         "macro_f1": Metric(lower_is_better=False),
         "calibration_error": Metric(lower_is_better=True),
         "majority": Metric(lower_is_better=False),

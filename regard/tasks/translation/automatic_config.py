@@ -11,6 +11,7 @@ from regard.core.wording import counted
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import pair_languages
+from regard.data.tokenizers.white_space import has_layout
 from regard.runs.config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
@@ -41,6 +42,7 @@ COMPUTED = 10_000_000  # pairs, above which the order of an epoch is computed ra
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
 FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
 CHARACTERS_A_SIDE = 30  # below this mean length a side is words rather than sentences
+LAYOUT_SHARE = 0.01  # of the lines; with more that are indented or have runs of spaces, white space is kept
 SYMBOLS, USES = 200, 20  # so few different words, each used so often on average, are symbols such as phonemes
 BATCH, FEWEST_TOKENS = 4_096, 512  # tokens
 UPDATES_AN_EPOCH = 50  # at least, where batches of FEWEST_TOKENS allow
@@ -61,7 +63,7 @@ class _Side:
     """One side of a corpus, counted line by line."""
 
     def __init__(self) -> None:
-        self.lines = self.characters = self.words = 0
+        self.lines = self.characters = self.words = self.with_layout = 0
         self.seen: set[str] = set()
 
     def add(self, line: str) -> None:
@@ -69,20 +71,29 @@ class _Side:
         self.lines, self.characters, self.words = (
             self.lines + 1, self.characters + len(line), self.words + len(words),
         )  # fmt: skip
+        self.with_layout += has_layout(line)
         if len(self.seen) <= SYMBOLS:
             self.seen.update(words)
 
     @property
+    def has_layout(self) -> bool:
+        """Return whether its lines differ by white space, such as indentation, which other merges drop."""
+        return self.with_layout > LAYOUT_SHARE * self.lines
+
+    @property
     def kind(self) -> str:
         """The kind of its tokenizer."""
-        if len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
+        if self.has_layout and self.characters >= CHARACTERS_A_SIDE * self.lines:
+            return "byte-bpe"
+        if not self.has_layout and len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
             return "word"
         return "character" if self.characters < CHARACTERS_A_SIDE * self.lines else "bpe"
 
     @property
     def pieces(self) -> float:
         """About how many, with the end symbols."""
-        count = {"word": self.words, "character": self.characters, "bpe": PIECES_A_WORD * self.words}[self.kind]
+        merged = PIECES_A_WORD * self.words
+        count = {"word": self.words, "character": self.characters, "bpe": merged, "byte-bpe": merged}[self.kind]
         return count + self.lines
 
 
@@ -130,6 +141,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
         f"{counted(pairs, 'pair')}, {counted(round(words), 'word')} a side: preset {size.preset}, {pieces}{most}",
         reason,
     ]
+    reasons += ["targets differ by white space: byte-bpe keeps it"] if target.kind == "byte-bpe" else []
     reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, told_languages = _languages(train, valid)
@@ -244,6 +256,8 @@ def _table(corpus: CorpusConfig) -> dict[str, Any]:
 
 def _pieces(size: _Size, source: str, target: str) -> tuple[dict[str, Any], str]:
     """The tokenizers, one for both sides where they are of one kind; and how to call them."""
+    if target == "byte-bpe" and source == "bpe":
+        source = target  # one vocabulary for both
     kinds: Collection[str] = {source, target}
     if len(kinds) == 1:
         return {"joint": True, "tokenizer": _tokenizer(size, source)}, f"{_name(size, source)} for both sides"
@@ -253,10 +267,11 @@ def _pieces(size: _Size, source: str, target: str) -> tuple[dict[str, Any], str]
 
 def _tokenizer(size: _Size, kind: str) -> dict[str, Any]:
     # A size is exact; without one the vocabulary has 8,000 pieces, or as many as a small corpus allows.
-    return {"kind": kind} if kind != "bpe" or size.vocabulary == 8_000 else {"kind": kind, "size": size.vocabulary}
+    sized = kind in ("bpe", "byte-bpe") and size.vocabulary != 8_000
+    return {"kind": kind, "size": size.vocabulary} if sized else {"kind": kind}
 
 
 def _name(size: _Size, kind: str) -> str:
-    if kind == "bpe":
-        return "up to 8,000 bpe pieces" if size.vocabulary == 8_000 else f"{size.vocabulary:,} bpe pieces"
+    if kind in ("bpe", "byte-bpe"):
+        return f"up to 8,000 {kind} pieces" if size.vocabulary == 8_000 else f"{size.vocabulary:,} {kind} pieces"
     return {"word": "words", "character": "characters"}[kind]

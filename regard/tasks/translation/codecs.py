@@ -8,6 +8,7 @@ from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.data.corpora import Sentences
 from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.white_space import report_lost_space
 from regard.errors import ModelError
 from regard.tasks.translation.config import DataConfig, TranslationConfig, translation_config
 
@@ -37,6 +38,11 @@ def make_codecs(run: RunFiles, say: Report) -> Codecs:
         kinds = source.config.kind, target.config.kind
         say(f"vocabularies: {len(source):,} {kinds[0]} and {len(target):,} {kinds[1]} pieces")
     codecs = Codecs(source, target)
+    sides: tuple[Literal["source", "target"], ...] = ("source", "target")
+    for side, tokenizer in zip(sides, codecs, strict=True):
+        key = "data.tokenizer" if getattr(data, f"{side}_tokenizer") is None else f"data.{side}_tokenizer"
+        if message := report_lost_space(tokenizer, Sentences(data.train, side), f"{side}s", key):
+            say(message)
     save_codecs(run, codecs)
     atomic_files.fault_point("vocabulary")
     return codecs

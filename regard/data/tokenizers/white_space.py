@@ -1,0 +1,51 @@
+"""White space that a tokenizer drops: ``decode(encode(line))`` compared with the line, over a sample."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from itertools import islice
+
+from regard.data.tokenizers.tokenizer import Tokenizer
+
+__all__ = ["has_layout", "report_lost_space"]
+
+SAMPLE = 10_000  # lines
+WARNED = 0.01  # share of lines from which on a loss is a warning
+NORMALIZING = {"bpe", "unigram", "word", "pretokenised"}  # kinds that may drop white space
+
+
+def has_layout(line: str) -> bool:
+    """Return whether a line has tabs or other spaces than one between words; those at its end do not count."""
+    text = line.rstrip(" \t")
+    return text.startswith(" ") or "  " in text or "\t" in text
+
+
+def report_lost_space(tokenizer: Tokenizer, lines: Iterable[str], noun: str, key: str) -> str | None:
+    """Return a message on the lines whose white space does not survive; None where all does.
+
+    Args:
+        tokenizer: the tokenizer that the run uses for these lines.
+        lines: read up to a fixed number. White space at the end of a line does not count.
+        noun: plural name of the lines, such as "targets".
+        key: key of the tokenizer's table in the config, for the hint.
+    """
+    config = tokenizer.config
+    if config.kind not in NORMALIZING or config.joiner is not None:
+        return None
+    sample = list(islice(lines, SAMPLE))
+    expected = [line.lower().rstrip() if config.lowercase else line.rstrip() for line in sample]
+    decoded = [tokenizer.decode(ids) for ids in tokenizer.encode_lines(sample)]
+    lost = [pair for pair in zip(expected, decoded, strict=True) if _drops_space(*pair)]
+    if not lost:
+        return None
+    line, text = (json.dumps(each, ensure_ascii=False) for each in min(lost, key=lambda pair: len(pair[0])))
+    share = len(lost) / len(sample)
+    counts = f"{share:.1%} of the {noun} ({len(lost):,} of {len(sample):,}) lose white space"
+    warning = "warning: " if share >= WARNED else ""
+    return f"{warning}{counts}: decode(encode({line})) is {text}; --set {key}.kind=byte-bpe keeps it"
+
+
+def _drops_space(line: str, decoded: str) -> bool:
+    """Return whether only white space differs; unknown pieces are reported elsewhere."""
+    return line != decoded.rstrip() and "".join(line.split()) == "".join(decoded.split())

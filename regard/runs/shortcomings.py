@@ -1,0 +1,137 @@
+"""The shortcomings of a training that ended: it diverged, stayed below a baseline, or did not see all examples."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from regard.core.task import Metric
+from regard.core.wording import counted, figure_text
+from regard.runs import checkpoint
+from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
+from regard.runs.run_folder import RunFolder
+
+__all__ = ["Shortcoming", "shortcomings"]
+
+DIVERGED = 2.0  # a loss above so many times that of the untrained network
+LAST_UPDATES = 10  # whose mean stands for the end of a run without validation data
+
+
+class Shortcoming(NamedTuple):
+    """A reason not to trust a finished run, and the command that trains a better one."""
+
+    what: str
+    help: str
+
+    def __str__(self) -> str:
+        return f"warning: {self.what}; {self.help}"
+
+
+class _Course(NamedTuple):
+    """Figures of a training, read from ``metrics.jsonl``: losses without smoothing, in the unit of validation."""
+
+    start: float  # loss before the first update
+    best: MetricsRecord  # figures of the checkpoint that commands use
+    last: MetricsRecord
+    validated: bool
+    updates: int
+    epochs: int  # complete ones
+
+    @property
+    def loss_name(self) -> str:
+        return "validation loss" if self.validated else "training loss"
+
+
+def shortcomings(run: RunFolder) -> list[Shortcoming]:
+    """Return the shortcomings of a run, as its metrics log shows them; none for a run without updates."""
+    course = _course(run)
+    if course is None:
+        return []
+    diverged = list(_diverged(run, course))
+    found = [*diverged, *_below_baseline(run, course, diverged)]
+    if course.epochs > 0 and not found:
+        return list(_learned_nothing(run, course))
+    if course.epochs == 0:
+        done = counted(course.updates, "update")
+        what = f"training ended within its first epoch, after {done}: some examples are unused"
+        found.append(Shortcoming(what, _longer(run, course)))
+    return found
+
+
+def _course(run: RunFolder) -> _Course | None:
+    updates = read_updates(run.path / "metrics.jsonl")
+    first = next(updates, None)
+    if first is None:
+        return None
+    last = deque([first], maxlen=LAST_UPDATES)
+    last.extend(updates)
+    validations = list(read_validations(run.path / "metrics.jsonl"))
+    done = int(last[-1].figures.get("epoch", 1))
+    if not validations:
+        losses = [record.figures["nll"] for record in last if "nll" in record.figures]
+        end = MetricsRecord(last[-1].step, {"loss": fmean(losses)} if losses else {})
+        return _Course(first.figures.get("nll", 0.0), end, end, False, last[-1].step, done)
+    start = validations[0] if validations[0].step == 0 else first
+    loss = start.figures.get("loss" if start is validations[0] else "nll", 0.0)
+    marked = checkpoint.best_or_none(run.checkpoints)
+    best = next((each for each in validations if marked is not None and each.step == marked.step), validations[-1])
+    return _Course(loss, best, validations[-1], True, last[-1].step, done)
+
+
+def _diverged(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
+    """A loss that rose far above that of the untrained network."""
+    best, last = (record.figures.get("loss", 0.0) for record in (course.best, course.last))
+    if last > DIVERGED * course.start > 0:
+        before = f"{figure_text(course.start)} before the first update"
+        if best < course.start:
+            before = f"{figure_text(best)} at step {course.best.step:,}, the best checkpoint"
+        what = f"training diverged: {course.loss_name} {figure_text(last)}, {before}"
+        yield Shortcoming(what, _lower(run))
+
+
+def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
+    """A loss that never fell below that of the untrained network."""
+    best = course.best.figures.get("loss", 0.0)
+    if best >= course.start > 0:
+        what = f"nothing was learned: {course.loss_name} {figure_text(best)}, {figure_text(course.start)} at the start"
+        yield Shortcoming(what, f"{_lower(run)}, or {_longer(run, course)}")
+
+
+def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcoming]) -> Iterator[Shortcoming]:
+    """Figures no better than those of a baseline that has not learned from the inputs."""
+    figures = course.best.figures
+    below = [
+        f"{name} {figures[name]:.4f} (baseline {label} {baseline:.4f})"
+        for name, metric in run.task.metrics.items()
+        for label, baseline in _baseline(metric, figures)
+        if name in figures and not _better(metric, figures[name], baseline)
+    ]
+    if below:
+        help = _lower(run) if diverged else f"{_longer(run, course)}, or use more data or another learning rate"
+        yield Shortcoming(f"the model is no better than its baseline: {', '.join(below)}", help)
+
+
+def _baseline(metric: Metric, figures: Mapping[str, float]) -> Iterator[tuple[str, float]]:
+    if isinstance(metric.baseline, str):
+        if metric.baseline in figures:
+            yield metric.baseline, figures[metric.baseline]
+    elif metric.baseline is not None:
+        yield "of chance", metric.baseline
+
+
+def _better(metric: Metric, value: float, baseline: float) -> bool:
+    """Return whether a value is better than a baseline, or cannot be: nothing exceeds an accuracy of 1."""
+    if value == baseline:
+        return value == (0.0 if metric.lower_is_better else 1.0)
+    return value < baseline if metric.lower_is_better else value > baseline
+
+
+def _longer(run: RunFolder, course: _Course) -> str:
+    return f"train longer: regard train --continue {run.path} --set train.epochs={max(2 * course.epochs, 1)}"
+
+
+def _lower(run: RunFolder) -> str:
+    rate = f"{run.config.train.lower_learning_rate:.2g}"
+    return f"lower the learning rate: regard train {run.path / 'config.toml'} --set train.lr={rate}"

@@ -1,0 +1,184 @@
+"""A finished run trained longer: a new run folder that begins with the last checkpoint, optimizer state included.
+
+Steps, epochs and minutes count from the beginning of the first run, so the new run is what a longer training would
+have been: with a schedule that does not depend on the end, it has the same bits.
+"""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from regard.config.explain import expand_key, short_keys
+from regard.config.settings import TrainConfig
+from regard.config.toml_layers import Key, dotted, parse_override
+from regard.core import atomic_files
+from regard.core.wording import counted
+from regard.errors import ConfigError, ModelError
+from regard.models.origin_config import Origin
+from regard.runs import checkpoint
+from regard.runs.checkpoint_files import Checkpoint
+from regard.runs.config import RunConfig, load_config
+from regard.runs.plan import Decision, Plan, PlannedOrigin
+from regard.runs.run_folder import RunFolder
+from regard.training.origin import copy_codecs
+from regard.training.pace import fit
+from regard.training.progress import TrainingProgress, saved_progress
+from regard.training.setup import planned_updates, prepare, updates_of
+
+__all__ = ["LongerRun", "longer_run"]
+
+ENDS = ("steps", "epochs", "minutes", "tokens")
+CHANGEABLE = {
+    *ENDS, "early_stopping", "stop_by", "learning_rate", "schedule", "halve_after", "halve_every", "weight_decay",
+    "label_smoothing", "clip_norm", "validate_every", "save_every", "keep", "average", "threads", "workers",
+    "max_nonfinite",
+}  # fmt: skip
+
+
+class LongerRun:
+    """A run to train longer: its config with other ends, its last checkpoint and its progress."""
+
+    def __init__(self, source: RunFolder, config: RunConfig, last: Checkpoint, progress: TrainingProgress) -> None:
+        self.source, self.config, self.last = source, config, last
+        # A new budget begins with full patience.
+        self.progress = replace(progress, without_better=0, recent=[], saved=progress.step, last_good=progress.step)
+
+    def begin(self, folder: Path, say: Callable[[str], None]) -> RunFolder:
+        """Make the run folder: its checkpoints, tokenizers, metrics and plan. Nothing stays after a failure."""
+        run = RunFolder.create(folder, self.config)
+        try:
+            copy_codecs(run, Origin(run=str(self.source.path)))
+            run.write_plan(self._plan(run))
+            self._copy_metrics(run)
+            self._copy_checkpoints(run)
+        except BaseException:
+            atomic_files.remove_folder(run.path)
+            raise
+        say(f"continues {self.source.path} from step {self.progress.step:,}, with its optimizer state")
+        return run
+
+    def _plan(self, run: RunFolder) -> Plan:
+        """The plan of the first run with the end of the new one."""
+        digest = checkpoint.digest({"model": self.last.groups["model"]})
+        origin = PlannedOrigin(run=str(self.source.path), checkpoint=f"step {self.progress.step:,}", digest=digest)
+        plan = self.source.read_plan()
+        if plan is None:
+            raise ModelError(f"{self.source.path} has no plan.json", help="copy the whole run folder again")
+        run.write_plan(plan)  # the data are prepared as the plan knows them, or refused
+        data = prepare(run, say=lambda message: None)
+        settings, progress = self.config.train, self.progress
+        others = [settings.steps] if settings.steps is not None else []
+        if settings.tokens is not None:
+            others.append(updates_of(settings.tokens, self.config, data))
+            _require_longer(self.source, "tokens", others[-1] > progress.step, f"{settings.tokens:,} tokens", "")
+        fitting = None
+        if settings.minutes is not None:
+            fitting = max(int(settings.minutes * 60 * progress.step / progress.seconds), progress.step + 1)
+        steps = min([*others, *([] if fitting is None else [fitting])], default=None)
+        intervals = fit(settings, planned_updates(steps, self.config, data))
+        if settings.warmup is None and plan.fit is not None:
+            intervals = intervals._replace(warmup=plan.fit.warmup)
+        decisions: list[Decision] | None = None if fitting is None else []
+        return plan.model_copy(
+            update={
+                "origin": origin,
+                "fit": intervals,
+                "steps": steps,
+                "most": min(others, default=None),
+                "decisions": decisions,
+            }
+        )
+
+    def _copy_metrics(self, run: RunFolder) -> None:
+        source = self.source.path / "metrics.jsonl"
+        if source.is_file():
+            with atomic_files.explain_os_errors(run.path):
+                shutil.copyfile(source, run.path / "metrics.jsonl")
+
+    def _copy_checkpoints(self, run: RunFolder) -> None:
+        best = checkpoint.best_or_none(self.source.checkpoints)
+        if best is not None and best.step != self.last.step:
+            path = checkpoint.step_path(self.source.checkpoints, best.step)
+            if path.is_dir():
+                with atomic_files.explain_os_errors(run.checkpoints):
+                    shutil.copytree(path, checkpoint.step_path(run.checkpoints, best.step))
+        state, keep = asdict(self.progress), self.config.train.keep
+        protect = [checkpoint.step_path(run.checkpoints, self.progress.best_step).name]
+        checkpoint.save(run.checkpoints, self.last.step, self.last.groups, state, keep=keep, protect=protect)
+
+
+def longer_run(source: RunFolder, overrides: Sequence[str], say: Callable[[str], None]) -> LongerRun:
+    """Read what a longer training of ``source`` needs.
+
+    Args:
+        source: a run with a checkpoint, finished or not.
+        overrides: keys of ``train`` as ``key=value``. An end of training takes the place of all other ends.
+        say: told of a damaged checkpoint that is passed over.
+
+    Raises:
+        ConfigError: a key that the optimizer state does not allow to change, or an end that is reached already.
+        ModelError: no checkpoint to continue from.
+    """
+    config = _config(source, overrides)
+    last = checkpoint.load_latest(source.checkpoints, say)
+    if last is None:
+        help = f"regard train --resume {source.path}"
+        raise ModelError(f"{source.path} has no checkpoint", where=str(source.checkpoints), help=help)
+    try:
+        progress = saved_progress(last.state)
+    except (TypeError, ValueError) as error:
+        raise ModelError(f"{last.path.name} is damaged", where=str(last.path), why=str(error)) from error
+    _require_end(source, config.train, progress)
+    return LongerRun(source, config, last, progress)
+
+
+def _config(source: RunFolder, overrides: Sequence[str]) -> RunConfig:
+    short = short_keys(type(source.config))
+    keys = {each: expand_key(key, short) for each in overrides for key, _ in [parse_override(each)]}
+    for override, key in keys.items():
+        if key != ("name",) and (key[0] != "train" or len(key) != 2 or key[1] not in CHANGEABLE):
+            raise ConfigError(
+                f"{dotted(key)} cannot change in the middle of a training",
+                where=f"--set {override}",
+                why="the optimizer state and the order of the data belong to its value",
+                help=_new_run(source, override, key),
+            )
+    stated = {key[1] for key in keys.values() if key[0] == "train"}
+    dropped = [f"train.{end}=" for end in ENDS if stated & {*ENDS} and end not in stated]
+    return load_config(source.path / "config.toml", [*dropped, *overrides], saved=True)
+
+
+def _new_run(source: RunFolder, override: str, key: Key) -> str:
+    """The command of a new run with that key; it takes the weights where the key is not of network or data."""
+    command = f"regard train {source.path / 'config.toml'}"
+    if key[0] != "train":
+        return f"begin a new run: {command} --set {shlex.quote(override)}"
+    net = next(iter(source.config.nets()))
+    started = f"--set {net}.from={shlex.quote(str(source.path))}"
+    return f"begin a new run from the weights alone: {command} {started} --set {shlex.quote(override)}"
+
+
+def _require_end(source: RunFolder, settings: TrainConfig, progress: TrainingProgress) -> None:
+    epochs, steps, minutes = settings.epochs, settings.steps, settings.minutes
+    done = counted(progress.epoch, "epoch")
+    _require_longer(source, "epochs", epochs is None or epochs > progress.epoch, done, f"{2 * progress.epoch}")
+    done = counted(progress.step, "update")
+    _require_longer(source, "steps", steps is None or steps > progress.step, done, f"{2 * progress.step}")
+    spent = progress.seconds / 60
+    done = f"{spent:.1f} minutes"
+    _require_longer(source, "minutes", minutes is None or minutes > spent, done, f"{2 * spent:.2g}")
+
+
+def _require_longer(source: RunFolder, end: str, longer: bool, done: str, more: str) -> None:
+    """ConfigError for an end that the run has reached; ``more``: a value beyond it."""
+    if not longer:
+        raise ConfigError(
+            f"{source.path} has already trained for {done}",
+            where=f"train.{end}",
+            why="steps, epochs, minutes and tokens count from the beginning of the first run",
+            help=f"regard train --continue {source.path} --set train.{end}={more}" if more else "a higher train.tokens",
+        )
