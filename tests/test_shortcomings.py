@@ -140,3 +140,28 @@ def test_the_commands_of_a_diverged_run_train_one_that_learns(tmp_path: Path, mo
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, again.output
     assert "diverged" not in again.stderr and Path("runs/hot-2/config.toml").is_file()
+
+
+def test_the_command_of_a_run_within_its_first_epoch_completes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = regard("train", review_table(tmp_path), *settings("train.steps=1"), "--name", "short")
+    assert result.exit_code == 0, result.output
+    lines = [line for line in result.stderr.splitlines() if line.startswith("warning: ")]
+    (line,) = [line for line in lines if "within its first epoch, after 1 update" in line]
+    again = regard(*shlex.split(line.partition("regard ")[2]))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert "within its first epoch" not in again.stderr and "done (epochs)" in again.stderr
+
+
+def test_the_command_of_a_run_at_its_baseline_trains_it_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = tmp_path / "noise.csv"
+    rows = [f"review number {n % 7} of {n % 5},{'often' if n % 3 else 'rare'}" for n in range(120)]
+    table.write_text("text,label\n" + "".join(f"{row}\n" for row in rows))
+    result = regard("train", table, *settings("train.epochs=1", "train.lr=1e-9"), "--name", "low")
+    (line,) = [line for line in result.stderr.splitlines() if "no better than its baseline" in line]
+    again = regard(*shlex.split(line.partition("regard ")[2].partition(", or")[0]))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert "going on from step" in again.stderr

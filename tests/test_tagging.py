@@ -74,7 +74,11 @@ def test_tsv_and_json_lines(tmp_path: Path) -> None:
         ("a.tsv", "a\tX\nb\n", ":2"),
         ("a.tsv", "a\tX\nb\t \n", ":2"),
         ("a.conllu", "1\ta\ta\n", ":1"),
-        ("a.jsonl", '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n', "1 tags do not fit 2"),
+        (
+            "a.jsonl",
+            '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n',
+            "1 tag does not fit 2",
+        ),
         ("a.jsonl", '{"tokens": "a b", "tags": ["X"]}\n', ":1"),
         ("a.jsonl", '{"tokens": [], "tags": []}\n', ":1"),
         ("a.jsonl", "[1]\n", "not a JSON object"),

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import ast
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
+import regard
 from regard import cli
 from regard.config.explain import explain, fields_of
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import Key
-from regard.core.wording import SHOULD_BE, counted, describe_failure, describe_validation_error, did_you_mean
+from regard.core.wording import (
+    SHOULD_BE,
+    counted,
+    counted_with,
+    describe_failure,
+    describe_validation_error,
+    did_you_mean,
+)
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -182,3 +192,39 @@ def test_files_that_do_not_fit_are_told_in_plain_words(tmp_path: Path) -> None:
 def test_a_count_agrees_with_its_noun() -> None:
     assert [counted(number, "row") for number in (0, 1, 2, 1500)] == ["0 rows", "1 row", "2 rows", "1,500 rows"]
     assert [counted(number, "class", "classes") for number in (1, 3)] == ["1 class", "3 classes"]
+
+
+PLURAL = re.compile(r" ((?:[a-z-]+ )?[a-z]+s)\b")
+NO_NOUNS = {"is", "has", "was", "does", "its", "this", "as", "us", "less", "times", "holds"}
+# Numbers that are never 1: limits, and sizes in bytes.
+NEVER_ONE = re.compile(
+    r"[A-Z_]+|len\([A-Z_]+\)|(self\._?)?limit|size|own|wanted|longest|model\.max_length|(self\._?)?path\.stat\(\)\.st_size|"
+    r"file\.size|len\(self\.target\)|settings\.tokens|known\['bytes'\]|cost|count|parameters|weights|total|tokens|plan\.spec\['target_types'\]|"
+    r"(?:sum\(.*\))"
+)
+UNCHECKED = ("server", "studies", "testing", "native", "keys.py")  # checked against limits above 1, or of developers
+
+
+def uncounted(path: Path) -> Iterator[str]:
+    """Yield each number with thousands separators or of a length that is followed by a plural noun as it is."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        parts = node.values if isinstance(node, ast.JoinedStr) else []
+        for value, text in pairwise(parts):
+            if not (isinstance(value, ast.FormattedValue) and isinstance(text, ast.Constant)):
+                continue
+            found, source = PLURAL.match(str(text.value)), ast.unparse(value.value)
+            spec = ast.unparse(value.format_spec) if value.format_spec else ""
+            number = source.startswith("len(") or ("," in spec and "." not in spec)
+            if found and number and found[1].split()[-1] not in NO_NOUNS and not NEVER_ONE.fullmatch(source):
+                yield f"{path.name}: {{{source}}} {found[1]}"
+
+
+def test_numbers_agree_with_their_nouns() -> None:
+    """ "1 lines are done": every message counts by ``counted`` and its relatives."""
+    package = Path(regard.__file__).parent
+    files = [path for path in package.rglob("*.py") if not {*path.relative_to(package).parts} & {*UNCHECKED}]
+    assert [each for path in files for each in uncounted(path)] == []
+
+
+def test_verbs_agree_with_their_number() -> None:
+    assert [counted_with(n, "line", "is", "are") for n in (0, 1, 2)] == ["0 lines are", "1 line is", "2 lines are"]

@@ -132,7 +132,7 @@ def _isolated(
 def _require_lines(outputs: Sequence[str], wanted: int) -> None:
     """ValueError unless there are so many outputs, each of which can be written as one line of UTF-8."""
     if len(outputs) != wanted:
-        raise ValueError(f"{len(outputs):,} outputs for {counted(wanted, 'line')}")
+        raise ValueError(f"{counted(len(outputs), 'output')} for {counted(wanted, 'line')}")
     whole = "\n".join(outputs).encode()
     if whole.count(b"\n") != wanted - 1:
         raise ValueError("an output has several lines")
@@ -151,7 +151,7 @@ def _require_few(failed: int, tried: int, journal: Journal, name: str, first: in
     journal.remove()
     reason = next(iter(journal.failed.values()), "not UTF-8")
     raise DataError(
-        f"{failed:,} of {tried:,} lines failed, so that the job stops",
+        f"{failed:,} of {counted(tried, 'line')} failed, so that the job stops",
         where=f"{name}:{first}",
         why=f"such as: {reason}",
         help="a few failing lines are set aside; this is something else: the file, the settings or the machine",

@@ -15,6 +15,7 @@ from regard.bulk.block_file import read
 from regard.bulk.job import PATIENCE, QUARANTINE, BulkJob
 from regard.bulk.scan import Block
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.errors import DataError
 
 __all__ = ["Merged", "merge"]
@@ -62,7 +63,7 @@ def _require_all(job: BulkJob) -> None:
         more = ", …" if len(missing) > NAMED else ""
         lines = sum(block.lines for block in missing)
         raise DataError(
-            f"{len(missing):,} of {len(job.blocks):,} blocks are missing, of {lines:,} lines",
+            f"{len(missing):,} of {counted(len(job.blocks), 'block')} are missing, of {counted(lines, 'line')}",
             where=str(job.out),
             why=f"these are blocks {numbers}{more}; block k is of shard ((k − 1) mod N) + 1 of N",
             help="the same command without --merge makes them; with --shard I/N those of one shard",

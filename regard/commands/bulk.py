@@ -14,7 +14,7 @@ import typer
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.core.cores import usable_cores
-from regard.core.wording import counted
+from regard.core.wording import counted, counted_with
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> N
             run(order, min(bulk.workers or 1, len(missing)), _once(advance), lambda text: typer.echo(text, err=True))
     except BaseException:
         left = len(job.missing(share.blocks(job)))
-        typer.echo(f"{left:,} blocks are left; the same command goes on", err=True)
+        typer.echo(f"{counted_with(left, 'block', 'is', 'are')} left; the same command goes on", err=True)
         raise
 
 

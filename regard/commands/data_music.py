@@ -108,7 +108,7 @@ def midi(
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(frames, output, steps=steps, tempo=tempo)
-    print(f"{output}: {len(frames):,} frames, {60 * len(frames) / steps / tempo:.0f} s")
+    print(f"{output}: {counted(len(frames), 'frame')}, {60 * len(frames) / steps / tempo:.0f} s")
     if draw is not None:
         _draw(frames, draw, steps)
 

@@ -72,7 +72,9 @@ def _pronunciation_demo(minutes: float, runs: Path) -> None:
     if quick:
         dictionary = Dictionary(dictionary.entries[::QUICK])
     paths = write_corpora(dictionary, Path("data") / "cmudict-demo")
-    typer.echo(f"CMUdict: {len(dictionary.words):,} words, {len(dictionary.entries):,} pronunciations")
+    typer.echo(
+        f"CMUdict: {counted(len(dictionary.words), 'word')}, {counted(len(dictionary.entries), 'pronunciation')}"
+    )
     _check(paths)
     overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
@@ -114,7 +116,7 @@ def _measure(model: Translator, test: Path) -> None:
         outputs = [each.text for each in model.translate(sources, done=done)]
     wer, per = (evaluate(metric, outputs, references) for metric in ("wer", "per"))
     typer.echo(
-        f"\n{len(sources):,} words held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
+        f"\n{counted(len(sources), 'word')} held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
         "(stress stripped, any reference counts)\n"
         "published: 20.6 % WER, a Transformer of the CMUSphinx project; another split, full training: not comparable"
     )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
+from regard.core.wording import counted
 from regard.errors import ConfigError
 
 __all__ = ["register"]
@@ -67,4 +68,7 @@ def harmonise(
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(found.frames, output, steps=steps, tempo=tempo)
     met = f"; {found.left_out:,} have no room and meet a neighbour" if found.left_out else ""
-    print(f"{output}: {len(frames):,} frames, {len(found.probabilities):,} new pitches{met}")
+    print(
+        f"{output}: {counted(len(frames), 'frame')}, "
+        f"{counted(len(found.probabilities), 'new pitch', 'new pitches')}{met}"
+    )

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import epilog
+from regard.core.wording import counted
 from regard.errors import ConfigError, ModelError
 
 __all__ = ["register"]
@@ -43,5 +44,5 @@ def import_(folder: Folder, run: New) -> None:
         raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
     made = import_folder(folder, run)
     plan = made.read_plan()
-    types = f", {next(reversed(plan.spec.values())):,} pieces" if plan else ""
+    types = f", {counted(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
     print(f"{run}: {made.config.summary}{types}")

@@ -10,6 +10,7 @@ from typing import Any
 
 from regard.core import atomic_files
 from regard.core.resumable_output import ResumableOutput
+from regard.core.wording import counted_with
 from regard.errors import ConfigError
 
 __all__ = ["LineWriter", "open_output", "printable"]
@@ -94,7 +95,10 @@ def _resumable(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[L
     except BaseException:
         journal.close()
         if journal.inputs:
-            print(f"{journal.inputs:,} lines are done; the same command with --resume goes on", file=sys.stderr)
+            print(
+                f"{counted_with(journal.inputs, 'line', 'is', 'are')} done; the same command with --resume goes on",
+                file=sys.stderr,
+            )
         raise
 
 

@@ -166,8 +166,8 @@ def _print_scores(found: Evaluation) -> None:
     )
     if items < lines:
         print(
-            f"{items:,} distinct sources: for wer and per, lines with the same source are one item with several "
-            "references; for the other metrics each line stands by itself"
+            f"{counted(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
+            "several references; for the other metrics each line stands by itself"
         )
 
 

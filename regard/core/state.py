@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
+from regard.core.wording import counted
+
 __all__ = ["State", "begun_anew", "join", "leaves", "rebuilt", "repeat", "select", "truncate"]
 
 State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
@@ -70,7 +72,9 @@ def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
     if found != wanted:
         differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
         told = (
-            f"{len(found)} tensors, not {len(wanted)}" if differing is None else f"{differing[0]}, not {differing[1]}"
+            f"{counted(len(found), 'tensor')}, not {len(wanted)}"
+            if differing is None
+            else f"{differing[0]}, not {differing[1]}"
         )
         raise ValueError(f"this state is of another model: {told}")
     given = iter(tensors)

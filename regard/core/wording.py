@@ -10,7 +10,15 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = ["counted", "counted_units", "describe_failure", "describe_validation_error", "did_you_mean", "figure_text"]
+__all__ = [
+    "counted",
+    "counted_units",
+    "counted_with",
+    "describe_failure",
+    "describe_validation_error",
+    "did_you_mean",
+    "figure_text",
+]
 
 # Expected value by the type of pydantic's error; the braces are filled from the error's context.
 SHOULD_BE = {
@@ -75,6 +83,11 @@ def describe_validation_error(error: ValidationError) -> str:
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` where it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
+def counted_with(number: int, noun: str, singular: str, plural: str) -> str:
+    """Return a number, its noun and the verb that agrees: "1 line is", "2 lines are"."""
+    return f"{counted(number, noun)} {singular if number == 1 else plural}"
 
 
 def counted_units(number: int, unit: str) -> str:

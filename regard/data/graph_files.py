@@ -125,7 +125,7 @@ def _features(
         data, index, start = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
         shape = array("x_shape", "iu", 1).tolist()
         if len(shape) != 2 or not all(0 < each < 1 << 31 for each in shape) or len(start) != shape[0] + 1:
-            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {len(start):,} places")
+            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {counted(len(start), 'place')}")
         nodes, features = shape
         steps = np.diff(start.astype(np.int64))
         whole = start[0] == 0 and (steps >= 0).all() and start[-1] == len(index) == len(data)

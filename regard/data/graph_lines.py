@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.untrusted_files import parse_json, shortened
-from regard.core.wording import counted
+from regard.core.wording import counted, counted_with
 from regard.data.file_names import JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe, told_keys
 from regard.data.shared_files import FilesConfig, falls_into
@@ -97,7 +97,7 @@ def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str = "la
     counts = [count for count in (number, None if features is None else len(features)) if count is not None]
     nodes = counts[0] if counts else 1 + max((max(pair) for pair in pairs), default=-1)
     if len({*counts}) > 1:
-        raise reader.wrong(f"{counts[0]:,} nodes have {counts[1]:,} rows of features")
+        raise reader.wrong(f"{counted_with(counts[0], 'node', 'has', 'have')} {counted(counts[1], 'row')} of features")
     if not 0 < nodes <= MOST_NODES:
         why = f"a graph has 1 to {MOST_NODES:,} nodes"
         raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {counted(nodes, 'node')}", why)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.wording import counted
 from regard.errors import DataError, ModelError
 
 __all__ = ["MOST_CLASSES", "LabelNumbers", "Labels"]
@@ -38,10 +39,8 @@ class Labels(NamedTuple):
     def of(cls, counts: Counter[str], *, where: str, help: str) -> Labels:
         """Sorted by name. DataError where there are not two, or too many."""
         if not 2 <= len(counts) <= MOST_CLASSES:
-            raise DataError(
-                f"{len(counts):,} labels are not to be learned", where=where,
-                why=f"there are 2 to {MOST_CLASSES:,} classes", help=help,
-            )  # fmt: skip
+            limit = "needs at least 2" if len(counts) < 2 else f"takes at most {MOST_CLASSES:,}"
+            raise DataError(f"found {counted(len(counts), 'label')}; classification {limit}", where=where, help=help)
         names = tuple(sorted(counts))
         return cls(names, tuple(counts[name] for name in names))
 

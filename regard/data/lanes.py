@@ -115,7 +115,7 @@ class LaneExamples:
     def description(self) -> str:
         """Summary of the lanes, for people."""
         lanes = f"{counted(self.lanes, 'lane')} of {counted(self.context, 'token')}"
-        return f"{len(self._training.counts):,} documents or parts in {lanes}"
+        return f"{counted(len(self._training.counts), 'document')} or parts in {lanes}"
 
     def __len__(self) -> int:
         return len(self._training) + (0 if self._same else len(self._whole))

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.core.notebook import shortened, translation_html
+from regard.core.wording import counted
 
 __all__ = ["Candidate", "Translation", "joined"]
 
@@ -25,7 +26,7 @@ class Candidate(NamedTuple):
     finished: bool  # False where the length limit cut it
 
     def __repr__(self) -> str:
-        return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {len(self.pieces)} pieces)"
+        return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {counted(len(self.pieces), 'piece')})"
 
 
 def joined(parts: Sequence[Candidate]) -> Candidate:
@@ -103,7 +104,7 @@ class Translation:
         return {"source": self.source, **candidates[0], "unknown": unknown, **unread, "candidates": candidates}
 
     def __repr__(self) -> str:
-        more = f", {len(self.candidates)} candidates" if len(self.candidates) > 1 else ""
+        more = f", {counted(len(self.candidates), 'candidate')}" if len(self.candidates) > 1 else ""
         return f"Translation({shortened(self.text)!r}, score={self.score:.3f}{more})"
 
     def _repr_html_(self) -> str:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import BEGIN, END
 from regard.runs.run_folder import environment
 
@@ -35,7 +36,8 @@ class EncoderParity(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"logits of {self.rows:,} rows differ by at most {self.difference:.1e}; of {self.texts:,} texts "
+            f"logits of {counted(self.rows, 'row')} differ by at most {self.difference:.1e}; "
+            f"of {counted(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces"
         )
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainConfig
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.errors import ConfigError, ModelError
 from regard.runs import checkpoint
 from regard.runs.config import FORMAT
@@ -99,7 +100,8 @@ def _load(
     layers = config.model.decoder.layers
     if layers > len(tensors.names):
         raise invalid_folder(
-            tensors.path, f"it has {len(tensors.names):,} tensors, and {layers:,} layers by its config"
+            tensors.path,
+            f"it has {counted(len(tensors.names), 'tensor')}, and {counted(layers, 'layer')} by its config",
         )
     try:
         with torch.device("meta"):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.runs.run_folder import environment
 from regard.tasks.language_model.generator import Generator
@@ -39,7 +40,8 @@ class LogitParity(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"logits of {self.logits:,} tokens differ by at most {self.difference:.1e}; of {self.texts:,} texts "
+            f"logits of {counted(self.logits, 'token')} differ by at most {self.difference:.1e}; "
+            f"of {counted(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces, {self.continued:,} the same greedy continuation"
         )
 

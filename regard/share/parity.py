@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.runs.run_folder import environment
 from regard.search.batch_search import in_order, search
 from regard.share.export_format import Decode
@@ -42,7 +43,7 @@ class Parity(NamedTuple):
         same = self.sentences - len(self.differences)
         speeds = [self.pieces / seconds for seconds in self.seconds]
         return (
-            f"{same:,} of {self.sentences:,} sentences the same, piece by piece, greedily; "
+            f"{same:,} of {counted(self.sentences, 'sentence')} the same, piece by piece, greedily; "
             f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}"
         )
 

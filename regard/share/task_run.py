@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import atomic_files
+from regard.core.wording import counted
 from regard.runs import checkpoint
 from regard.runs.config import RunConfig
 from regard.runs.metrics_log import read_validations
@@ -32,7 +33,7 @@ class SameOutputs(NamedTuple):
     same: int
 
     def __str__(self) -> str:
-        return f"of {self.lines:,} lines {self.same:,} have the same output"
+        return f"of {counted(self.lines, 'line')} {self.same:,} have the same output"
 
     def write(self, folder: Path, to: str) -> None:
         """Write ``parity.json``."""

@@ -72,7 +72,7 @@ def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], e
         rest = f"; not read: {', '.join(others)}" if others else ""
         lines.append(f"columns of edges: {ends[0]} and {ends[1]}{rest}")
     elif len(edge) > 2:
-        lines.append(f"{edges}: the first two of {len(edge)} columns are the ends of an edge")
+        lines.append(f"{edges}: the first two of {counted(len(edge), 'column')} are the ends of an edge")
     return lines
 
 

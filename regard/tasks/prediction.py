@@ -8,6 +8,7 @@ from typing import Any
 
 from regard.core.task import Predictor
 from regard.core.untrusted_files import parse_json
+from regard.core.wording import counted
 from regard.errors import ConfigError, DataError, RegardError
 
 __all__ = ["json_value", "predict_lines", "read_inputs", "require_settings"]
@@ -68,6 +69,6 @@ def predict_lines(
     """The outputs of the inputs, a line each, in order. ConfigError where their numbers differ."""
     outputs = predictor(inputs, **settings) if inputs else []
     if len(outputs) != len(inputs):
-        what = f"{type(predictor).__name__} gave {len(outputs):,} outputs for {len(inputs):,} inputs"
+        what = f"{type(predictor).__name__} gave {counted(len(outputs), 'output')} for {counted(len(inputs), 'input')}"
         raise ConfigError(what, where="predictor", help="regard.testing.check_task checks a task of your own")
     return [predictor.write(output, json=json) for output in outputs]

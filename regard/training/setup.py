@@ -24,7 +24,7 @@ from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
-from regard.core.wording import counted
+from regard.core.wording import counted, counted_with
 from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
 from regard.models.hidden_matrices import hidden_matrices
@@ -122,7 +122,7 @@ def set_up(
     net = _build(task, config, data.spec, plan.precision)
     kept = _freeze(config, net)
     if begins and kept:
-        say(f"{kept:,} weights of the encoder stay as they come; {_learned(net):,} learn")
+        say(f"{counted_with(kept, 'weight', 'stays', 'stay')} frozen in the encoder; {_learned(net):,} learn")
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
     for message in (*(_dealt(config, net) if begins else ()), *_warnings(net, data.longest)):

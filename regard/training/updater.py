@@ -65,7 +65,7 @@ class Updater:
             raise DataError(
                 "the training data are not those this run began with",
                 where=f"epoch {progress.epoch}",
-                why=f"it has {len(plan):,} batches, and {progress.batch:,} of them are done",
+                why=f"it has {counted(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done",
                 help="restore the corpus to go on, or begin another run",
             )
         progress.batch += len(taken)

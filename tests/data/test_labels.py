@@ -31,7 +31,7 @@ def test_how_many_labels_can_be_learned(number: int, learnable: bool) -> None:
     if learnable:
         assert len(made(counts).names) == number
     else:
-        with pytest.raises(DataError, match=f"{number:,} labels"):
+        with pytest.raises(DataError, match=f"found {number:,} labels?; classification (needs|takes)"):
             made(counts)
     assert MOST_CLASSES == 10_000, "as docs say"
 

@@ -160,7 +160,7 @@ def test_tagged_sentences(table: Any) -> None:
         (("a", "dog"), ("O", "B-X")), (("runs",), ("O",)),
     ]  # fmt: skip
     path = table({"tokens": [["a"], ["b", "c"]], "tags": [["X"], ["Y"]]})
-    with pytest.raises(DataError, match="1 tags do not fit 2 tokens") as caught:
+    with pytest.raises(DataError, match="1 tag does not fit 2 tokens") as caught:
         list(read_tagged([*data.train], data))
     assert str(caught.value.where).startswith(f"{path}:")
 

@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from regard.core.wording import counted
+
 __all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "max_positions", "sinusoids"]
 
 
@@ -80,7 +82,9 @@ class LearnedPosition(Position):
         self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
     ) -> Float[Tensor, "batch length width"]:
         if position.numel() and int(position.max()) >= len(self.table):
-            raise ValueError(f"position {int(position.max())} is beyond the learned table of {len(self.table)} rows")
+            raise ValueError(
+                f"position {int(position.max())} is beyond the learned table of {counted(len(self.table), 'row')}"
+            )
         return embedded + self.table[position].to(embedded.dtype)
 
 

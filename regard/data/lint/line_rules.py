@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
+from regard.core.wording import counted
+
 __all__ = ["MAX_CHARACTERS", "MAX_WORDS", "check_pair", "main_script"]
 
 MAX_WORDS, MAX_CHARACTERS = 250, 2000
@@ -33,7 +35,7 @@ def check_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
         if len(text) > MAX_WORDS:  # fewer characters cannot be more words
             words = len(text.split())
             if words > MAX_WORDS or len(text) > MAX_CHARACTERS:
-                yield "long", f"the {side} has {words:,} words, {len(text):,} characters"
+                yield "long", f"the {side} has {counted(words, 'word')}, {counted(len(text), 'character')}"
     if source == target:
         yield "identical", f"source and target are the same: {source[:40]!r}"
 

@@ -39,7 +39,10 @@ class ClassificationConfig(EncoderRunConfig):
 
     @property
     def summary(self) -> str:
-        side, affixes = self.model.encoder, f"{self.model.affixes:,} affixes, " if self.model.affixes else ""
+        side, affixes = (
+            self.model.encoder,
+            f"{counted(self.model.affixes, 'affix', 'affixes')}, " if self.model.affixes else "",
+        )
         return (
             f"classifier, {side.kind} encoder, {counted(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
             f"{self.model.pooling}, dropout {side.dropout}"

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.core.wording import counted
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.rows import Column, column_names, read_rows
 from regard.data.tables import Cell, is_table, missing_column
@@ -87,7 +88,9 @@ def _are_labels(counts: Counter[str]) -> bool:
 
 def different_values(counts: Counter[str]) -> str:
     """The number of values, and a few of them."""
-    return f"{len(counts)} different values, {', '.join(sorted(counts)[:5])}{' …' if len(counts) > 5 else ''}"
+    return (
+        f"{counted(len(counts), 'different value')}, {', '.join(sorted(counts)[:5])}{' …' if len(counts) > 5 else ''}"
+    )
 
 
 def _listed(given: Any) -> list[Any]:

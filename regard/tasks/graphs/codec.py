@@ -141,7 +141,7 @@ def make_codec(run: RunFiles, say: Report) -> GraphCodec:
     kinds = tuple(sorted({kind for line in lines for kind in line.kinds}))
     if len(kinds) > MOST_KINDS:
         why = f"{MOST_KINDS:,} are learned"
-        raise DataError(f"nodes have {len(kinds):,} different labels", where=lines[0].where, why=why)
+        raise DataError(f"nodes have {counted(len(kinds), 'different label')}", where=lines[0].where, why=why)
     codec = GraphCodec(data, (1.0,) * lines[0].features.shape[1], kinds, Labels((), ()))
     for line in lines:
         codec.require(line)

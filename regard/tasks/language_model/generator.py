@@ -20,6 +20,7 @@ from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
+from regard.core.wording import counted
 from regard.data.document_stream import DocumentStream
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream
@@ -192,7 +193,7 @@ class Generator:
             if number := text.unknown():
                 raise DataError(
                     "bits per byte cannot be told of this text", where=text.name,
-                    why=f"the model's vocabulary lacks {number:,} of its {len(text) - 2:,} tokens",
+                    why=f"the model's vocabulary lacks {number:,} of its {counted(len(text) - 2, 'token')}",
                     help="--metric loss,perplexity, which are then of the text with <unk> in these places",
                 )  # fmt: skip
         sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}

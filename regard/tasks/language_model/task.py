@@ -117,7 +117,7 @@ def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> Non
         held_out = set[bytes]().union(*(stream.digests() for stream in held))
         both = len(set[bytes]().union(*(stream.held(held_out) for stream in learned)))
         if both:
-            say(f"warning: {both:,} of {len(held_out):,} validation documents are in the training data, too")
+            say(f"warning: {both:,} of {counted(len(held_out), 'validation document')} are in the training data, too")
 
 
 def _stream(
@@ -160,7 +160,7 @@ def _documents(
     )
     told = f"{counted(len(stream), 'token')} in {counted(stream.documents, 'document')}"
     if bool(stream.prompts.any()):
-        told += f", prompts of which ({int(stream.prompts.sum()):,} tokens) do not count"
+        told += f", prompts of which ({counted(int(stream.prompts.sum()), 'token')}) do not count"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream

@@ -15,6 +15,7 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.wording import counted_with
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.models.graph.links import LinkNet
@@ -92,7 +93,10 @@ class Linker:
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """The numbers of one node, or of two that differ."""
         if len(names) not in (1, 2):
-            raise DataError(f"{len(names)} nodes are named", why="two have a link, and one has its best links")
+            raise DataError(
+                f"{counted_with(len(names), 'node', 'is', 'are')} named",
+                why="two have a link, and one has its best links",
+            )
         if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
             why = "a text is the name of one node, and two nodes are two texts"

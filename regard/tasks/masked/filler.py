@@ -16,6 +16,7 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.wording import counted
 from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import Tokens
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
@@ -204,7 +205,7 @@ class Filler:
             tokens += [self.mask] * (number > 0) + (self.tokenizer.encode(part) if part else [])
         tokens.append(END)
         if len(tokens) > self.context:
-            why = f"the model reads {self.context:,} tokens at once, with those that begin and end a text"
+            why = f"the model reads {counted(self.context, 'token')} at once, with those that begin and end a text"
             raise DataError(f"a text of {len(tokens):,} tokens is too long", why=why, help="leave some of it out")
         return tokens
 

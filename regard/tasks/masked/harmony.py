@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from regard.core.task import never
+from regard.core.wording import counted_with
 from regard.data.notes import PITCHES, Frame
 from regard.data.tokenizers.notes import FRAME_END, NotesTokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END
@@ -79,7 +80,12 @@ def _with_gaps(frame: Frame, places: Sequence[int], number: int) -> list[_Gap]:
     voices = len(frame) + len(places)
     if places and places[-1] > voices:
         what = f"there is no voice {places[-1]} among {voices}"
-        raise DataError(what, where=f"frame {number}", why=f"{len(frame)} voices are given there", help="--voice")
+        raise DataError(
+            what,
+            where=f"frame {number}",
+            why=f"{counted_with(len(frame), 'voice', 'is', 'are')} given there",
+            help="--voice",
+        )
     given = iter(frame)
     return [_Gap(None if place in places else next(given)) for place in range(1, voices + 1)]
 

@@ -70,7 +70,7 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
     try:
         counts = np.array(parse_json(read_bytes(path, LARGE)), np.int64)
         if counts.shape != (types,) or (counts < 0).any():
-            raise ValueError(f"it has not a count for each of {types:,} types")
+            raise ValueError(f"it has not a count for each of {counted(types, 'type')}")
     except (TypeError, ValueError, OverflowError) as error:
         raise ModelError("the counts of this run are damaged", where=str(path), why=str(error)) from error
     smoothed = torch.from_numpy(counts).double() + 1

@@ -52,7 +52,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             what = "the sessions are not those that the run began with"
             raise DataError(what, where=found.where(0), help="restore them, or begin another run")
         parts = len(found) - found.sessions
-        cut = f", {parts:,} more parts of those of over {config.data.context} items" if parts else ""
+        cut = f", {counted(parts, 'more part')} of those of over {config.data.context} items" if parts else ""
         say(f"{name}: {counted(found.sessions, 'session')}{cut}")
         atomic_files.fault_point("corpus")
         return found

@@ -49,7 +49,7 @@ class NodesConfig(GraphRunConfig):
         if drawn is not None and len(drawn) != self.model.layers:
             both = f"{counted(self.model.layers, 'layer')} and {counted(len(drawn), 'number')}"
             why = f"each layer has a number, and there are {both}"
-            help = f"--set data.neighbours={[10] * self.model.layers}"
+            help = f"--set 'data.neighbours={[10] * self.model.layers}'"
             raise Misfit("data.neighbours", "model.layers", why=why, help=help)
         if drawn is not None and self.model.kind == "gin":
             why = "a sum over some neighbours is smaller than that over all, which is looked at after training"

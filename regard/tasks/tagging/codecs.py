@@ -10,6 +10,7 @@ from typing import NamedTuple, cast
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
+from regard.core.wording import counted
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.errors import ModelError
@@ -82,7 +83,7 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
     tokenizer = make_text_tokenizer(run, (token for token, of in seen.items() for _ in range(of.total())), say)
     number = {tag: at for at, tag in enumerate(tags.names)}
     words = {word: number[min(of, key=lambda tag: (-of[tag], tag))] for word, of in seen.items()}
-    say(f"words: {len(words):,} different ones")
+    say(f"words: {counted(len(words), 'different one')}")
     say(f"tags: {tags.told()}")
     if scheme is not None:
         say(f"tags spell spans in the scheme {scheme.upper()}")

@@ -29,7 +29,10 @@ class TaggingConfig(EncoderRunConfig):
 
     @property
     def summary(self) -> str:
-        side, affixes = self.model.encoder, f", {self.model.affixes:,} affixes" if self.model.affixes else ""
+        side, affixes = (
+            self.model.encoder,
+            f", {counted(self.model.affixes, 'affix', 'affixes')}" if self.model.affixes else "",
+        )
         sizes = f"{counted(side.depth, 'layer')}, width {side.width}{affixes}"
         return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.core.wording import counted, counted_with
 from regard.data.column_names import WORDS, first_of, tagged_columns
 from regard.data.file_names import named_files
 from regard.data.rows import Column, Form, Row, column_names, form_of, read_rows
@@ -89,7 +90,7 @@ def _sentence(row: Row, columns: tuple[Column, Column]) -> TaggedSentence:
     if not all(map(_is_one_line, (*tokens, *tags))):
         raise DataError("a word or a tag is empty", where=row.where, why="each is a text in one line")
     if len(tokens) != len(tags) or not tokens:
-        what = f"{len(tags)} tags do not fit {len(tokens)} tokens"
+        what = f"{counted_with(len(tags), 'tag', 'does', 'do')} not fit {counted(len(tokens), 'token')}"
         raise DataError(what, where=row.where, why="every token has one tag, and a sentence has tokens")
     return TaggedSentence(tokens, tags, row.where)
 

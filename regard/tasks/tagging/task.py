@@ -42,7 +42,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             what = "the sentences are not those that the run began with"
             raise DataError(what, where=found.where(0), help="restore them, or begin another run")
         tokens, parts = int(found.token_counts().sum()), len(found) - len(found.sentences)
-        cut = f", {parts:,} more parts of those longer than {config.data.max_length} pieces" if parts else ""
+        cut = f", {counted(parts, 'more part')} of those longer than {config.data.max_length} pieces" if parts else ""
         say(f"{name}: {counted(tokens, 'token')} in {counted(len(found.sentences), 'sentence')}{cut}")
         atomic_files.fault_point("corpus")
         return found

@@ -63,7 +63,10 @@ def _corpora(
             told = f"{counted(report.long, 'pair')} over {counted(report.max_length, 'piece')} left out"
             say(f"{part.name}: {told}: lines {lines}")
         if report.cropped:
-            say(f"{part.name}: of {report.cropped:,} long sources the first {report.max_length} pieces are read")
+            say(
+                f"{part.name}: of {counted(report.cropped, 'long source')} the first "
+                f"{report.max_length} pieces are read"
+            )
         _tell_unknown(part, say)
         parts.append(part)
         atomic_files.fault_point("corpus")
