@@ -145,3 +145,8 @@ def test_a_finished_run_that_is_resumed_names_the_command(short: Path, tmp_path:
     line = next(line for line in result.stderr.splitlines() if "already finished" in line)
     again = regard(*command_of(line), "--runs", tmp_path / "runs")
     assert again.exit_code == 0 and state(tmp_path / "runs" / "done-continued")[2] == 4
+
+
+def test_a_resumed_run_whose_model_is_to_change_is_resumed_as_it_is(short: Path) -> None:
+    error = regard("train", "--resume", short, "--set", "model.width=8").exception
+    assert command_of(getattr(error, "help", None)) == ["train", "--resume", str(short)]

@@ -130,7 +130,7 @@ def _run_meant(new: _Wanted, resume: Path | None, source: Path | None) -> Path |
 def _resumes_alone(run: Path, overrides: list[str]) -> ConfigError:
     """The error for a resumed run that is to change; another budget is a new run."""
     why, help = "a resumed run keeps its config", f"regard train --resume {run}"
-    if overrides:
+    if overrides and all(each.startswith("train.") for each in overrides):
         changes = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
         help = f"to train it longer, in a new folder: regard train --continue {run} {changes}"
     return ConfigError("--resume cannot be combined with other options", where="--resume", why=why, help=help)

@@ -77,6 +77,6 @@ def test_the_hints_of_a_dropped_column_name_the_task(tmp_path: Path, monkeypatch
     (tmp_path / "t.csv").write_text(f"text,label,other\n{rows}")
     error = regard("train", "t.csv", *settings("train.steps=1")).exception
     help = str(getattr(error, "help", ""))
-    assert "--set task=language-model" in help, help
-    again = regard("train", "t.csv", "--set", "task=language-model", *settings("train.steps=1"))
+    assert "--task language-model" in help, help
+    again = regard("train", "t.csv", "--task", "language-model", *settings("train.steps=1"))
     assert again.exit_code == 0, (again.output, again.exception)

@@ -168,7 +168,7 @@ def test_a_guess_that_drops_labels_or_targets_is_refused(
         assert found(path)[0].task.kind == "classification"
         return
     error = refused(path)
-    assert repr(column) in error.what and "--set task=language-model" in str(error.help)
+    assert repr(column) in error.what and "--task language-model" in str(error.help)
     config, said = found(path, sets=["task.kind=language-model"])
     assert config.task.kind == "language-model" and any(f"not read: {column}" in line for line in said)
     monkeypatch.chdir(tmp_path)
@@ -195,7 +195,7 @@ def test_a_column_of_labels_is_found_in_either_place(
 ) -> None:
     config, said = found(write(tmp_path, "a.tsv", content))
     assert config.task.kind == "classification" and (config.data.text, config.data.label) == (text, label)
-    assert "--set task=translation" in said[0]
+    assert "--task translation" in said[0]
     assert found(tmp_path / "a.tsv", sets=["task.kind=translation"])[0].task.kind == "translation"
 
 

@@ -43,7 +43,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         labels = [labels] if isinstance(labels, str) else labels
         reasons += describe_columns(corpus, {"text": found.data["text"], "label": labels})
     else:
-        reasons[0] += "; --set task=translation would learn to write them"
+        reasons[0] += "; --task translation would learn to write them"
     model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}
     if not spaced:
         reasons.append("texts have no spaces: letter by letter, by convolutions, which find short motifs")

@@ -120,7 +120,7 @@ def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str
             where=str(corpus.first),
             why=f"the columns are {shortened(', '.join(corpus.head.names))}",
             help="--set data.text=… --set data.label=… names the columns of a classifier; "
-            f"--set task=language-model reads {' and '.join(read)} alone",
+            f"--task language-model reads {' and '.join(read)} alone",
         )
     roles = {"prompt": read[:1], "completion": read[1:]} if len(read) > 1 else {"text": read}
     return describe_columns(corpus, roles)
