@@ -196,7 +196,7 @@ def test_what_is_longer_than_any_that_was_learned_is_left_out(
     source = tmp_path / "source"
     source.write_text(f"c a b\n{' '.join('a' * 2000)}\n")
     done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "ctranslate2", "--source", source)
-    assert "1 of 1 sentences the same" in done.output and "left out" in done.output
+    assert "1 of 1 sentence the same" in done.output and "left out" in done.output
 
 
 def test_what_appears_in_its_place_meanwhile_stays(

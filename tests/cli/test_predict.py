@@ -119,4 +119,4 @@ def test_a_predictor_with_too_few_outputs_is_told(regard, own_run: Path, monkeyp
 
     monkeypatch.setattr(own_task.Mean, "__call__", lambda self, inputs: [])
     refused = regard("predict", own_run, input="1\n").exception
-    assert isinstance(refused, ConfigError) and refused.what == "Mean gave 0 outputs for 1 inputs"
+    assert isinstance(refused, ConfigError) and refused.what == "Mean gave 0 outputs for 1 input"
