@@ -12,7 +12,7 @@ from regard.data.column_names import document_columns, pair_columns
 from regard.data.file_names import JSON_LINES, FileNames, first_file, has_ending, named_files
 from regard.data.molecules import is_fasta, read_fasta
 from regard.data.reading import read_lines, refuse_pipe, told_keys
-from regard.data.rows import Part, column_names, read_rows, text_of
+from regard.data.rows import Part, column_names, form_of, read_rows, text_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table, missing_column
 from regard.errors import DataError
@@ -124,7 +124,10 @@ def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
         if is_fasta(path) and kind != "stream":
             yield from (TextDocument("", record.sequence) for record in read_fasta(path))
             continue
-        if kind in ("auto", "stream", "file"):
+        if kind != "stream" and form_of(path) in ("conll-u", "word-lines"):
+            what = "the file has a word and its tag a line, and texts are read"
+            raise DataError(what, where=str(path), help="write a text a line to a .txt file")
+        if kind in ("auto", "stream", "file") or (kind == "line" and is_json_lines(path)):
             kind = "json-line" if kind != "stream" and is_json_lines(path) else "file"
         found = _json_lines(path, cut.completions) if kind == "json-line" else _plain(path, kind, cut.separator)
         yield from (document for document in found if document.text.strip())

@@ -275,3 +275,12 @@ def test_a_list_that_python_cannot_read_is_named_by_its_line(tmp_path: Path, cel
     with pytest.raises(DataError, match="is not a list") as caught:
         list(read_rows(path, ["a"], lists=["a"]))
     assert caught.value.where == f"{path}:3"
+
+
+def test_json_lines_are_documents_where_a_text_is_a_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
+    texts = [each.text for each in read_documents(TextConfig(source=tmp_path / "a.jsonl"), Cut("line"))]
+    assert texts == ["one", "two"]
+    (tmp_path / "a.conllu").write_text("1\tit\tit\tPRON\n")
+    with pytest.raises(DataError, match="a word and its tag"):
+        list(read_documents(TextConfig(source=tmp_path / "a.conllu"), Cut("line")))
