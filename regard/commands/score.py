@@ -107,6 +107,7 @@ def score(
     require_task(folder, "translation", "language-model")
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
     translates = folder.config.task.kind == "translation"
+    _require_scorable(bulk.of(files, output), translates)
     if (bulk := bulk.of(files, output, folder=True)).wanted_beside(2):
         rows = _rows(bulk.files, pairs=translates)
         spec = {"verb": "score", "prompt": prompt, "stride": stride, "documents": rows, "json": as_json, "seed": None}
@@ -124,11 +125,16 @@ def score(
 
 
 def _score_pairs(model: Translator, source: Path, target: Path | None, as_json: bool) -> None:
-    from regard.data.corpora import CorpusConfig, read_pairs
+    from regard.data.corpora import CorpusConfig, given_corpus, read_pairs
+    from regard.data.rows import form_of
 
-    pairs = read_pairs(CorpusConfig(source=source, target=target))
+    both_sides = given_corpus([source]) if target is None and source.is_file() else None
+    pairs = read_pairs(both_sides or CorpusConfig(source=source, target=target))
     total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
-    _print_scores(_scored_pairs(model, iter(pairs), source), total, "pairs", as_json)
+    scored = _scored_pairs(model, iter(pairs), source)
+    if both_sides is not None and (both_sides.header or form_of(source) in ("csv", "parquet")):
+        scored = (one._replace(line=row) for row, one in enumerate(scored, start=1))  # the head has no output
+    _print_scores(scored, total, "pairs", as_json)
 
 
 def _score_text(generator: Generator, text: Path | None, prompt: str | None, stride: int | None, as_json: bool) -> None:
@@ -141,6 +147,19 @@ def _score_text(generator: Generator, text: Path | None, prompt: str | None, str
     with open_lines(text, watched=True) as (lines, _):
         scored = _scored_lines(generator, lines, text, prompt, stride)
         _print_scores(scored, count_lines(text), "lines", as_json, cut)
+
+
+def _require_scorable(bulk: Bulk, translates: bool) -> None:
+    """ConfigError for a column, and for a table whose head and cells a language model would score as lines of text."""
+    from regard.data.rows import form_of
+
+    if bulk.columns:
+        what, help = "--column does not apply to scores", "write the texts one a line to a .txt file"
+        raise ConfigError(what, where="--column", why="lines, JSON lines and pairs are scored whole", help=help)
+    for file in bulk.files if not translates else ():
+        if form_of(file) in ("csv", "parquet", "conll-u", "word-lines"):
+            what, help = f"a language model scores no {form_of(file)} files", "name a text, or JSON lines with a text"
+            raise ConfigError(what, where=str(file), why="their rows are no lines of text", help=help)
 
 
 def _rows(files: Sequence[Path], *, pairs: bool) -> bool:

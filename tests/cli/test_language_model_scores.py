@@ -143,3 +143,14 @@ def test_a_line_that_is_no_document_is_named(regard: Any, language_model: Path, 
 def test_a_stride_is_of_a_language_model(regard: Any, own_run: Path) -> None:
     refused = regard("evaluate", own_run, own_run.parent / "numbers.txt", "--stride", 2).exception
     assert isinstance(refused, ConfigError) and "stride" in str(refused)
+
+
+def test_tables_and_columns_are_refused(regard: Any, language_model: Path, tmp_path: Path) -> None:
+    """Their heads and cells would be scored as lines of text."""
+    (tmp_path / "a.csv").write_text("text,label\nthe cat,x\n")
+    for arguments in ([tmp_path / "a.csv"], [tmp_path / "a.csv", tmp_path / "a.csv", "-o", f"{tmp_path}/out/"]):
+        refused = regard("score", language_model, *arguments).exception
+        assert isinstance(refused, ConfigError) and "csv" in refused.what and not (tmp_path / "out").exists()
+    (tmp_path / "a.txt").write_text("the cat\n")
+    refused = regard("score", language_model, tmp_path / "a.txt", "--column", "text").exception
+    assert isinstance(refused, ConfigError) and refused.where == "--column"

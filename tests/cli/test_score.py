@@ -128,3 +128,11 @@ def test_what_a_language_model_cannot_score(regard, language_model: Path, own_ru
     assert isinstance(refused, ConfigError) and "one too many" in refused.what
     refused = regard("score", own_run, tmp_path / "text").exception
     assert isinstance(refused, ConfigError) and refused.help == f"regard predict {own_run} is for it"
+
+
+def test_the_head_of_a_table_of_pairs_is_no_pair(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
+    (tmp_path / "both.tsv").write_text("source\ttarget\na b\tA B\n")
+    (tmp_path / "both.csv").write_text("source,target\na b,A B\n")
+    for name in ("both.tsv", "both.csv"):
+        result = regard("score", tiny_run.path, tmp_path / name)
+        assert result.exit_code == 0 and len(result.stdout.splitlines()) == 1, result.output
