@@ -3,9 +3,9 @@
     python bench/fixed_run.py
 
 Initial weights, corpus and order are functions of names and of numpy's Philox alone, so that neither the order in which
-modules are built nor torch's generators decide them. Prints, for each model, the sha256 over the trained tensors in the
-order of their names in format 1, and over what the model then translates. Sums depend on the processor: compare two
-versions on one machine.
+modules are built nor torch's generators decide them. Prints, for each model and each task, the sha256 over the trained
+tensors in the order of their names in format 1, and over the outputs of the trained model. Tasks train on the corpus of
+their own sample. Sums depend on the processor: compare two versions on one machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from regard.core.task import find_task
 from regard.models.saved_names import format_1_name
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks import TASKS
+from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.translator import load
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
@@ -44,6 +47,10 @@ TRAIN = {
     "steps": UPDATES, "batch_tokens": 256, "accumulate": 2, "learning_rate": 0.01, "warmup": 3,
     "schedule": "inverse-sqrt", "label_smoothing": 0.1, "precision": "float32", "threads": 1, "workers": 1, "shards": 1,
     "validate_every": 5, "save_every": 5,
+}  # fmt: skip
+TASK_TRAIN = {
+    "steps": UPDATES, "learning_rate": 0.01, "warmup": 0, "schedule": "constant", "precision": "float32", "threads": 1,
+    "workers": 1, "shards": 2, "validate_every": 5, "save_every": 5,
 }  # fmt: skip
 
 
@@ -77,7 +84,22 @@ def fix_weights(model: torch.nn.Module) -> None:
         parameter.copy_(torch.from_numpy(values + (1.0 if parameter.ndim == 1 and "norm" in name else 0.0)))
 
 
-def fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
+def trained(folder: Path, config: dict[str, Any]) -> tuple[Path, str]:
+    """Train a run in a new folder. Returns its path and the digest of its weights."""
+    run = RunFolder.create(folder / "run", load_config(config))
+    ready = set_up(run, say=lambda message: None)
+    fix_weights(ready.net)
+    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False)
+    trainer.fit()
+    weights = hashlib.sha256()
+    tensors = {format_1_name(name): tensor for name, tensor in ready.net.state_dict().items()}
+    for name, tensor in sorted(tensors.items()):
+        weights.update(name.encode() + tensor.numpy().tobytes())
+    return run.path, weights.hexdigest()
+
+
+def model_fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
+    """The digests of a translation model's weights and of its translations."""
     config = {
         "data": {
             "joint": False, "tokenizer": {"kind": "word"},
@@ -85,18 +107,25 @@ def fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
         },
         "model": {"share": "target"} | model, "train": TRAIN, "seed": 5,
     }  # fmt: skip
-    run = RunFolder.create(folder / "run", load_config(config))
-    ready = set_up(run, say=lambda message: None)
-    fix_weights(ready.net)
-    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False)
-    trainer.fit()
-    weights, text = hashlib.sha256(), hashlib.sha256()
-    tensors = {format_1_name(name): tensor for name, tensor in ready.net.state_dict().items()}
-    for name, tensor in sorted(tensors.items()):
-        weights.update(name.encode() + tensor.numpy().tobytes())
-    for result in load(run.path, checkpoint="last").translate(["s1 s2 s3", "s4 s5 s6 s7 s8"]):
+    path, weights = trained(folder, config)
+    text = hashlib.sha256()
+    for result in load(path, checkpoint="last").translate(["s1 s2 s3", "s4 s5 s6 s7 s8"]):
         text.update(f"{result.text} {result.score:.6f}".encode())
-    return weights.hexdigest(), text.hexdigest()
+    return weights, text.hexdigest()
+
+
+def task_fingerprint(folder: Path, kind: str) -> tuple[str, str]:
+    """The digests of the weights and of the outputs of a task on its own sample."""
+    task = find_task(kind)
+    sample = dict(task.sample(folder))
+    config = sample | {"task": {"kind": kind}, "train": {**sample.get("train", {}), **TASK_TRAIN}, "seed": 5}
+    path, weights = trained(folder, config)
+    predictor, outputs = load_predictor(path, checkpoint="last"), hashlib.sha256()
+    settings = {"greedy": True} if kind == "language-model" else {}
+    for line in task.sample_lines:
+        for output in predictor([predictor.read(line)], **settings):
+            outputs.update(predictor.write(output, json=True).encode())
+    return weights, outputs.hexdigest()
 
 
 def main() -> None:
@@ -104,10 +133,16 @@ def main() -> None:
     whole = hashlib.sha256()
     for name, model in MODELS.items():
         with tempfile.TemporaryDirectory() as folder:
-            weights, text = fingerprint(Path(folder), model)
+            weights, text = model_fingerprint(Path(folder), model)
         whole.update((weights + text).encode())
         print(f"{name:26} weights {weights[:16]}  translations {text[:16]}")
     print(f"all {whole.hexdigest()}")
+    for kind in TASKS:
+        with tempfile.TemporaryDirectory() as folder:
+            weights, outputs = task_fingerprint(Path(folder), kind)
+        whole.update((weights + outputs).encode())
+        print(f"{kind:26} weights {weights[:16]}  outputs {outputs[:16]}")
+    print(f"tasks, too {whole.hexdigest()}")
     sys.stdout.flush()
 
 
