@@ -38,6 +38,7 @@ def written(folder: Path, names: tuple[str, ...], *sides: list[str]) -> list[Pat
         ("train.en", "other.en", None),
         ("train.en", "train", None),
         ("train.en", "train.english", None),
+        ("news.v7.en", "news.v7.fr", ("en", "fr")),
     ],
 )
 def test_endings_that_are_codes_name_the_languages(source: str, target: str, languages: tuple[str, str] | None) -> None:

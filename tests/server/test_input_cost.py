@@ -14,7 +14,11 @@ from regard.core.predictor_interface import input_cost
 from regard.data.graph_lines import parse_graph
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.graphs.classifier import GraphClassifier
+from regard.tasks.language_model.generator import Generator
+from regard.tasks.masked.filler import Filler
+from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.translation.translator import Translator
 
 from .conftest import serving
 from .predicting import Mean, mean
@@ -52,6 +56,14 @@ def test_a_sequence_costs_the_square_of_what_is_read() -> None:
 
     assert costs(Classifier, ["abc"], ["abc" * 1_000]) == (25, 121)
     assert costs(Tagger, ["a", "bc"], ["a"] * 98) == (25, 1_200)
+    short: Any = SimpleNamespace(
+        context=4, config=SimpleNamespace(data=SimpleNamespace(context=4)), _tokens=str.split, _encode=str.split,
+        parts=lambda line: [part.split() for part in line.split(";")],
+    )  # fmt: skip
+    assert Filler.cost(short, "a b _ c") == 16
+    assert [Generator.cost(short, prompt) for prompt in ("a b", "a b c d e")] == [9, 16]
+    assert [Recommender.cost(short, ["a"] * items) for items in (2, 5)] == [9, 16]
+    assert Translator.cost(short, "a b c; d e") == 9 + 4
 
 
 class Costly(Mean):

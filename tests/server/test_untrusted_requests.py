@@ -38,7 +38,7 @@ def test_a_body_with_two_lengths_is_refused_and_the_connection_closed(serve: Ser
 def test_a_loopback_server_answers_to_its_own_names_alone(serve: Serve) -> None:
     server = serve()
     own = ("localhost", "LOCALHOST:5000", "127.0.0.1", "[::1]:80", "a.localhost")
-    foreign = ("rebound.example", "localhost.example", "127.0.0.1.example", "10.0.0.1", "[")
+    foreign = ("rebound.example", "localhost.example", "notlocalhost", "127.0.0.1.example", "10.0.0.1", "[")
     for hosts, status in ((own, 200), (foreign, 421)):
         for host in hosts:
             answer = httpx.get(f"{server.url}/healthz", headers={"host": host})
