@@ -13,17 +13,18 @@ import random
 import statistics
 import time
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import torch
 from generate_speed import model
 
 from regard.inference.causal_decoding import causal_decoder
+from regard.inference.prompt_decoding import SYMBOLS, PromptDecoding
+from regard.inference.search_model import choice_of
 from regard.native import passes
+from regard.search.choice import Chooser, choose_tokens
+from regard.search.draws import Draws
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.decoding import WindowDecoding
-from regard.tasks.language_model.running_texts import choose_tokens
 
 LIMITS: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0}, "temperature": {"temperature": 0.8}, "top-k": {"top_k": 40}, "top-p": {"top_p": 0.9},
@@ -55,24 +56,26 @@ def main() -> None:
 
 
 def measure(engine: Any, types: int, rows: int, calls: int) -> None:
-    decoding = WindowDecoding(engine, context=1024, types=types, device=torch.device("cpu"))
+    decoding = PromptDecoding(engine, context=1024, types=types, device=torch.device("cpu"))
     texts = [random.choices(range(4, types), k=64) for _ in range(rows)]
-    reading = [decoding.read(texts)]
+    state = decoding.read(texts)
+    log_p, states = state.following, [state._replace(following=None)]
+    assert log_p is not None
+    tokens = torch.tensor([text[-1:] for text in texts])
 
     def step() -> None:
-        reading[0], _ = decoding.advance(reading[0], texts)
+        _, states[0] = decoding.step(tokens, states[0], lambda log_p, rows: (log_p,))
 
-    told = [f"step {milliseconds(step, calls):.2f}"]
-    repeated = SimpleNamespace(seen=None, count=None, forbidden=lambda: ())
-    drawn: Any = [SimpleNamespace(repeated=repeated, draw=random.random) for _ in range(rows)]
+    results = [f"step {milliseconds(step, calls):.2f}"]
     for name, limits in LIMITS.items():
-        settings, found = GenerateConfig(**limits), []
+        choice, times = choice_of(GenerateConfig(**limits)), []
+        choosers = [Chooser(choice, Draws(1, 0, text), text) for text in texts]
         for library in (lambda: None, kernels):
             passes.library = library
-            choose = lambda: choose_tokens(reading[0].log_p, drawn, settings, greedy=False)  # noqa: B023, E731
-            found.append(milliseconds(choose, calls))
-        told.append(f"{name} {found[0]:.2f} → {found[1]:.2f}")
-    print(f"{types:6,} types, {rows:3} texts:", ", ".join(told), flush=True)
+            choose = lambda: choose_tokens(log_p, choosers, SYMBOLS.suppressed)  # noqa: B023, E731
+            times.append(milliseconds(choose, calls))
+        results.append(f"{name} {times[0]:.2f} → {times[1]:.2f}")
+    print(f"{types:6,} types, {rows:3} texts:", ", ".join(results), flush=True)
 
 
 if __name__ == "__main__":

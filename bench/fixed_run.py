@@ -11,6 +11,7 @@ their own sample. Sums depend on the processor: compare two versions on one mach
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import tempfile
 import zlib
@@ -48,6 +49,7 @@ TRAIN = {
     "schedule": "inverse-sqrt", "label_smoothing": 0.1, "precision": "float32", "threads": 1, "workers": 1, "shards": 1,
     "validate_every": 5, "save_every": 5,
 }  # fmt: skip
+NUMBER = re.compile(r"-?\d+\.\d+(?:e-?\d+)?")  # of outputs, which may differ in the last digits
 TASK_TRAIN = {
     "steps": UPDATES, "learning_rate": 0.01, "warmup": 0, "schedule": "constant", "precision": "float32", "threads": 1,
     "workers": 1, "shards": 2, "validate_every": 5, "save_every": 5,
@@ -114,6 +116,10 @@ def model_fingerprint(folder: Path, model: dict[str, Any]) -> tuple[str, str]:
     return weights, text.hexdigest()
 
 
+def _rounded(match: re.Match[str]) -> str:
+    return f"{float(match[0]):.3f}"
+
+
 def task_fingerprint(folder: Path, kind: str) -> tuple[str, str]:
     """The digests of the weights and of the outputs of a task on its own sample."""
     task = find_task(kind)
@@ -124,7 +130,7 @@ def task_fingerprint(folder: Path, kind: str) -> tuple[str, str]:
     settings = {"greedy": True} if kind == "language-model" else {}
     for line in task.sample_lines:
         for output in predictor([predictor.read(line)], **settings):
-            outputs.update(predictor.write(output, json=True).encode())
+            outputs.update(NUMBER.sub(_rounded, predictor.write(output, json=True)).encode())
     return weights, outputs.hexdigest()
 
 

@@ -22,7 +22,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
 from regard.search.batch_search import in_order, search
 from regard.search.contract import Symbols
-from regard.search.greedy import start_greedy
+from regard.search.rows import start_rows
 from regard.training.progress import TrainingProgress, Validation
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
@@ -58,7 +58,7 @@ class Answers:
         self.model.load_state_dict(self.weights(), strict=False)
         fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.head.weight)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
-        live = start_greedy(range(len(sources)), Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=longest)
+        live = start_rows(range(len(sources)), Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=longest)
         session = fast.session(*pad_sources([list(source) for source in sources]))
         return [best[0].tokens for best in in_order(search(fast.chunked_step, (live, session)), len(sources))]
 

@@ -30,7 +30,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.contract import StatePair, Symbols, chunked
-from regard.search.greedy import start_greedy
+from regard.search.rows import start_rows
 
 _decoder: Decoder
 
@@ -73,7 +73,7 @@ class Decoder:
         longest = torch.full((len(chosen),), settings["longest"])
         session = self.model.session(source, valid)
         if settings["beam"] == 1:
-            return start_greedy(chosen, self.symbols, max_lengths=longest), session
+            return start_rows(chosen, self.symbols, max_lengths=longest), session
         penalty = settings["length_penalty"]
         options = {"width": settings["beam"], "length_penalty": penalty, "length_offset": 0.0, "early": True}
         return start_beam(chosen, self.symbols, max_lengths=longest, **options), session

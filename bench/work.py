@@ -23,7 +23,7 @@ from regard.runs.config import load_config
 from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.contract import Symbols
-from regard.search.greedy import start_greedy
+from regard.search.rows import start_rows
 from regard.tasks.translation.objective import objective
 from regard.training.optim import Optimizer
 from regard.training.shards import Shards, Workers
@@ -72,7 +72,7 @@ def decoding(
     @torch.no_grad()
     def run() -> None:
         numbers = range(batch)
-        live = start_greedy(numbers, SYMBOLS, max_lengths=longest)
+        live = start_rows(numbers, SYMBOLS, max_lengths=longest)
         if beam is not None:
             live = start_beam(numbers, SYMBOLS, max_lengths=longest, width=beam)
         for _ in search(of.chunked_step, (live, of.session(source, valid))):

@@ -11,6 +11,8 @@ import torch
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.inference.decoding import Decoding, Engine
+from regard.inference.run_search import inputs_of
+from regard.inference.search_model import SearchInput
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
@@ -47,10 +49,11 @@ def decoding(end: float) -> Decoding:
 
 
 def decoded(end: float, *, constraints: Any = None, **options: Any) -> list[list[Hypothesis]]:
-    generator = torch.Generator().manual_seed(4)
-    opened = decoding(end).open(
-        range(len(SOURCES)), SOURCES, SearchConfig(**options), generator=generator, constraints=constraints
-    )
+    settings = SearchConfig(seed=4, **options)
+    inputs = inputs_of(SOURCES, settings)
+    if constraints is not None:
+        inputs = [SearchInput(source, constraints=own) for source, own in zip(SOURCES, constraints, strict=True)]
+    opened = decoding(end).open(range(len(SOURCES)), inputs, settings)
     return in_order(search(decoding(end).step, opened), len(SOURCES))
 
 
@@ -86,7 +89,9 @@ def test_an_engine_computes_in_its_own_numbers() -> None:
 
     def log_p(engine: Engine) -> float:
         made = Decoding(model(0.0), engine)
-        (found,) = in_order(search(made.step, made.open([0], [[5, 6, 7]], SearchConfig(beam=1, max_extra=2))), 1)
+        (found,) = in_order(
+            search(made.step, made.open([0], [SearchInput([5, 6, 7])], SearchConfig(beam=1, max_extra=2))), 1
+        )
         return found[0].token_log_probabilities[0]
 
     plain = log_p("reference")
@@ -133,10 +138,11 @@ def test_as_many_outputs_as_asked_for_and_none_with_what_is_never_said(way: str)
 )
 def test_a_sentence_has_as_many_rows_as_the_beam_is_wide_or_as_are_drawn(rows: int, options: dict[str, Any]) -> None:
     """After its first step, from which none ends."""
-    settings = {name: value for name, value in options.items() if name != "constraints"}
-    live, session = decoding(-1e9).open(
-        [0], [[5, 6]], SearchConfig(**settings), constraints=options.get("constraints"), generator=torch.Generator()
-    )
+    settings = SearchConfig(**{name: value for name, value in options.items() if name != "constraints"})
+    (input,) = inputs_of([[5, 6]], settings)
+    if "constraints" in options:
+        input = SearchInput([5, 6], constraints=options["constraints"][0])
+    live, session = decoding(-1e9).open([0], [input], settings)
     live.advance(*decoding(-1e9).step(live.tokens(), session, live.reduce))
     assert len(live.tokens()) == rows
 
@@ -148,6 +154,7 @@ def test_a_learned_table_of_positions_limits_outputs(way: str) -> None:
     with torch.no_grad():
         made.head.bias[END] = -1e9
     short = Decoding(made, "float32")
-    opened = short.open([0], [[5, 6]], SearchConfig(**WAYS[way]), generator=torch.Generator().manual_seed(4))
+    settings = SearchConfig(seed=4, **WAYS[way])
+    opened = short.open([0], inputs_of([[5, 6]], settings), settings)
     (found,) = in_order(search(short.step, opened), 1)
     assert {len(hypothesis.tokens) for hypothesis in found} == {6}

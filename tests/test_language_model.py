@@ -211,10 +211,10 @@ def test_greedy_text_is_the_argmax_of_each_step(generator: Generator) -> None:
 
 def test_every_engine_of_the_models_numbers_gives_its_text(generator: Generator) -> None:
     """A context of 12 is passed on the way; by default the fast form generates."""
-    assert isinstance(generator._decoding.model, FastLanguageModel)
+    assert isinstance(generator.decoding.model, FastLanguageModel)
     parts = generator.model, generator.tokenizer, generator.settings
     plain = Generator(*parts, context=12, engine="reference")
-    assert plain._decoding.model is generator.model
+    assert plain.decoding.model is generator.model
     for seed in range(3):
         mine, wanted = (each("ab", seed=seed, length=20) for each in (generator, plain))
         assert mine.text == wanted.text and mine.log_probability == pytest.approx(wanted.log_probability)
@@ -223,7 +223,7 @@ def test_every_engine_of_the_models_numbers_gives_its_text(generator: Generator)
 def test_a_model_without_a_fast_form_generates_and_says_why_an_engine_is_refused(generator: Generator) -> None:
     generator.model.layers[0].mixer.attention.surprise = nn.Parameter(torch.ones(1))
     parts = generator.model, generator.tokenizer, generator.settings
-    assert Generator(*parts, context=12)._decoding.model is generator.model
+    assert Generator(*parts, context=12).decoding.model is generator.model
     with pytest.raises(ConfigError, match="cannot decode in float32") as caught:
         Generator(*parts, context=12, engine="float32")
     assert "surprise" in str(caught.value.why)

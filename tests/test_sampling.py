@@ -1,6 +1,6 @@
 """Drawn tokens against the distribution they are said to come from, by Pearson's χ² with fixed seeds.
 
-By ``sample`` over a plain step, and by ``Decoding`` over a model that says the same log probabilities everywhere.
+By ``row_search`` over a plain step, and by ``Decoding`` over a model that says the same log probabilities everywhere.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import torch
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.data.tokenizers.tokenizer import UNKNOWN
 from regard.inference.decoding import SYMBOLS, Decoding
+from regard.inference.prompt_decoding import SYMBOLS as SUPPRESSED
+from regard.inference.run_search import inputs_of
+from regard.inference.search_model import choice_of
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.batch_search import in_order, search
-from regard.search.sampling import sample
+from regard.search.choice import Chooser, TokenChoice, choose_tokens
+from regard.search.draws import Draws
+from regard.search.rows import row_search
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.continuation import Continuation
-from regard.tasks.language_model.running_texts import choose_tokens
 
 DRAWS = 4000
 TYPES = 10
@@ -38,8 +41,8 @@ def drawn_from_step(seed: int, **options: Any) -> list[int]:
         return P.log().float().expand(*tokens.shape, -1), state
 
     longest = torch.ones(DRAWS, dtype=torch.int64)
-    generator = torch.Generator().manual_seed(seed)
-    found = sample(step, (), SYMBOLS, max_lengths=longest, generator=generator, **options)
+    choice = TokenChoice(**{"temperature": 1.0, **options})
+    found = row_search(step, (), SYMBOLS, max_lengths=longest, choice=choice, seed=seed)
     return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
 
 
@@ -55,9 +58,8 @@ def decoding() -> Decoding:
 
 
 def drawn_from_model(seed: int, *, temperature: float = 1.0, **options: Any) -> list[int]:
-    settings = SearchConfig(temperature=temperature, nbest=DRAWS, max_length=1, **options)
-    generator = torch.Generator().manual_seed(seed)
-    opened = decoding().open([0], [[5]], settings, generator=generator)
+    settings = SearchConfig(temperature=temperature, nbest=DRAWS, max_length=1, seed=seed, **options)
+    opened = decoding().open([0], inputs_of([[5]], settings), settings)
     (found,) = in_order(search(decoding().step, opened), 1)
     return [hypothesis.tokens[0] if hypothesis.tokens else END for hypothesis in found]
 
@@ -65,13 +67,9 @@ def drawn_from_model(seed: int, *, temperature: float = 1.0, **options: Any) -> 
 def drawn_from_generation(seed: int, dtype: torch.dtype = torch.float32, **options: Any) -> list[int]:
     """By the kernels where they are, which take 32 bits alone."""
     settings = GenerateConfig(**options)
-    letters = train_tokenizer(["abc"], TokenizerConfig(kind="character"))
-    texts = [
-        Continuation(n, [BEGIN], letters, settings, seed=seed, sample=n, device=torch.device("cpu"))
-        for n in range(DRAWS)
-    ]
+    rows = [Chooser(choice_of(settings), Draws(seed, n, [BEGIN]), [BEGIN]) for n in range(DRAWS)]
     log_p = P.log().to(dtype).expand(DRAWS, -1).contiguous()
-    return choose_tokens(log_p, texts, settings, greedy=False).tolist()
+    return choose_tokens(log_p, rows, SUPPRESSED.suppressed).tolist()
 
 
 def by_hand(
@@ -183,8 +181,8 @@ def test_so_many_draws_tell_other_distributions_apart(draw: Callable[..., list[i
 
 
 def test_what_is_reported_is_log_p_before_temperature_and_limits() -> None:
-    settings = SearchConfig(temperature=0.5, top_k=3, top_p=0.9, nbest=50, max_length=1)
-    opened = decoding().open([0], [[5]], settings, generator=torch.Generator().manual_seed(6))
+    settings = SearchConfig(temperature=0.5, top_k=3, top_p=0.9, nbest=50, max_length=1, seed=6)
+    opened = decoding().open([0], inputs_of([[5]], settings), settings)
     (found,) = in_order(search(decoding().step, opened), 1)
     for hypothesis in found:
         token = hypothesis.tokens[0] if hypothesis.tokens else END

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -12,9 +12,11 @@ import torch
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
+from regard.inference.search_model import SearchInput
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.contract import Hypothesis
+from regard.search.contract import Finished, Hypothesis
+from regard.tasks.translation import translator as translator_module
 from regard.tasks.translation.translator import Translator
 
 LETTERS = "abcdefgh"
@@ -72,12 +74,14 @@ def test_several_threads_get_what_one_gets() -> None:
 def echoed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Search stands aside: every part is handed back as it is, so that the output must be the line."""
 
-    def echo(self: Translator, sources: list[list[int]], *rest: object) -> Iterator[tuple[int, list[Hypothesis]]]:
-        for index, source in enumerate(sources):
-            assert 0 < len(source) <= self.max_length
-            yield index, [Hypothesis(source, 0.0, 0.0, [0.0] * len(source), True)]
+    def echo(
+        model: object, inputs: Iterable[tuple[int, SearchInput]], *rest: object, **options: object
+    ) -> Iterator[list[Finished]]:
+        for index, input in inputs:
+            assert 0 < len(input.tokens) <= 256
+            yield [(index, [Hypothesis(list(input.tokens), 0.0, 0.0, [0.0] * len(input.tokens), True)])]
 
-    monkeypatch.setattr(Translator, "_search", echo)
+    monkeypatch.setattr(translator_module, "run_search", echo)
 
 
 @pytest.mark.usefixtures("echoed")
@@ -102,10 +106,10 @@ def test_how_many_are_decoded_together_changes_nothing(options: dict[str, object
     prefixes = [line[: 2 * (len(line) // 5)].strip() for line in lines]
     told: list[int] = []
     together = translator(**options)
-    expected = together.translate(lines, prefixes=prefixes, done=told.append, seed=1)
+    expected = together.translate(lines, prefixes=prefixes, done=told.append)
     assert sum(told) == len(lines)
     few = together.search.model_copy(update={"batch_sentences": 3})
-    for one, other in zip(together.translate(lines, search=few, prefixes=prefixes, seed=1), expected, strict=True):
+    for one, other in zip(together.translate(lines, search=few, prefixes=prefixes), expected, strict=True):
         assert [each.text for each in one.candidates] == [each.text for each in other.candidates]
         assert one.score == pytest.approx(other.score, abs=1e-5)
         assert len(one.candidates) == options.get("nbest", 1)

@@ -37,7 +37,7 @@ class BlockOutputs(NamedTuple):
 
 
 def work_on_block(
-    raw: Sequence[bytes], work: Work, journal: Journal, *, name: str, first: int, seed: int,
+    raw: Sequence[bytes], work: Work, journal: Journal, *, name: str, first: int,
     report: Callable[[int], None] = lambda done: None,
 ) -> BlockOutputs:  # fmt: skip
     """The outputs of these lines of the input ``name``, of which ``first`` is the number of the first.
@@ -45,23 +45,25 @@ def work_on_block(
     ``report`` is told how many of them are done. DataError where most lines fail.
     """
     texts, unreadable = _decoded(raw)
-    places = _places(texts, together=work.repeats)
-    order = sorted(places, key=lambda key: -len(texts[places[key][0]] or ""))
-    lines = [texts[places[key][0]] or "" for key in order]
+    places: dict[str, list[int]] = {}
+    for place, text in enumerate(texts):
+        if text is not None:
+            places.setdefault(text, []).append(place)
+    lines = sorted(places, key=lambda line: -len(line))
     answers: dict[int, str] = {}
     done, failed = len(unreadable), len(unreadable)
     for start, end in _chunks(len(lines)):
-        for found in _isolated(lines, (start, end), work, journal, seed):
+        for found in _isolated(lines, (start, end), work, journal):
             answers |= found
-            done += sum(len(places[order[index]]) for index in found)
-            failed += sum(len(places[order[index]]) for index in found if index in journal.failed)
+            done += sum(len(places[lines[index]]) for index in found)
+            failed += sum(len(places[lines[index]]) for index in found if index in journal.failed)
             report(done)
             _require_few(failed, done, journal, name, first)
     outputs, aside = [""] * len(raw), []
-    for index, key in enumerate(order):
-        for place in places[key]:
+    for index, line in enumerate(lines):
+        for place in places[line]:
             if index in journal.failed:
-                aside.append(SetAside(first + place, journal.failed[index], lines[index]))
+                aside.append(SetAside(first + place, journal.failed[index], line))
             else:
                 outputs[place] = work.numbered(answers[index], first + place)
     _require_few(failed, done, journal, name, first)
@@ -83,22 +85,11 @@ def _decoded(raw: Sequence[bytes]) -> tuple[list[str | None], dict[int, str]]:
     return texts, unreadable
 
 
-def _places(texts: Sequence[str | None], *, together: bool) -> dict[str | int, list[int]]:
-    """The places of each different line, or, unless equal ones go ``together``, of each line by itself."""
-    places: dict[str | int, list[int]] = {}
-    for place, text in enumerate(texts):
-        if text is not None:
-            places.setdefault(text if together else place, []).append(place)
-    return places
-
-
 def _chunks(number: int) -> Iterator[tuple[int, int]]:
     return ((start, min(start + CHUNK, number)) for start in range(0, number, CHUNK))
 
 
-def _isolated(
-    lines: Sequence[str], chunk: tuple[int, int], work: Work, journal: Journal, seed: int
-) -> Iterator[dict[int, str]]:
+def _isolated(lines: Sequence[str], chunk: tuple[int, int], work: Work, journal: Journal) -> Iterator[dict[int, str]]:
     """The outputs of a chunk by index, part by part; a line that failed has "", and its reason in the journal."""
     start, end = chunk
     alone, deaths = end - start == 1, journal.begun[chunk]
@@ -110,7 +101,7 @@ def _isolated(
     if not (alone and start in journal.failed) and (alone or not deaths):
         journal.begin(chunk)
         try:
-            outputs = work(lines[start:end], seed + start)
+            outputs = work(lines[start:end])
             _require_lines(outputs, end - start)
         except _BROKEN:
             raise
@@ -125,8 +116,8 @@ def _isolated(
         yield {start: ""}
         return
     middle = (start + end) // 2
-    yield from _isolated(lines, (start, middle), work, journal, seed)
-    yield from _isolated(lines, (middle, end), work, journal, seed)
+    yield from _isolated(lines, (start, middle), work, journal)
+    yield from _isolated(lines, (middle, end), work, journal)
 
 
 def _require_lines(outputs: Sequence[str], wanted: int) -> None:

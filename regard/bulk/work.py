@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -20,12 +21,10 @@ PLACES = ("run", "device", "threads")  # of no influence on what the outputs are
 
 
 class Work(Protocol):
-    """Lines to outputs. ``repeats``: an output depends on its line alone, so that equal lines are done once."""
+    """Lines to outputs. An output depends on its line and the seed of the job alone: equal lines are done once."""
 
-    repeats: bool
-
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
-        """One output a line, in order; what draws for lines together draws from this seed."""
+    def __call__(self, lines: Sequence[str]) -> list[str]:
+        """Return one output a line, in order."""
 
     def numbered(self, output: str, number: int) -> str:
         """The output of the line of that number."""
@@ -72,10 +71,10 @@ class _OfRows:
     """Work on rows of tables, whose inputs are written as JSON texts, since a text may have several lines."""
 
     def __init__(self, work: Work) -> None:
-        self._work, self.repeats = work, work.repeats
+        self._work = work
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
-        return self._work([json.loads(line) for line in lines], seed)
+    def __call__(self, lines: Sequence[str]) -> list[str]:
+        return self._work([json.loads(line) for line in lines])
 
     def numbered(self, output: str, number: int) -> str:
         return self._work.numbered(output, number)
@@ -95,29 +94,29 @@ class _Translating(_Numbered):
         from regard.config.settings import SearchConfig
 
         self.model, self.as_json = model, spec["json"]
-        self.search, self.prefix = SearchConfig.model_validate(spec["search"]), spec["prefix"]
-        self.repeats = self.search.temperature is None
+        self.search = SearchConfig.model_validate(spec["search"] | {"seed": seed})
+        self.prefix = spec["prefix"]
         if self.prefix is not None:
-            model.translate(["."], search=self.search, prefixes=[self.prefix], seed=0)  # told before any work
+            model.translate(["."], search=self.search, prefixes=[self.prefix])  # refused before any work
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)
-        found = self.model.translate(lines, search=self.search, prefixes=prefixes, seed=seed)
+        found = self.model.translate(lines, search=self.search, prefixes=prefixes)
         return [self.model.write(each, json=self.as_json) for each in found]
 
 
 class _Predicting:
-    """Any predictor. A seed among the settings draws for each input by itself, as predictors promise."""
-
-    repeats = True
+    """Any predictor; one that draws has the seed of the job, unless its settings have one."""
 
     def __init__(self, model: Any, spec: Mapping[str, Any], seed: int) -> None:
         from regard.tasks.prediction import require_settings
 
         self.model, self.settings, self.as_json = model, dict(spec["settings"]), spec["json"]
         require_settings(model, self.settings)
+        if "seed" in inspect.signature(type(model).__call__).parameters:
+            self.settings = {"seed": seed} | self.settings
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         from regard.tasks.prediction import predict_lines, read_inputs
 
         inputs, error = read_inputs(self.model, lines, name="line")
@@ -130,12 +129,11 @@ class _Predicting:
 
 
 class _Generating(_Predicting):
-    """A language model; the job's seed is that of all prompts."""
+    """A language model, whose settings are checked before any work."""
 
     def __init__(self, model: Generator, spec: Mapping[str, Any], seed: int) -> None:
         super().__init__(model, spec, seed)
-        model.adjusted(self.settings)
-        self.settings |= {"seed": seed}
+        model.adjusted({name: value for name, value in self.settings.items() if name != "seed"})
 
 
 def _scoring(model: Any, spec: Mapping[str, Any], seed: int) -> Work:
@@ -143,8 +141,6 @@ def _scoring(model: Any, spec: Mapping[str, Any], seed: int) -> Work:
 
 
 class _Scoring(_Numbered):
-    repeats = True
-
     def _written(self, pieces: Sequence[str], scores: Sequence[float], **more: Any) -> str:
         total = math.fsum(scores)
         if not self.as_json:
@@ -162,7 +158,7 @@ class _ScoringText(_Scoring):
         if self.prompt is not None:
             model.read(self.prompt)
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         return [self._scored(line) if line else "" for line in lines]
 
     def _scored(self, line: str) -> str:
@@ -185,7 +181,7 @@ class _ScoringPairs(_Scoring):
             raise ConfigError("--prompt and --stride are of language models", why=f"{spec['run']} translates")
         self.model, self.as_json, self.rows = model, spec["json"], spec["documents"]
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         from regard.data.corpora import CorpusConfig
         from regard.data.reading import parse_json_pair, parse_tab_pair
 

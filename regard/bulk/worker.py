@@ -80,7 +80,7 @@ def do_block(job: BulkJob, block: Block, reader: BlockReader, work: Work, report
             if not (path.exists() or job.finished.exists()):
                 found = work_on_block(
                     reader.lines(block), work, journal, name=str(job.paths[block.input]), first=block.first,
-                    seed=job.seed + (block.number << 20), report=lambda done: report(block.number, done),
+                    report=lambda done: report(block.number, done),
                 )  # fmt: skip
                 publish(path, job.digest, found.outputs, found.aside, distinct=found.distinct)
             journal.remove()
@@ -132,11 +132,11 @@ class _Told:
     """A work that tells of each call before it begins: a death after that has brought the job on (``isolation``)."""
 
     def __init__(self, work: Work, begun: Callable[[], None]) -> None:
-        self.repeats, self.numbered, self._work, self._begun = work.repeats, work.numbered, work, begun
+        self.numbered, self._work, self._begun = work.numbered, work, begun
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         self._begun()
-        return self._work(lines, seed)
+        return self._work(lines)
 
 
 def _end_with_parent() -> None:

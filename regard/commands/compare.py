@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from regard.commands import completion
-from regard.commands.options import AsJson, Beam, epilog
+from regard.commands.options import AsJson, epilog
+from regard.commands.search_options import Beam
 
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison

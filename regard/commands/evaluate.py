@@ -10,22 +10,9 @@ import typer
 
 from regard.commands import completion
 from regard.commands.metric_tables import aligned, table_as_json
-from regard.commands.options import (
-    AsJson,
-    Beam,
-    CheckpointName,
-    CoveragePenalty,
-    DeviceName,
-    EarlyStopping,
-    EngineName,
-    LengthPenalty,
-    NoRepeatPieces,
-    Run,
-    Threads,
-    epilog,
-    set_up,
-)
+from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, set_up
 from regard.commands.progress import progress
+from regard.commands.search_options import Beam, CoveragePenalty, EarlyStopping, LengthPenalty, NoRepeatPieces
 from regard.commands.several_ranks import several_ranks
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command

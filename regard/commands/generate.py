@@ -14,6 +14,7 @@ from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_inputs, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
+from regard.commands.search_options import Beam, EarlyStopping, LengthPenalty, Sampling, takes_sampling
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,38 +40,10 @@ File = Annotated[
 ]
 Prompt = Annotated[str | None, typer.Option(help="Text to go on from.", show_default="the beginning of a text")]
 Length = Annotated[int | None, typer.Option(min=1, metavar="N", help="Tokens at most; the run's setting unless given.")]
-Temperature = Annotated[
-    float | None, typer.Option(metavar="T", min=0, help="Below 1: likelier tokens; 0: always the likeliest.")
-]
-TopK = Annotated[int | None, typer.Option(min=1, metavar="K", help="Draw among the K most probable tokens.")]
-TopP = Annotated[
-    float | None, typer.Option(metavar="P", help="Draw among the fewest tokens whose probability reaches P.")
-]
-MinP = Annotated[
-    float | None,
-    typer.Option(metavar="P", help="Draw among the tokens at least P times as probable as the likeliest, say 0.1."),
-]
-Stop = Annotated[
-    list[str] | None,
-    typer.Option(metavar="TEXT", help="End before this text, which is not printed; may be repeated."),
-]
-RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option(
-        metavar="X", help="Make what prompt and text have already less likely by this factor of log P, say 1.2."
-    ),
-]
-FrequencyPenalty = Annotated[
-    float | None, typer.Option(metavar="X", help="Lower a token's logit by X each time that it is generated: -2 to 2.")
-]
-PresencePenalty = Annotated[
-    float | None, typer.Option(metavar="X", help="Lower a token's logit by X once it is generated: -2 to 2.")
-]
 NoRepeatNgram = Annotated[
     int | None, typer.Option(min=1, metavar="N", help="Let no N tokens in a row occur twice in prompt and text.")
 ]
 Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.")]
-Seed = Annotated[int | None, typer.Option(metavar="N", help="Seed for the draws; another text each time unless given.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -79,6 +52,7 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_bulk
+@takes_sampling
 def generate(
     run: Run,
     files: File = None,
@@ -86,17 +60,12 @@ def generate(
     prompt: Prompt = None,
     output: Folder = None,
     length: Length = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    min_p: MinP = None,
-    stop: Stop = None,
-    repetition_penalty: RepetitionPenalty = None,
-    frequency_penalty: FrequencyPenalty = None,
-    presence_penalty: PresencePenalty = None,
+    beam: Beam = None,
+    length_penalty: LengthPenalty = None,
+    early_stopping: EarlyStopping = None,
+    sampling: Sampling = Sampling(),
     no_repeat_ngram: NoRepeatNgram = None,
     samples: Samples = 1,
-    seed: Seed = None,
     as_json: AsJson = False,
     bulk: Bulk = Bulk(),
     engine: EngineName = None,
@@ -108,18 +77,18 @@ def generate(
 
     Prompts of a file or of standard input, one a line, give a line each (or --samples lines), in order, line breaks as
     spaces; a pipe is answered when its writer pauses. With --json an object each: text, log probability, tokens, and
-    why it ended (end, stop or length). Each text is a function of its prompt, the seed and the number of the sample.
+    why it ended (end, stop or length). Each text is a function of its prompt, the seed and the number of the sample;
+    with --beam above 1 the most probable texts are searched instead of drawn.
     With -o OUT/ files of prompts are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
     _require_prompts(run, prompt, files)
-    given: dict[str, Any] = {
-        "length": length, "temperature": temperature, "top_k": top_k, "top_p": top_p, "min_p": min_p, "stop": stop,
-        "repetition_penalty": repetition_penalty, "frequency_penalty": frequency_penalty,
-        "presence_penalty": presence_penalty, "no_repeat_ngram": no_repeat_ngram,
-    }  # fmt: skip
-    chosen = {key: value for key, value in given.items() if value is not None}
+    options = {
+        "length": length, "beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping,
+        "no_repeat_ngram": no_repeat_ngram,
+    } | sampling._replace(seed=None).settings  # fmt: skip
+    chosen = {name: value for name, value in options.items() if value is not None}
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    made: dict[str, Any] = {"samples": samples, "seed": seed, "as_json": as_json}
+    made: dict[str, Any] = {"samples": samples, "seed": sampling.seed, "as_json": as_json}
     if (bulk := bulk.of(files, output, folder=True)).wanted:
         _generate_in_bulk(bulk, run, chosen, opened, **made)
         return
@@ -158,9 +127,12 @@ def _settings(model: Generator, given: dict[str, Any], samples: int) -> Generate
         where = error.where and error.where.partition(".")[0]  # of several stop strings, one
         error.where = None if where is None else "--" + where.replace("_", "-")
         raise
-    if settings.temperature == 0 and samples > 1:
+    if settings.temperature == 0 and settings.beam == 1 and samples > 1:
         why = "at temperature 0 always the likeliest token is taken"
         raise ConfigError(f"{samples} samples would be the same text", where="--samples", why=why)
+    if settings.beam > 1 and samples > settings.beam:
+        why = f"a beam of {settings.beam} has no more texts"
+        raise ConfigError(f"cannot give {samples} texts of a prompt", where="--samples", why=why)
     return settings
 
 

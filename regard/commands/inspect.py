@@ -8,20 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.commands import completion
-from regard.commands.options import (
-    AsJson,
-    Beam,
-    CheckpointName,
-    CoveragePenalty,
-    DeviceName,
-    EngineName,
-    LengthPenalty,
-    Port,
-    Run,
-    Threads,
-    epilog,
-)
+from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Port, Run, Threads, epilog
 from regard.commands.output import printable
+from regard.commands.search_options import Beam, CoveragePenalty, LengthPenalty
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:

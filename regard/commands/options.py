@@ -18,13 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AsJson",
-    "Beam",
     "CheckpointName",
-    "CoveragePenalty",
     "DeviceName",
     "EngineName",
-    "LengthPenalty",
-    "NoRepeatPieces",
     "PairTarget",
     "Port",
     "Run",
@@ -87,42 +83,6 @@ ReadingEngine = Annotated[
         show_default="float32",
     ),
 ]
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--length-penalty",
-        metavar="A",
-        help="Exponent A of the length penalty: hypotheses rank by log P / ((k + length) / (k + 1))^A, where k is the "
-        "run's search.length_offset, 5 by default. 0 ranks by log P.",
-    ),
-]
-EarlyStopping = Annotated[
-    bool | None,
-    typer.Option(
-        "--early-stopping/--no-early-stopping",
-        help="End the search of a sentence when as many hypotheses have ended as the beam is wide, as most programs "
-        "do: quicker, and now and then not the best of the beam.",
-    ),
-]
-CoveragePenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--coverage-penalty",
-        metavar="B",
-        help="Weight B of the coverage penalty: adds B times the sum over source pieces of the log of the attention "
-        "they received (0.2 in GNMT).",
-    ),
-]
-NoRepeatPieces = Annotated[
-    int | None,
-    typer.Option(
-        "--no-repeat-ngram",
-        min=0,
-        metavar="N",
-        help="Say no N pieces in a row twice: for summaries, 3 (Paulus et al. 2018). 0 allows it.",
-    ),
-]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]
 
 
 def epilog(*examples: str, notes: str = "") -> str:

@@ -182,14 +182,14 @@ def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Wanted | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
     languages: str | None = None,
-) -> Served[Any, Any]:  # fmt: skip
+) -> Served[Any]:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
     from regard.commands.options import open_model, open_predictor
     from regard.inspection.inspector import run_inspector
     from regard.runs.run_folder import RunFolder
+    from regard.server.batching.jobs import Limits
     from regard.server.batching.metrics import ModelMetrics
     from regard.server.batching.models import ServedModel
-    from regard.server.batching.scheduler import Limits
     from regard.server.batching.served_generator import ServedGenerator
     from regard.server.batching.served_predictor import ServedPredictor
     from regard.tasks.language_model.config import LanguageModelConfig
@@ -209,7 +209,7 @@ def _served(
 
     inspector = run_inspector(run, name=name, open=open, checkpoint=checkpoint)
     common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
-    model: Served[Any, Any]
+    model: Served[Any]
     if isinstance(config, TranslationConfig):
         source, target = _languages(given, languages, config.data)
         model = ServedModel(

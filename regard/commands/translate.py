@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -16,23 +15,27 @@ import typer
 from regard.commands.bulk import Bulk, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, count_lines, open_inputs, reader_left
 from regard.commands.options import (
-    Beam,
     CheckpointName,
-    CoveragePenalty,
     DeviceName,
-    EarlyStopping,
     EngineName,
-    LengthPenalty,
-    NoRepeatPieces,
     Run,
     Threads,
     checkpoint_name,
     epilog,
     open_model,
     search_settings,
-)  # fmt: skip
+)
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
+from regard.commands.search_options import (
+    Beam,
+    CoveragePenalty,
+    EarlyStopping,
+    LengthPenalty,
+    NoRepeatPieces,
+    Sampling,
+    takes_sampling,
+)
 from regard.core.wording import counted
 from regard.errors import ConfigError, DataError
 
@@ -74,21 +77,6 @@ MaxLength = Annotated[
     int | None,
     typer.Option("--max-length", min=1, metavar="N", help="Limit of pieces in an output."),
 ]
-Temperature = Annotated[
-    float | None, typer.Option("--temperature", metavar="T", help="Sample from p^(1/T) instead of searching.")
-]
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=1, metavar="K", help="Sample among the K most probable pieces."),
-]
-TopP = Annotated[
-    float | None,
-    typer.Option("--top-p", metavar="P", help="Sample among the fewest pieces whose probabilities sum to P."),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option("--seed", min=0, metavar="N", help="Seed of sampling, for the same outputs again."),
-]
 Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.")]
 Prefixes = Annotated[
     Path | None,
@@ -114,6 +102,7 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_bulk
+@takes_sampling
 def translate(
     run: Run,
     files: Input = None,
@@ -126,10 +115,7 @@ def translate(
     coverage_penalty: CoveragePenalty = None,
     no_repeat_ngram: NoRepeatPieces = None,
     max_length: MaxLength = None,
-    temperature: Temperature = None,
-    top_k: TopK = None,
-    top_p: TopP = None,
-    seed: Seed = None,
+    sampling: Sampling = Sampling(),
     prefix: Prefix = None,
     prefixes: Prefixes = None,
     as_json: AsJson = False,
@@ -142,28 +128,28 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Output is written in order while input is read: a pipe is answered when its writer pauses (with --seed after 1,024
-    lines or at the end, so that sampling can be repeated). A blank line stays blank; a line that is too long is
-    translated in parts. The file of -o is replaced once the output is complete; --resume goes on after an
-    interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may die; the same command goes on.
+    Output is written in order while input is read: a pipe is answered when its writer pauses. A blank line stays
+    blank; a line that is too long is translated in parts. The file of -o is replaced once the output is complete;
+    --resume continues after an interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may
+    die; the same command continues.
     """
-    wanted = {
+    requested = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "early_stopping": early_stopping,
         "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram, "max_length": max_length,
-        "temperature": temperature, "top_k": top_k, "top_p": top_p,
-    }  # fmt: skip
+    } | sampling.settings  # fmt: skip
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     if (bulk := bulk.of(files, output)).wanted:
         _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else nbest)
-        spec = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": seed, "search": _search_of(run, wanted)}
+        spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": sampling.seed}
+        spec["search"] = _search_of(run, requested)
         run_bulk(bulk, run, spec | opened, doing="translating")
         return
-    model, requested = open_model(run, **opened), _Prefixes(prefix, prefixes)
-    search = search_settings(model.search, **wanted)
+    model, begins = open_model(run, **opened), _Prefixes(prefix, prefixes)
+    search = search_settings(model.search, **requested)
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
-    work = _Translation(model, search, requested, form, secrets.randbits(32) if seed is None else seed)
-    job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, seed, work)
-    _tell(model, *_translate_lines(work, run, bulk, job=job, resume=resume, seeded=seed is not None))
+    work = _Translation(model, search, begins, form)
+    job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, work)
+    _tell(model, *_translate_lines(work, run, bulk, job=job, resume=resume))
 
 
 def _tell(model: Translator, unknown: Counter[str], unread: int) -> None:
@@ -175,12 +161,10 @@ def _tell(model: Translator, unknown: Counter[str], unread: int) -> None:
         typer.echo(f"of {lines} the first {model.max_length:,} pieces were read, the rest was not", err=True)
 
 
-def _job_of(
-    run: Path, checkpoint: str | None, engine: str | None, seed: int | None, work: _Translation
-) -> dict[str, Any]:
+def _job_of(run: Path, checkpoint: str | None, engine: str | None, work: _Translation) -> dict[str, Any]:
     """All that decides the outputs: what is continued after an interruption must have the same."""
     return {
-        "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine, "seed": seed,
+        "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine,
         "search": work.search.model_dump(mode="json"), "form": work.form.__name__, "prefix": work.prefixes.prefix,
         "prefixes": work.prefixes.digest(),
     }  # fmt: skip
@@ -206,7 +190,7 @@ def _search_of(run: Path, wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _translate_lines(
-    work: _Translation, run: Path, named: Bulk, *, job: dict[str, Any], resume: bool, seeded: bool
+    work: _Translation, run: Path, named: Bulk, *, job: dict[str, Any], resume: bool
 ) -> tuple[Counter[str], int]:
     """Translate a file or standard input; return what ``_Translation.run`` does."""
     source, output = named.source, None if named.output is None else Path(named.output)
@@ -218,10 +202,10 @@ def _translate_lines(
         batch = work.search.batch_sentences
         # Someone who types wants each answer at once.
         size = 1 if source is None and sys.stdin.isatty() else BATCHES * batch
-        # The same chunks must come again with a seed and after a resume; else the first lines are not kept waiting.
-        reproducible = seeded or (output is not None and source is not None)
-        early: dict[str, Any] = {} if reproducible else {"first": batch, "ready": ready}
-        parts = chunks(read, size, whole=reproducible and output is not None, **early)
+        # The same chunks must come again after a resume; else the first lines are not kept waiting.
+        resumable = output is not None and source is not None
+        early: dict[str, Any] = {} if resumable else {"first": batch, "ready": ready}
+        parts = chunks(read, size, whole=resumable, **early)
         return work.run(parts, lines, advance, reader_left if output is None else lambda: False)
 
 
@@ -232,7 +216,6 @@ class _Translation(NamedTuple):
     search: SearchConfig
     prefixes: _Prefixes
     form: Callable[[int, Translation], str]  # a line's number and its translation to the text of the output
-    seed: int  # seed of the first chunk; each further chunk adds 1
 
     def run(
         self, parts: Iterable[list[str]], lines: LineWriter, advance: Callable[[int], None],
@@ -243,14 +226,14 @@ class _Translation(NamedTuple):
         Return how often each word or character unknown to the model occurred, and how many lines were cropped.
         """
         number, unread, unknown = 0, 0, Counter[str]()
-        for count, chunk in enumerate(parts):
+        for chunk in parts:
             prefixes = self.prefixes.take(len(chunk))
             if lines.skip_committed(chunk):
                 number += len(chunk)
                 advance(len(chunk))
                 continue
             found = self.model.translate(
-                chunk, search=self.search, prefixes=prefixes, seed=self.seed + count, done=advance,
+                chunk, search=self.search, prefixes=prefixes, done=advance,
                 interrupted=interrupted,
             )  # fmt: skip
             for one in found:

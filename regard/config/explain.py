@@ -128,7 +128,8 @@ def _what_why_help(
         what = f"{name}.kind cannot be {shortened(repr(tag))}"
         return what, f"it should be one of {known}", did_you_mean(tag, _quoted(known))
     given = failure["input"]
-    what = f"{name} does not fit" if isinstance(given, dict) else f"{name} cannot be {shortened(repr(given))}"
+    fitting = f"{name} does not fit" if name else "these settings cannot be combined"
+    what = fitting if isinstance(given, dict) else f"{name} cannot be {shortened(repr(given))}"
     choices = _quoted(failure["ctx"]["expected"]) if kind == "literal_error" else []
     return what, describe_failure(failure), did_you_mean(given, choices)
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 
-__all__ = ["TRAINING_ENDS", "SearchConfig", "TrainConfig", "override_search"]
+__all__ = ["TRAINING_ENDS", "ChoiceConfig", "SearchConfig", "TrainConfig", "override_search"]
 
 TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: any of them ends it
 
@@ -170,23 +170,89 @@ class TrainConfig(BaseModel):
         return self
 
 
-class SearchConfig(BaseModel):
-    """Search for the output, given the log probabilities of the next token."""
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+StopString = Annotated[str, Field(min_length=1, max_length=1000)]
+
+
+class ChoiceConfig(BaseModel):
+    """Settings of search that translation and language models share.
+
+    A token is chosen in this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
+    beam: Width = Field(1, description="hypotheses that the search keeps; 1: one, token by token")
+    nbest: Width = Field(1, description="outputs of an input: the best of a beam, or draws")
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
+        0.6, description="α of ((k + length) / (k + 1))^α, which divides the log-probability of a beam's outputs"
+    )
+    length_offset: Annotated[float, Field(ge=0)] = Field(
+        5.0, description="k of that formula: 5 is GNMT's; 0 divides by length^α, as fairseq does"
+    )
+    early_stopping: bool = Field(
+        False, description="a beam is done when `beam` hypotheses have ended, though a better one may come"
+    )
+    top_k: int | None = Field(None, ge=1, le=1 << 24, description="draw among the k most probable tokens")
+    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        None, description="draw among the fewest tokens whose probability reaches p"
+    )
+    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        None, description="draw among the tokens with at least this share of the most probable one's probability"
+    )
+    stop: Annotated[tuple[StopString, ...], BeforeValidator(_as_list)] = Field(
+        (), description="strings that end an output, which does not include them; not with a beam"
+    )
+    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = Field(
+        None,
+        description="factor of the log-probability of each token in prompt and output so far (Keskar et al. 2019); "
+        "not with a beam",
+    )
+    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="subtracted from the logit of a token for each time that it was generated; not with a beam"
+    )
+    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
+        None, description="subtracted from the logit of a token that was generated; not with a beam"
+    )
+
+    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = Field(
+        None,
+        description="seed of draws: an output depends on its input and the seed alone; unset: drawn anew",
+    )
+
+    @property
+    def draw_temperature(self) -> float | None:
+        """The temperature of draws; None where the most probable outputs are searched."""
+        raise NotImplementedError
+
+    @property
+    def needs_rows(self) -> tuple[str, ...]:
+        """The keys of these settings that a beam does not know."""
+        keys = ("stop", "repetition_penalty", "frequency_penalty", "presence_penalty")
+        return tuple(key for key in keys if getattr(self, key) not in (None, ()))
+
+    @model_validator(mode="after")
+    def _fits_a_beam(self) -> Self:
+        if self.draw_temperature is None:
+            if self.nbest > self.beam:
+                raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
+            if self.beam > 1 and self.needs_rows:
+                raise ValueError(f"{self.needs_rows[0]} needs beam = 1 or a temperature")
+        return self
+
+
+class SearchConfig(ChoiceConfig):
+    """Search for the output, given the log probabilities of the next token."""
+
     beam: Width = 5  # 1 is greedy
-    nbest: Width = 1
-    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6  # α of the divisor ((k + length) / (k + 1))^α
-    length_offset: Annotated[float, Field(ge=0)] = 5.0  # k there: 5 is GNMT's, 0 divides by length^α as fairseq does
-    early_stopping: bool = False  # a sentence is done when `beam` hypotheses have ended, though a better one may come
     coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
     no_repeat_ngram: Extra | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
     max_extra: Extra = 50  # the output ends at the source's length plus this …
     max_length: Length | None = None  # … and at this length at the latest
     temperature: Annotated[float, Field(gt=0)] | None = None  # if given, sample instead of search
-    top_k: Annotated[int, Field(gt=0, le=1 << 24)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_sentences: Width = 64
 
     @property
@@ -194,14 +260,14 @@ class SearchConfig(BaseModel):
         """Return whether the coverage penalty ranks outputs; greedy and sampled ones are not ranked."""
         return self.coverage_penalty > 0 and self.temperature is None and self.beam > 1
 
+    @property
+    def draw_temperature(self) -> float | None:
+        return self.temperature
+
     @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.temperature is None and (self.top_k is not None or self.top_p is not None):
-            raise ValueError("top_k and top_p limit sampling, which temperature switches on: temperature = 1.0")
-        if self.temperature is not None and self.no_repeat_ngram:
-            raise ValueError("no_repeat_ngram is of greedy and beam search; temperature samples")
-        if self.temperature is None and self.nbest > self.beam:
-            raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
+    def _limits_a_draw(self) -> Self:
+        if self.temperature is None and (self.top_k, self.top_p, self.min_p) != (None, None, None):
+            raise ValueError("top_k, top_p and min_p limit sampling, which temperature switches on: temperature = 1.0")
         return self
 
 
@@ -216,6 +282,4 @@ def override_search(base: SearchConfig, **given: Any) -> SearchConfig:
         wanted["beam"] = max(base.beam, nbest)  # asking for the ten best implies a beam that holds them
     if nbest is None and beam is not None:
         wanted["nbest"] = min(base.nbest, beam)
-    if "temperature" in wanted:  # sampling does not know what searches forbid
-        wanted.setdefault("no_repeat_ngram", 0)
     return SearchConfig.model_validate(base.model_dump() | wanted)

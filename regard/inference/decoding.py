@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from regard.attention.positions.absolute import max_positions
-from regard.config.settings import SearchConfig
+from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.core.state import State
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
@@ -17,15 +17,11 @@ from regard.engine.native import NativeEncoderDecoder
 from regard.engine.native import obstacle as decoder_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.engine.transformer import obstacle as layers_obstacle
-from regard.errors import ConfigError, ModelError
+from regard.errors import ConfigError
+from regard.inference.search_model import SearchInput, WatchBeam, require_probabilities, start_search
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.native.library import find
-from regard.search.beam import BeamStep, start_beam
-from regard.search.constrained import start_constrained_beam
-from regard.search.constraint_state import Constraints
 from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
-from regard.search.greedy import start_greedy
-from regard.search.sampling import start_sampling
 
 __all__ = [
     "SYMBOLS",
@@ -59,49 +55,27 @@ class Decoding:
 
     @torch.no_grad()
     def open(
-        self,
-        numbers: Sequence[int],
-        sources: Sequence[Sequence[int]],
-        settings: SearchConfig,
-        *,
-        prefixes: Sequence[list[int]] | None = None,
-        generator: torch.Generator | None = None,
-        watch: Callable[[int, BeamStep], None] | None = None,
-        constraints: Sequence[Constraints] | None = None,
+        self, ids: Sequence[int], inputs: Sequence[SearchInput], settings: ChoiceConfig, watch: WatchBeam | None = None
     ) -> StatePair:
-        """These sources, read, before the first token of their outputs. ``watch`` is told each step of a beam.
-
-        ``constraints``: pieces that the outputs of each must contain; then nothing is drawn, whatever ``settings`` say.
-        """
-        source, valid = (x.to(self.device) for x in pad_sources([list(pieces) for pieces in sources]))
+        """See ``SearchModel``. ``inputs``: sources, which are read in one pass."""
+        assert isinstance(settings, SearchConfig)
+        source, valid = (x.to(self.device) for x in pad_sources([list(input.tokens) for input in inputs]))
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self._positions):
             longest = longest if limit is None else longest.clamp_max(limit)
         session = self._model.session(source, valid)
-        options: dict[str, Any] = {"max_lengths": longest, "prefixes": prefixes}
-        penalty: dict[str, Any] = {"length_penalty": settings.length_penalty, "length_offset": settings.length_offset}
-        if constraints is not None:
-            options |= {"width": settings.beam, "nbest": min(settings.nbest, settings.beam), "constraints": constraints}
-            options |= {"no_repeat": settings.no_repeat_ngram or None, "early": settings.early_stopping}
-            return start_constrained_beam(numbers, SYMBOLS, **options, **penalty), session
-        if settings.temperature is not None:
-            options |= {"temperature": settings.temperature, "top_k": settings.top_k, "top_p": settings.top_p}
-            live = start_sampling(numbers, SYMBOLS, draws=settings.nbest, generator=generator, **options)
-            return live, session.repeat(settings.nbest)
-        if settings.beam == 1 and watch is None and not settings.no_repeat_ngram:
-            return start_greedy(numbers, SYMBOLS, **options), session
-        # The coverage penalty ranks all that a beam finished.
-        best = settings.beam if settings.covers else settings.nbest
-        options |= {"width": settings.beam, "nbest": best, "watch": watch}
-        options |= {"no_repeat": settings.no_repeat_ngram or None, "early": settings.early_stopping}
-        return start_beam(numbers, SYMBOLS, **options, **penalty), session
+        best = settings.beam if settings.covers else None  # the coverage penalty ranks all that a beam finished
+        state, rows = start_search(
+            ids, inputs, settings, SYMBOLS, max_lengths=longest, best=best, watch=watch
+        )  # fmt: skip
+        return state, session if rows == 1 else session.repeat(rows)
 
     @torch.no_grad()
     def step(self, tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
         """A ``ChunkedStep``. ModelError where the model computes no probabilities."""
-        found, session = self._chunked_step(tokens, session, read)
-        _require_probabilities(found)
-        return found, session
+        reduced, session = self._chunked_step(tokens, session, read)
+        require_probabilities(reduced)
+        return reduced, session
 
 
 def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
@@ -134,18 +108,6 @@ def kernels_missing(weight: Tensor) -> str | None:
         dtype = str(weight.dtype).removeprefix("torch.")
         return f"they are for float32 on a CPU, and the model is in {dtype} on {weight.device.type}"
     return find().reason
-
-
-def _require_probabilities(found: tuple[Tensor, ...]) -> None:
-    """ModelError where what was read of a model is no probability. One that is none makes all after it none."""
-    if any(
-        bool((part[:, -1:] if part.dim() > 1 else part).isnan().any()) for part in found if part.is_floating_point()
-    ):
-        raise ModelError(
-            "this model computes no probabilities",
-            why="they are not numbers: its weights are not finite, as when training diverges",
-            help="--checkpoint best, or that of an earlier step",
-        )
 
 
 def possible(engine: Wanted | None, reason: str | None, missing: str | None) -> Engine:

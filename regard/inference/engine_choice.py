@@ -1,4 +1,4 @@
-"""Choice of an engine by trial: all that a model and a machine have read the same lines, timed in turn."""
+"""TokenChoice of an engine by trial: all that a model and a machine have read the same lines, timed in turn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Choice of what reads for a classifier or a tagger: torch, or the kernels in float32 or in 8 bits."""
+"""TokenChoice of what reads for a classifier or a tagger: torch, or the kernels in float32 or in 8 bits."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from regard.data.sentence_split import split_sentences, whole_text
 from regard.data.tokenizers.catalogue import END
 from regard.errors import ConfigError
 from regard.inference.decoding import SYMBOLS
+from regard.inference.search_model import SearchInput
 from regard.search.batch_search import search
 from regard.search.beam import BeamStep
 from regard.search.contract import Hypothesis
@@ -119,7 +120,7 @@ def _decode(
     watch: Callable[[int, BeamStep], None],
 ) -> list[Hypothesis]:
     decoding = translator.decoding
-    started = decoding.open([0], [source], settings, prefixes=[list(force)] if force else None, watch=watch)
+    started = decoding.open([0], [SearchInput(source, list(force))], settings, watch)
     with torch.no_grad():
         ((_, hypotheses),) = search(decoding.step, started)
     return translator.ranked(source, hypotheses, settings)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterator
 from regard.core.state import State, join
 from regard.search.contract import ChunkedStep, Finished, Hypothesis, SearchState, StatePair
 
-__all__ = ["RunningBatch", "in_order", "search"]
+__all__ = ["RunningBatch", "in_order", "search", "search_steps"]
 
 
 class RunningBatch:
@@ -76,15 +76,27 @@ def search(
     *,
     capacity: int = 0,
 ) -> Iterator[Finished]:
-    """Sentences with their outputs, as they finish.
+    """Yield sentences with their outputs as they finish: see ``search_steps``."""
+    for finished in search_steps(step, first, refill, capacity=capacity):
+        yield from finished
+
+
+def search_steps(
+    step: ChunkedStep,
+    first: StatePair,
+    refill: Callable[[int], StatePair | None] = lambda free: None,
+    *,
+    capacity: int = 0,
+) -> Iterator[list[Finished]]:
+    """Yield the sentences that finished, if any, after each step.
 
     Once an eighth of ``capacity`` sentences is free, ``refill`` is called with the number of free places; it returns
-    at most so many new sentences, or None when none are left.
+    at most that many new sentences, or None when none are left.
     """
     running, exhausted = RunningBatch(step), False
     running.enter(first)
     while True:
-        yield from running.take_finished()
+        yield running.take_finished()
         free = capacity - len(running.active_ids)
         if not exhausted and free >= max(capacity // 8, 1):
             more = refill(free)

@@ -73,6 +73,9 @@ def best_types(
     count = min(count, log_p.shape[1])
     value, token = _top(log_p, count)
     if suppressed and not set(suppressed).isdisjoint(token.flatten().tolist()):  # rare in a trained model
+        if count == 1:
+            index = torch.tensor(suppressed, dtype=torch.int64, device=log_p.device)
+            return log_p.index_fill(1, index, -math.inf).max(-1, keepdim=True)
         value, token = _top(log_p, min(count + len(suppressed), log_p.shape[1]))
         barred = torch.isin(token, token.new_tensor(suppressed))
         value, place = value.masked_fill(barred, -math.inf).topk(count, -1)
@@ -81,6 +84,8 @@ def best_types(
 
 
 def _top(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
+    if count == 1 and log_p.shape[1] < LARGE:
+        return log_p.max(-1, keepdim=True)  # the first of equals, as argmax takes it
     many = log_p.shape[1] >= max(LARGE, 4 * CHUNK * count)
     return _top_of_many(log_p, count) if many else log_p.topk(count, -1)
 

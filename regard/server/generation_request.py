@@ -13,7 +13,7 @@ from regard.server.api_error import ApiError
 from regard.server.batching.served_generator import NumberedStep, ServedGenerator, TextsRequest
 from regard.server.keys import ApiKey
 from regard.server.service import Service
-from regard.tasks.language_model.text_batch import TextStep
+from regard.tasks.language_model.text_listener import TextStep
 
 __all__ = ["BegunSteps", "GenerationRequest", "OpenedRequest"]
 
@@ -60,7 +60,7 @@ class GenerationRequest:
             )
         model = service.models.generator(self.model)
         settings = await model.settings(
-            self.settings, service.settings.length, seconds=service.settings.seconds, length_name=self.length_name
+            self.settings, service.settings, seconds=service.settings.seconds, length_name=self.length_name
         )
         request = TextsRequest(
             await model.tokens(self.prompts), settings, self.samples, client, began + service.settings.seconds,

@@ -16,14 +16,13 @@ from regard.core.deadline import Deadline
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
+from regard.server.batching.jobs import Limits, Overloaded, SchedulerClosed, WorkJob
 from regard.server.batching.metrics import ServerMetrics
-from regard.server.batching.models import ModelRegistry, ServedModel
-from regard.server.batching.predictions import Prediction, PredictionQueue
-from regard.server.batching.scheduler import Overloaded, SchedulerClosed
+from regard.server.batching.models import ModelRegistry, ServedModel, search_settings
+from regard.server.batching.scheduler import Scheduler
 from regard.server.client_state import ClientState
 from regard.server.keys import ApiKey, KeyStore
 from regard.server.off_loop import off_loop
-from regard.server.search_request import search_settings
 from regard.server.settings import ServerSettings
 from regard.server.text.documents import Document
 from regard.server.text.enforce_terms import translate_with_terms
@@ -66,7 +65,7 @@ class Service:
         self.draining = False  # whether the server was told to stop: it answers, but asks for no more
         self.clients = clients or ClientState.create(settings)
         self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
-        self._auxiliary = PredictionQueue(MAX_AUXILIARY)
+        self._auxiliary = Scheduler(None, Limits(waiting=MAX_AUXILIARY))
         self._auxiliary_thread = threading.Thread(target=self._auxiliary.run, name="auxiliary", daemon=True)
         self._auxiliary_thread.start()
 
@@ -210,7 +209,7 @@ class Service:
 
         ApiError if too many wait or the work takes longer than a request may.
         """
-        job = Prediction(lambda interrupted: work(), client, time.monotonic() + self.settings.seconds)
+        job = WorkJob(lambda interrupted: work(), client, time.monotonic() + self.settings.seconds)
         try:
             self._auxiliary.submit([job])
             return cast(Result, await asyncio.wait_for(asyncio.wrap_future(job.future), self.settings.seconds))

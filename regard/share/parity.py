@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.core.wording import counted
+from regard.inference.search_model import SearchInput
 from regard.runs.run_folder import environment
 from regard.search.batch_search import in_order, search
 from regard.share.export_format import Decode
@@ -72,7 +73,8 @@ def greedy_decoder(translator: Translator) -> Decode:
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
         decoding = translator.decoding
         settings = SearchConfig(beam=1, max_extra=max_length, max_length=max_length)
-        finished = search(decoding.step, decoding.open(range(len(sources)), sources, settings))
+        opened = decoding.open(range(len(sources)), list(map(SearchInput, sources)), settings)
+        finished = search(decoding.step, opened)
         return [best[0].tokens[: max_length - 1] for best in in_order(finished, len(sources))]
 
     return decode

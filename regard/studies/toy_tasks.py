@@ -20,7 +20,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.search.contract import Symbols
-from regard.search.greedy import greedy_search
+from regard.search.rows import row_search
 from regard.studies.study import Report
 from regard.training.optim import Optimizer
 
@@ -126,7 +126,7 @@ def translate_greedily(model: EncoderDecoder, sources: Sequence[list[int]]) -> S
     source, valid = pad_sources(sources)
     with torch.no_grad():
         state = model.eval().session(source, valid)
-        found = greedy_search(
+        found = row_search(
             model.step, state, Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=valid.sum(1) + 5
         )
     return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]

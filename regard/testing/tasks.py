@@ -22,6 +22,7 @@ from regard.core.task import (
 )
 from regard.core.tensors import added_sums
 from regard.testing.draw import Draw
+from regard.testing.drawn_settings import drawn_settings
 from regard.testing.law import Law, law, same
 from regard.testing.ranks import Meeting, SimulatedRanks, run_ranks
 from regard.testing.task_case import UPDATES, TaskCase, trained
@@ -37,6 +38,7 @@ from regard.training.validation import Validator
 __all__ = ["TASK_LAWS", "check_task"]
 
 TASK_LAWS: list[Law] = []
+SETTINGS = 6  # drawn for each predictor
 LEARNED = 0.7  # the loss of one batch falls below this part of what it was
 
 
@@ -209,18 +211,25 @@ def measures_of_parts_add_up(case: TaskCase, draw: Draw) -> None:
 
 @law(TASK_LAWS)
 def an_output_knows_nothing_of_other_inputs(case: TaskCase, draw: Draw) -> None:
-    """Each output comes in the place of its input, and is the same alone, in another order and among others."""
+    """Each output comes in the place of its input, and is a function of its input, the settings and the seed alone.
+
+    For the settings of the run and for others drawn from those that the predictor declares.
+    """
     predictor = case.predictor
     inputs = [predictor.read(line) for line in case.task.sample_lines]
     seeded = {"seed": 1} if "seed" in inspect.signature(predictor).parameters else {}
-    told = [predictor.write(output, json=False) for output in predictor(inputs, **seeded)]
-    assert len(told) == len(inputs), f"{len(inputs)} inputs have {len(told)} outputs"
-    order = draw.source.sample(range(len(inputs)), len(inputs))
-    others = predictor([inputs[at] for at in order], **seeded)
-    assert [predictor.write(each, json=False) for each in others] == [told[at] for at in order], "the order matters"
-    for at, one in enumerate(inputs):
-        (alone,) = predictor([one], **seeded)
-        assert predictor.write(alone, json=False) == told[at], "the other inputs of a call matter"
+    for settings in ({}, *(drawn_settings(predictor, draw.source) for _ in range(SETTINGS))):
+        options: dict[str, Any] = {**settings, **seeded}
+        written = [predictor.write(output, json=False) for output in predictor(inputs, **options)]
+        assert len(written) == len(inputs), f"{len(inputs)} inputs have {len(written)} outputs"
+        order = draw.source.sample(range(len(inputs)), len(inputs))
+        others = predictor([inputs[number] for number in order], **options)
+        expected = [written[number] for number in order]
+        assert [predictor.write(each, json=False) for each in others] == expected, f"the order matters: {settings}"
+        for number, one in enumerate(inputs):
+            (alone,) = predictor([one], **options)
+            same_output = predictor.write(alone, json=False) == written[number]
+            assert same_output, f"the other inputs of a call matter: {settings}"
 
 
 @law(TASK_LAWS)

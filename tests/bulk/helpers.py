@@ -24,12 +24,10 @@ class Killed(BaseException):
 class Capitals:
     """``FAIL`` in a line raises, ``KILL`` ends the process, both before anything of the call is known."""
 
-    repeats = True
-
     def __init__(self) -> None:
         self.calls: list[list[str]] = []
 
-    def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+    def __call__(self, lines: Sequence[str]) -> list[str]:
         self.calls.append(list(lines))
         if any("KILL" in line for line in lines):
             raise Killed

@@ -50,11 +50,11 @@ def test_a_chance_death_sets_nothing_aside_and_repeats_one_chunk(
     monkeypatch.setattr(isolation, "CHUNK", 3)
 
     class Unlucky(Capitals):
-        def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        def __call__(self, lines: Sequence[str]) -> list[str]:
             if len(self.calls) in (2, 5):
                 self.calls.append([])
                 raise KeyboardInterrupt
-            return super().__call__(lines, seed)
+            return super().__call__(lines)
 
     source, doing = write(tmp_path / "a.txt", 25), Unlucky()
     for _ in range(2):
@@ -72,16 +72,6 @@ def test_equal_lines_are_done_once(tmp_path: Path) -> None:
     assert finish(tmp_path, source, doing=doing).distinct == 4
     assert doing.calls == [["long one", "b", "a", ""]], "once each, the longest first"
     assert (tmp_path / "out/a.txt").read_text() == "B\nA\nB\n\nB\nLONG ONE\n\n"
-
-
-def test_lines_that_draw_are_each_done(tmp_path: Path) -> None:
-    class Drawing(Capitals):
-        repeats = False
-
-    source, doing = tmp_path / "a.txt", Drawing()
-    source.write_text("a\nb\na\n")
-    assert finish(tmp_path, source, doing=doing).distinct == 3
-    assert sorted(doing.seen) == ["a", "a", "b"]
 
 
 def test_where_most_lines_fail_the_job_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,7 +97,7 @@ def test_a_few_failures_known_from_before_do_not_stop_it(tmp_path: Path, monkeyp
 
 def test_an_output_of_several_lines_is_no_output(tmp_path: Path) -> None:
     class Broken(Capitals):
-        def __call__(self, lines: Sequence[str], seed: int) -> list[str]:
+        def __call__(self, lines: Sequence[str]) -> list[str]:
             return [line.replace("x", "\n").replace("y", "\ud800") for line in lines]
 
     source = tmp_path / "a.txt"

@@ -83,8 +83,8 @@ def test_a_line_set_aside_is_told_and_strict_fails(regard, here: None, tiny_run:
     assert isinstance(strict, DataError) and str(strict.where).startswith(f"{tmp_path / 'a.txt'}:2")
 
 
-def test_sampling_is_repeatable_and_draws_for_each_line(regard, here: None, tiny_run: TinyRun, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("a b c d\n" * 12)
+def test_a_draw_depends_on_the_line_and_the_seed_alone(regard, here: None, tiny_run: TinyRun, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("a b c d\nd c b a\nb a\n" * 4)
 
     def drawn(out: str, *options: str) -> str:
         call = ("translate", tiny_run.path, tmp_path / "a.txt", "-o", tmp_path / out, "--temperature", "30", "--strict")
@@ -93,7 +93,8 @@ def test_sampling_is_repeatable_and_draws_for_each_line(regard, here: None, tiny
 
     first = drawn("one", "--seed", "5")
     assert drawn("two", "--seed", "5") == first != drawn("three", "--seed", "6")
-    assert len(set(first.splitlines())) > 1
+    assert first.splitlines() == first.splitlines()[:3] * 4 and len(set(first.splitlines())) > 1
+    assert drawn("four", "--seed", "5", "--block", "2") == first, "blocks draw nothing of their own"
 
 
 def test_generating_and_scoring_text(regard, here: None, language_model: Path, tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def test_every_setting_reaches_the_model(regard, language_model: Path, model) ->
         "length": 9, "temperature": 1.5, "top_k": 6, "top_p": 0.9, "min_p": 0.01, "stop": ["zz", "qq"],
         "repetition_penalty": 1.1, "frequency_penalty": 0.2, "presence_penalty": -0.3, "no_repeat_ngram": 4,
     }  # fmt: skip
-    assert set(given) == set(type(model.settings).model_fields)
+    beams = {"beam": 3, "length_penalty": 1.5, "early_stopping": True}
+    elsewhere = {"nbest", "length_offset", "seed"}  # --samples, the config, and below
+    assert {*given, *beams, *elsewhere} == set(type(model.settings).model_fields)
     spelled = [
         f"--{name.replace('_', '-')}={one}"
         for name, value in given.items()
@@ -71,6 +73,9 @@ def test_every_setting_reaches_the_model(regard, language_model: Path, model) ->
     ]
     found = regard("generate", language_model, "--prompt", "the", "--seed", "5", *spelled).stdout
     assert found == "the" + model("the", seed=5, **given).text + "\n"
+    options = ("--beam", "3", "--length-penalty", "1.5", "--early-stopping", "--length", "9")
+    found = regard("generate", language_model, "--prompt", "the", *options).stdout
+    assert found == "the" + model("the", **beams, length=9).text + "\n"
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ from regard.native.program import Format
 from regard.search.batch_search import search
 from regard.search.beam import beam_search, start_beam
 from regard.search.best_types import BestTypes
+from regard.search.choice import TokenChoice
 from regard.search.contract import Hypothesis, Symbols, chunked
-from regard.search.greedy import greedy_search, start_greedy
-from regard.search.sampling import start_sampling
+from regard.search.draws import Draws
+from regard.search.rows import row_search, start_rows
 
 pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
 TYPES, BEGIN, END = 23, 2, 3
@@ -197,7 +198,7 @@ def outputs(model: Any, width: int, room: int) -> list[tuple[list[int], float]]:
         if not rows:
             return None
         longest = torch.tensor([LENGTHS[row] + 20 for row in rows])
-        make = start_greedy if width == 1 else start_beam
+        make = start_rows if width == 1 else start_beam
         options = {} if width == 1 else {"width": width}
         return make(rows, SYMBOLS, max_lengths=longest, **options), model.session(*sources(rows))
 
@@ -225,9 +226,10 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
     def made() -> Any:
         numbers = range(len(LENGTHS))
         if how == "sampled":
-            return start_sampling(numbers, SYMBOLS, generator=torch.Generator().manual_seed(7), **options)
+            draws = [Draws(7, 0, [number]) for number in numbers]
+            return start_rows(numbers, SYMBOLS, choice=TokenChoice(temperature=1.0), draws=draws, **options)
         return (
-            start_greedy(numbers, SYMBOLS, **options)
+            start_rows(numbers, SYMBOLS, **options)
             if how == "greedy"
             else start_beam(numbers, SYMBOLS, width=4, **options)
         )
@@ -254,7 +256,7 @@ def test_its_outputs_are_those_of_the_model(
     source, valid = sources(list(range(len(LENGTHS))))
     longest = valid.sum(1) + 20
     if width == 1:
-        wanted = greedy_search(model.step, model.session(source, valid), SYMBOLS, max_lengths=longest)
+        wanted = row_search(model.step, model.session(source, valid), SYMBOLS, max_lengths=longest)
     else:
         session = model.session(source, valid)
         wanted = [each[0] for each in beam_search(model.step, session, SYMBOLS, max_lengths=longest, width=width)]

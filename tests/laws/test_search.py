@@ -22,9 +22,10 @@ from regard.models.transformer.transformer import TransformerEncoder
 from regard.search.batch_search import RunningBatch, search
 from regard.search.beam import beam_search, start_beam
 from regard.search.best_types import best_types
+from regard.search.choice import TokenChoice
 from regard.search.contract import Symbols, chunked
-from regard.search.greedy import greedy_search, start_greedy
-from regard.search.sampling import sample, start_sampling
+from regard.search.draws import Draws
+from regard.search.rows import row_search, start_rows
 from regard.testing.law import ready
 
 from . import cases
@@ -121,8 +122,8 @@ def test_beam_cached_is_as_uncached(model, source, width):
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_greedy_cached_is_as_uncached_and_as_a_beam_of_one(model, source):
-    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
-    same_hypotheses(greedy, greedy_search(*uncached(model, source, VALID), SYMBOLS, max_lengths=LONGEST))
+    greedy = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
+    same_hypotheses(greedy, row_search(*uncached(model, source, VALID), SYMBOLS, max_lengths=LONGEST))
     session = model.session(source, VALID)
     beam = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST, width=1, length_penalty=0.0)
     same_hypotheses(greedy, [hypotheses[0] for hypotheses in beam])
@@ -149,7 +150,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
         entered.append(numbers)
         rows = [order[number] for number in numbers]
         longest = LONGEST[rows]
-        live = start_greedy(numbers, SYMBOLS, max_lengths=longest) if width is None else start_beam(
+        live = start_rows(numbers, SYMBOLS, max_lengths=longest) if width is None else start_beam(
             numbers, SYMBOLS, max_lengths=longest, width=width
         )  # fmt: skip
         length = int(VALID[rows].sum(1).max())
@@ -163,7 +164,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
     assert len(entered) > 2, "they enter as places become free"
     session = model.session(source, VALID)
     if width is None:
-        alone = [[h] for h in greedy_search(model.step, session, SYMBOLS, max_lengths=LONGEST)]
+        alone = [[h] for h in row_search(model.step, session, SYMBOLS, max_lengths=LONGEST)]
     else:
         alone = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST, width=width)
     assert sorted(found) == list(range(len(order)))
@@ -180,7 +181,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
     width = [None, 3][(KINDS.index(request.node.callspec.params["model"]) + len(dropped)) % 2]
 
     def opened(numbers, rows):
-        live = start_greedy(numbers, ENDLESS, max_lengths=LONGEST[rows]) if width is None else start_beam(
+        live = start_rows(numbers, ENDLESS, max_lengths=LONGEST[rows]) if width is None else start_beam(
             numbers, ENDLESS, max_lengths=LONGEST[rows], width=width
         )  # fmt: skip
         return live, model.session(source[rows], VALID[rows])
@@ -200,7 +201,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
     assert sorted(found) == sorted({0, 1, 2, 5} - set(dropped))
     session = model.session(source, VALID)
     if width is None:
-        alone = [[h] for h in greedy_search(model.step, session, ENDLESS, max_lengths=LONGEST)]
+        alone = [[h] for h in row_search(model.step, session, ENDLESS, max_lengths=LONGEST)]
     else:
         alone = beam_search(model.step, session, ENDLESS, max_lengths=LONGEST, width=width)
     for number, outputs in found.items():
@@ -219,16 +220,16 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
         row = next(rows, None)
         if row is None:
             return None
-        live = start_sampling(
-            [len(seen) + 2],
-            SYMBOLS,
-            max_lengths=LONGEST[row : row + 1],
-            draws=3,
-            generator=torch.Generator().manual_seed(row),
-        )
+        live = drawn([len(seen) + 2], LONGEST[row : row + 1], seed=row)
         return live, model.session(source[row : row + 1], VALID[row : row + 1]).repeat(3)
 
-    live = start_sampling([0, 1], SYMBOLS, max_lengths=LONGEST[:2], draws=3, generator=torch.Generator().manual_seed(9))
+    def drawn(ids, longest, *, seed):
+        draws = [Draws(seed, sample, [id]) for id in ids for sample in range(3)]
+        return start_rows(
+            ids, SYMBOLS, max_lengths=longest, choice=TokenChoice(temperature=1.0), samples=3, draws=draws
+        )
+
+    live = drawn([0, 1], LONGEST[:2], seed=9)
     found = dict(
         search(chunked(model.step), (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, capacity=2)
     )
@@ -307,7 +308,7 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source):
 @torch.no_grad()
 def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
     prefixes = [[4, 5], [], [6]]
-    found = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, prefixes=prefixes)
+    found = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, prefixes=prefixes)
     for hypothesis, prefix in zip(found, prefixes, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
     tokens = torch.tensor([[BEGIN, 4, 5]])
@@ -318,10 +319,11 @@ def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_sampling_with_one_choice_is_greedy(model, source):
-    greedy = greedy_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
+    greedy = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
     for options in (dict(top_k=1), dict(top_p=1e-9), dict(temperature=1e-6)):
         session = model.session(source, VALID)
-        drawn = sample(model.step, session, SYMBOLS, max_lengths=LONGEST, generator=torch.Generator(), **options)
+        choice = TokenChoice(**{"temperature": 1.0, **options})
+        drawn = row_search(model.step, session, SYMBOLS, max_lengths=LONGEST, choice=choice)
         assert [hypothesis.tokens for hypothesis in drawn] == [hypothesis.tokens for hypothesis in greedy]
 
 

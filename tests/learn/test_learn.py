@@ -16,7 +16,7 @@ from regard.models.configuration import ModelConfig
 from regard.models.cross_entropy import projected_cross_entropy
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.search.contract import Symbols
-from regard.search.greedy import greedy_search
+from regard.search.rows import row_search
 from regard.training.optim import Optimizer, schedule
 from tests.shape_checks import unchecked
 
@@ -70,7 +70,7 @@ def decode(model: EncoderDecoder, sources: list[list[int]]) -> list[list[int]]:
     source, valid = pad_sources(sources)
     symbols = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
     with torch.no_grad():
-        found = greedy_search(model.step, model.session(source, valid), symbols, max_lengths=valid.sum(1) + 5)
+        found = row_search(model.step, model.session(source, valid), symbols, max_lengths=valid.sum(1) + 5)
     return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]
 
 

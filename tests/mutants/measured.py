@@ -12,15 +12,16 @@ from regard.data.graphs import Graph
 from regard.data.lanes import _Segments
 from regard.data.molecules import reverse_complement
 from regard.data.windows import WindowExamples
+from regard.inference.prompt_decoding import PromptDecoding
+from regard.inference.run_search import inputs_of
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
-from regard.search.sampling import draw_limited, start_sampling
-from regard.tasks.language_model.decoding import WindowDecoding
-from regard.tasks.language_model.running_texts import choose_tokens
+from regard.search.choice import _choose as choose_rows
+from regard.search.sampling import draw_limited
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.links.examples import LinkExamples
@@ -169,7 +170,7 @@ TEXTS = {
     ),
 }
 
-TEMPERED = "scores / bounded(1.0 if settings.temperature is None else settings.temperature)"
+TEMPERED = "scores / bounded(choice.temperature)"
 VALIDATION = {
     "dropout at validation": Mutant(
         Edit(Validator.measure, "self.model.eval()", "self.model.train()"),
@@ -180,31 +181,27 @@ VALIDATION = {
 SAMPLING = {
     "a language model's temperature after its limits": Mutant(
         Edit(
-            choose_tokens,
+            choose_rows,
             f"scores = {TEMPERED}",
             "from regard.search.sampling import limit_scores\n"
-            "    scores = limit_scores(scores, settings.top_k, settings.top_p, settings.min_p)\n"
+            "    scores = limit_scores(scores, choice.top_k, choice.top_p, choice.min_p)\n"
             f"    scores = {TEMPERED}",
         ),
         test_sampling.test_generation_draws_within_all_limits,
         {"limits": {"temperature": 2.0, "top_p": 0.6}, "dtype": torch.float32},
     ),
-    "a search's temperature after its limits": Mutant(
-        Edit(
-            start_sampling,
-            "limit_scores(scores, top_k, top_p)",
-            "limit_scores(log_p.index_fill(1, suppressed, -math.inf), top_k, top_p) / temperature",
-        ),
-        test_sampling.test_limits_that_are_set_together,
-        {"draw": test_sampling.drawn_from_model, "limits": {"temperature": 2.0, "top_p": 0.6}},
+    "draws by an input's place in its call": Mutant(
+        Edit(inputs_of, "Draws(seed, sample, input)", "Draws(seed, sample, [number])"),
+        task_law,
+        {"kind": "translation", "name": "an_output_knows_nothing_of_other_inputs"},
     ),
     "a prompt of exactly the context read from its middle": Mutant(
-        Edit(WindowDecoding.read, "len(text) <= self.context", "len(text) < self.context"),
+        Edit(PromptDecoding.read, "len(text) <= self.context", "len(text) < self.context"),
         test_generation.test_a_prompt_that_fits_the_context_is_read_whole_and_a_longer_one_from_its_last_half,
         {"length": 12, "generator": test_generation.generator_of()},
     ),
     "a prompt longer than the context read whole": Mutant(
-        Edit(WindowDecoding.read, "len(text) <= self.context", "len(text) <= self.context + 1"),
+        Edit(PromptDecoding.read, "len(text) <= self.context", "len(text) <= self.context + 1"),
         test_generation.test_a_prompt_that_fits_the_context_is_read_whole_and_a_longer_one_from_its_last_half,
         {"length": 13, "generator": test_generation.generator_of()},
     ),

@@ -12,15 +12,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config.settings import SearchConfig
+from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.inference.results import Candidate, Translation
+from regard.inference.search_model import SearchInput
 from regard.search.beam import start_beam
 from regard.search.constrained import start_constrained_beam
-from regard.search.constraint_state import Constraints
 from regard.search.contract import Hypothesis, Reduce, StatePair, Symbols
-from regard.search.greedy import start_greedy
+from regard.search.rows import start_rows
+from regard.server.batching.jobs import Limits
 from regard.server.batching.models import ServedModel
-from regard.server.batching.scheduler import Limits
 
 BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024
 LIMIT = 200  # letters of a part
@@ -46,22 +46,23 @@ class Copying:
     def open(
         self,
         numbers: Sequence[int],
-        sources: Sequence[Sequence[int]],
-        settings: SearchConfig,
-        *,
-        constraints: Sequence[Constraints] | None = None,
+        inputs: Sequence[SearchInput],
+        settings: ChoiceConfig,
+        watch: Any = None,
     ) -> StatePair:
+        sources = [input.tokens for input in inputs]
         longest = max(map(len, sources))
         letters = torch.tensor([[*source, *[END] * (LIMIT + 1 - len(source))] for source in sources])
         state = Reading(letters, torch.zeros(len(sources), dtype=torch.int64))
         limit = torch.full((len(sources),), longest + 5)
         options: dict[str, Any] = {"width": settings.beam, "nbest": settings.nbest, "length_penalty": 0.0}
-        if constraints is not None:
+        if any(input.constraints for input in inputs):
             self.constrained += len(sources)
+            constraints = [input.constraints for input in inputs]
             wanted: Any = {"max_lengths": limit + 30, "constraints": constraints}
             return start_constrained_beam(numbers, Symbols(BEGIN, END), **wanted, **options), state
         if settings.beam == 1:
-            return start_greedy(numbers, Symbols(BEGIN, END), max_lengths=limit), state
+            return start_rows(numbers, Symbols(BEGIN, END), max_lengths=limit), state
         return start_beam(numbers, Symbols(BEGIN, END), max_lengths=limit, **options), state
 
     def step(self, tokens: Tensor, state: Any, read: Reduce) -> Any:

@@ -12,10 +12,11 @@ import torch
 
 from regard.core.observation import AttentionWeights, Axis, Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
+from regard.server.batching.jobs import SearchJob
+from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import ServedPredictor
 from regard.tasks.language_model.generator import Generated, Generator
-from regard.tasks.language_model.text_batch import BatchText, TextBatch, TextStep
 
 from ..inspection.language_models import generator
 
@@ -111,26 +112,29 @@ class Inspecting:
         return whole | {"checkpoints": ["best"], "checkpoint": "best", "weights": {}, "parts": [], "curves": []}
 
 
-class Halting(TextBatch):
-    """A batch that stands still after ``allowed`` tokens of the first text, whose prompt is one letter."""
+class Halting(Scheduler):
+    """A scheduler that stands still once its first text has ``allowed`` tokens; it admits none if that is negative."""
 
     allowed = 0
 
-    def choose(self) -> list[tuple[BatchText, TextStep]]:
-        self.halted = len(self.texts[0].text.tokens) - 2 >= self.allowed
-        if self.halted:
+    def _admit(self) -> None:
+        if self.allowed >= 0:
+            super()._admit()
+        else:
             time.sleep(0.002)
-        return [] if self.halted else super().choose()
 
-    def advance(self) -> None:
-        if not self.halted:
-            super().advance()
+    def _advance(self) -> None:
+        first = next(iter(self._running.values()), None)
+        if isinstance(first, SearchJob) and first.input.listeners[0].count >= self.allowed:  # type: ignore[attr-defined]
+            time.sleep(0.002)
+        else:
+            super()._advance()
 
 
 def halting(name: str = "book", **options: int) -> tuple[ServedGenerator, Halting]:
     """A language model, of which a test says how far it goes."""
     served = book(name, **options)
     generator = served._load_predictor()
-    batch = Halting(generator._decoding)
-    generator.batch = lambda: batch  # type: ignore[method-assign]
-    return served, batch
+    scheduler = Halting(generator.decoding, served._limits)
+    served._open = lambda: (generator, scheduler)  # type: ignore[method-assign]
+    return served, scheduler

@@ -1,4 +1,4 @@
-"""The running batch of texts: who is in it, for how long, and that nobody's text depends on others."""
+"""The scheduler of a language model: which texts run, for how long, and that no text depends on others."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from regard.core.deadline import DeadlineExceeded
-from regard.server.batching.generation_queue import GenerationQueue, TextJob
-from regard.server.batching.predictions import Prediction
-from regard.server.batching.scheduler import Overloaded, SchedulerObserver
-from regard.tasks.language_model.continuation import Continuation
+from regard.inference.search_model import SearchInput
+from regard.server.batching.jobs import Limits, Overloaded, SchedulerObserver, SearchJob, WorkJob
+from regard.server.batching.scheduler import Scheduler
+from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
-from regard.tasks.language_model.text_batch import BatchText
+from regard.tasks.language_model.text_listener import TextStep
+from regard.tasks.language_model.text_search import TextSearch
 
 from ..inspection.language_models import generator
 
@@ -32,29 +33,30 @@ class Counts(SchedulerObserver):
         self.rows.append(rows)
 
 
+class TextJob(SearchJob):
+    """A text, with the steps that it has made."""
+
+    def __init__(self, input: SearchInput, settings: GenerateConfig, steps: list[TextStep], **options: Any) -> None:
+        super().__init__(input, settings, **options)
+        self.steps = steps
+
+
 class Desk:
     """A queue whose turns the test takes, with a clock of its own."""
 
     def __init__(self, rows: int = 8, waiting: int = 20) -> None:
         self.model: Generator = generator()
         self.now, self.counts = 0.0, Counts()
-        self.queue = GenerationQueue(
-            self.model.batch(), rows, waiting, observer=self.counts, clock=lambda: self.now
-        )  # fmt: skip
+        limits = Limits(rows=rows, waiting=waiting, patience=0, shares=True)
+        self.queue = Scheduler(self.model.decoding, limits, observer=self.counts, clock=lambda: self.now)
 
     def job(
         self, prompt: str = "a", *, client: str = "one", deadline: float = 1e9, seed: int = 1, **options: Any
     ) -> TextJob:
-        settings = self.model.adjusted({"length": 8, **options})
-
-        def open() -> BatchText:
-            tokens = self.model.tokens(prompt)
-            text = Continuation(
-                0, tokens, self.model.tokenizer, settings, seed=seed, sample=0, device=self.model.device
-            )  # fmt: skip
-            return BatchText(text, settings)
-
-        return TextJob(open, client, deadline)
+        settings, steps = self.model.adjusted({"length": 8, **options}), list[TextStep]()
+        search = TextSearch(self.model.decoding, self.model.tokenizer, settings, seed)
+        input = search.input(self.model.tokens(prompt), 0, 0, steps.append)
+        return TextJob(input, settings, steps, client=client, deadline=deadline)
 
     def submit(self, *jobs: Any) -> None:
         self.queue.submit(jobs)
@@ -70,7 +72,8 @@ def endless(desk: Desk, **options: Any) -> TextJob:
 
 
 def text(job: TextJob) -> str:
-    return "".join(step.piece.text for step in job.future.result(timeout=0))
+    assert job.future.result(timeout=0)
+    return "".join(step.piece.text for step in job.steps)
 
 
 def test_each_text_is_what_it_would_be_alone_whatever_its_settings_and_company() -> None:
@@ -89,7 +92,7 @@ def test_each_text_is_what_it_would_be_alone_whatever_its_settings_and_company()
     desk.turns(16)
     alone = [desk.model(each.pop("prompt"), **{"length": 8, **each}) for each in asked]
     assert [text(job) for job in jobs] == [each.text for each in alone]
-    last = [job.future.result(timeout=0)[-1].piece for job in jobs]
+    last = [job.steps[-1].piece for job in jobs]
     assert [each.log_probability for each in last] == pytest.approx([each.log_probability for each in alone])
     assert sorted(desk.counts.tokens) == sorted(each.tokens for each in alone)
     assert desk.queue.load == (0, 0)
@@ -150,12 +153,12 @@ def test_other_work_of_the_model_has_its_turn_between_two_tokens() -> None:
     desk = Desk()
     running = endless(desk)
     found: list[int] = []
-    works = [Prediction(lambda interrupted: found.append(len(running.steps)), "two", 1e9) for _ in range(2)]
+    works = [WorkJob(lambda interrupted: found.append(len(running.steps)), "two", 1e9) for _ in range(2)]
     desk.submit(running)
     desk.turns(2)
     desk.submit(*works)
     desk.turns(2)
-    assert found == [2, 3] and all(work.future.done() for work in works)
+    assert found == [3, 4] and all(work.future.done() for work in works)
 
 
 def failing(error: Exception) -> Callable[..., Any]:
@@ -170,12 +173,13 @@ def test_an_error_fails_those_it_concerns_and_the_queue_goes_on(monkeypatch: pyt
     running, bad, after = endless(desk), desk.job(), desk.job(client="two")
     desk.submit(running)
     desk.turns(1)
-    bad.open = failing(RuntimeError("of this one alone"))
-    desk.submit(bad)
-    desk.turns(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(desk.model.decoding, "read", failing(RuntimeError("of this one alone")))
+        desk.submit(bad)
+        desk.turns(1)
     assert isinstance(bad.future.exception(timeout=0), RuntimeError) and len(running.steps) == 2
     with monkeypatch.context() as patch:
-        patch.setattr(desk.queue._batch, "choose", failing(RuntimeError("of the model")))
+        patch.setattr(desk.model.decoding, "_fed", failing(RuntimeError("of the model")))
         desk.turns(1)
     assert isinstance(running.future.exception(timeout=0), RuntimeError) and desk.queue.load == (0, 0)
     desk.submit(after)

@@ -8,8 +8,8 @@ import deepl
 import httpx
 import pytest
 
+from regard.server.batching.jobs import Limits
 from regard.server.batching.models import ServedModel
-from regard.server.batching.scheduler import Limits
 from regard.server.text.languages import LanguageIdentifier
 
 from ..inspection.models import translator

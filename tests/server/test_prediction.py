@@ -77,7 +77,8 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["ab"], "settings": {"presence_penalty": 3}}, 422, "settings.presence_penalty"),
         ({"inputs": ["ab"], "settings": {"no_repeat_ngram": 10**9}}, 422, "settings.no_repeat_ngram"),
         ({"inputs": ["xyz"]}, 400, "no piece for 'x', 'y', 'z'"),
-        ({"inputs": ["a"], "settings": {"beam": 2}}, 422, "settings.beam: there is no such setting"),
+        ({"inputs": ["a"], "settings": {"nbest": 2}}, 422, "settings.nbest: there is no such setting"),
+        ({"inputs": ["a"], "settings": {"beam": 11}}, 400, "wider than 10"),
         ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: there is no such"),
         ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "wider than 10"),
         ({"inputs": ["1"], "model": "mean", "settings": {"length": 2}}, 422, "settings.length: this model takes none"),
@@ -150,7 +151,7 @@ def test_a_model_tells_what_it_takes_and_gives(ask: Ask) -> None:
     assert (
         found["task"] == "language-model" and found["inspects"] and found["limits"] == {"characters": 60, "length": 40}
     )
-    assert (found["takes"], found["gives"]) == ("a text to go on from", "text that goes on from it")
+    assert (found["takes"], found["gives"]) == ("a prompt", "text that continues it")
     assert found["settings"]["values"]["length"] == 30 and "top_k" in found["settings"]["schema"]["properties"]
     own = httpx.get(f"{base}/models/mean").json()
     assert own["settings"] is None and own["takes"] == "numbers"

@@ -133,6 +133,7 @@ def stall(server: Paying, pause: float) -> None:
     """Make all models slow: ``pause`` seconds for each step of a translation, the others for ever."""
     server.copying.pause = pause
     server.mean.gate.clear()
+    server.book.allowed = -1
 
 
 def test_a_request_whose_time_is_over_costs_nothing() -> None:
@@ -154,7 +155,7 @@ def test_a_request_whose_time_is_over_costs_nothing() -> None:
 
 def test_a_client_that_hangs_up_pays_nothing() -> None:
     with paying(seconds=20) as server:
-        stall(server, 0.03)
+        stall(server, 0.06)
         for name, (path, fields, _) in ENDPOINTS.items():
             if name in ("score", "inspect"):
                 continue

@@ -13,21 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.config.settings import SearchConfig
+from regard.config.settings import ChoiceConfig, SearchConfig
+from regard.core.deadline import DeadlineExceeded
+from regard.inference.search_model import SearchInput
 from regard.search.beam import start_beam
 from regard.search.constrained import start_constrained_beam
-from regard.search.constraint_state import Constraints
 from regard.search.contract import Reduce, StatePair, Symbols
-from regard.search.greedy import start_greedy
-from regard.server.batching.scheduler import (
-    DeadlineExceeded,
-    Job,
-    Limits,
-    Overloaded,
-    Scheduler,
-    SchedulerClosed,
-    TooManySources,
-)
+from regard.search.rows import start_rows
+from regard.server.batching.jobs import Limits, Overloaded, SchedulerClosed, SearchJob, TooManyInputs
+from regard.server.batching.scheduler import Scheduler
 
 BEGIN, END, WORD = 0, 1, 2
 GREEDY, BEAM = SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=3, length_penalty=0.0)
@@ -50,19 +44,20 @@ class Counting:
     def open(
         self,
         numbers: Sequence[int],
-        sources: Sequence[Sequence[int]],
-        settings: SearchConfig,
-        *,
-        constraints: Sequence[Constraints] | None = None,
+        inputs: Sequence[SearchInput],
+        settings: ChoiceConfig,
+        watch: Any = None,
     ) -> StatePair:
+        sources = [input.tokens for input in inputs]
         self.opened.append([source[0] for source in sources])
         longest = torch.full((len(sources),), 99)
         state = Left(torch.tensor([source[0] for source in sources]))
-        if constraints is not None:
+        if any(input.constraints for input in inputs):
+            constraints = [input.constraints for input in inputs]
             options: Any = {"max_lengths": longest, "width": settings.beam, "constraints": constraints}
             return start_constrained_beam(numbers, Symbols(BEGIN, END), length_penalty=0.0, **options), state
         if settings.beam == 1:
-            return start_greedy(numbers, Symbols(BEGIN, END), max_lengths=longest), state
+            return start_rows(numbers, Symbols(BEGIN, END), max_lengths=longest), state
         return start_beam(
             numbers, Symbols(BEGIN, END), max_lengths=longest, width=settings.beam, length_penalty=0.0
         ), state
@@ -90,11 +85,12 @@ def made(**limits: Any) -> tuple[Scheduler, Counting, Clock]:
     return Scheduler(model, Limits(**limits), clock=clock), model, clock
 
 
-def job(words: int, search: SearchConfig = GREEDY, **options: Any) -> Job:
-    return Job([words], search, **options)
+def job(words: int, search: SearchConfig = GREEDY, **options: Any) -> SearchJob:
+    constraints = options.pop("constraints", ())
+    return SearchJob(SearchInput([words], constraints=constraints), search, **options)
 
 
-def said(of: Job) -> int:
+def said(of: SearchJob) -> int:
     best = of.future.result(timeout=0)[0]
     assert best.finished and set(best.tokens) <= {WORD}
     return len(best.tokens)
@@ -124,7 +120,7 @@ EVENTS = st.lists(
 @given(events=EVENTS, rows=st.integers(1, 7))
 def test_each_accepted_source_is_answered_once_and_as_alone(events: list[Any], rows: int) -> None:
     scheduler, model, clock = made(rows=rows, waiting=6, patience=2)
-    accepted: list[tuple[int, Job]] = []
+    accepted: list[tuple[int, SearchJob]] = []
     for event in events:
         if event[0] == "submit":
             _, words, wide, client, patience = event
@@ -156,8 +152,8 @@ def test_sources_join_what_runs_and_leave_as_they_end() -> None:
     scheduler, model, _ = made(rows=2)
     long, short, third = job(9), job(1), job(5)
     scheduler.submit([long, short, third])
-    # The longest takes ten steps, two of them in its first turn; the third ran beside it in the place of the second.
-    assert until_done(scheduler) == 9
+    # The longest takes ten steps, one each turn; the third ran beside it in the place of the second.
+    assert until_done(scheduler) == 10
     assert [said(each) for each in (long, short, third)] == [9, 1, 5]
     assert model.rows == 2
 
@@ -218,7 +214,7 @@ def test_who_does_not_fit_yet_is_no_company() -> None:
 def test_those_of_like_length_are_opened_together() -> None:
     """Where padding would cost more than a pass of their own does."""
     scheduler, model, _ = made()
-    scheduler.submit([Job([1] * length, GREEDY) for length in (1, 30, 2, 31, 3, 300, 310, 270, 260)])
+    scheduler.submit([SearchJob(SearchInput([1] * length), GREEDY) for length in (1, 30, 2, 31, 3, 300, 310, 270, 260)])
     scheduler.turn()
     assert sorted(map(len, model.opened)) == [4, 5]
 
@@ -237,7 +233,7 @@ def test_a_full_queue_of_one_client_leaves_room_for_another() -> None:
         except Overloaded:
             break
     assert scheduler.load[0] <= 24
-    with pytest.raises(TooManySources):
+    with pytest.raises(TooManyInputs):
         scheduler.submit([job(1, client="c") for _ in range(7)])
     until_done(scheduler)
 
@@ -272,7 +268,7 @@ def test_what_must_be_in_an_output_is_each_sources_own() -> None:
 
 def test_newcomers_that_fail_leave_those_who_run_alone() -> None:
     scheduler, _, _ = made(patience=0)
-    running, failing = job(9), Job(["no number"], GREEDY)  # type: ignore[list-item]
+    running, failing = job(9), SearchJob(SearchInput(["no number"]), GREEDY)  # type: ignore[list-item]
     scheduler.submit([running])
     scheduler.turn()
     scheduler.submit([failing])

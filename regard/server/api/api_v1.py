@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.config.search_requests import SearchRequest
 from regard.errors import DataError
 from regard.inference.results import Translation
 from regard.server.api.json_route import JsonRoute, Strings
@@ -18,7 +19,6 @@ from regard.server.api.requests import Credentials, credentials, unless_disconne
 from regard.server.api_error import ApiError
 from regard.server.batching.models import ServedModel
 from regard.server.off_loop import off_loop
-from regard.server.search_request import SearchFields
 from regard.server.service import Service
 from regard.server.text.languages import Language
 from regard.server.text.markup_tokenizer import Markup
@@ -30,7 +30,7 @@ HeadWeights = dict[str, list[list[list[float]]]]  # by name of the layer: heads,
 MAX_SHOWN = 256  # characters of a source and pieces of an output whose attention is returned
 
 
-class TranslateRequest(SearchFields):
+class TranslateRequest(SearchRequest):
     """Texts to translate. Settings left out are those of the model's config."""
 
     text: str | Strings = Field(description="One text or a list of texts.")
@@ -226,7 +226,7 @@ def _translation_request(service: Service, body: TranslateRequest, client: Crede
         body.target,
         client,
         body.model,
-        body.model_dump(include=set(SearchFields.model_fields)),
+        body.model_dump(include=set(SearchRequest.model_fields)),
         glossary=service.request_glossary(body.glossary),
         protect=body.keep,
         markup=None if body.format == "text" else Markup.create(body.format),

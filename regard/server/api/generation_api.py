@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
+from regard.config.search_requests import GenerateRequest
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.json_route import JsonRoute, Strings
@@ -17,8 +18,7 @@ from regard.server.batching.served_generator import text_of
 from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
-from regard.tasks.language_model.interface import GenerateRequest
-from regard.tasks.language_model.text_batch import TextStep
+from regard.tasks.language_model.text_listener import TextStep
 
 __all__ = ["router"]
 

@@ -194,7 +194,7 @@ def _require_page() -> None:
         raise ApiError(404, f"{public_message(error)}; the interfaces are described by /openapi.json") from error
 
 
-def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, Any]:
+def _offer(served: Served[Any], limits: ServerSettings) -> dict[str, Any]:
     """Return what the model takes and gives, and the limits that the page names before a request is refused."""
     if isinstance(served, ServedModel):
         pieces = min(LONGEST, translation_config(_inspector(served).run).data.max_length)
@@ -224,7 +224,7 @@ def _offer(served: Served[Any, Any], limits: ServerSettings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _inspector(model: Served[Any, Any], checkpoint: str | None = None) -> Any:
+def _inspector(model: Served[Any], checkpoint: str | None = None) -> Any:
     """Return the model's inspector. ApiError 404 if it has none, or has no such checkpoint."""
     if model.inspector is None:
         raise ApiError(404, f"The model {model.name} cannot be inspected.")

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
+from regard.config.search_requests import GenerateRequest
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
@@ -18,8 +19,7 @@ from regard.server.api_error import ApiError
 from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
-from regard.tasks.language_model.interface import GenerateRequest
-from regard.tasks.language_model.text_batch import TokenScore
+from regard.tasks.language_model.text_listener import TokenScore
 
 __all__ = ["error_body", "error_response", "handles", "router"]
 
@@ -164,7 +164,7 @@ async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list
 
 def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: Any) -> list[TokenScore]:
     """Return the scores of a prompt's tokens."""
-    scores: list[TokenScore] = generator.batch().score(tokens, alternatives, interrupted)
+    scores: list[TokenScore] = generator.token_scores(tokens, alternatives, interrupted)
     return scores
 
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.server.batching.served_generator import text_of
 from regard.server.generation_request import OpenedRequest
-from regard.tasks.language_model.text_batch import TextStep, TokenScore
+from regard.tasks.language_model.text_listener import TextStep, TokenScore
 
 __all__ = ["Answer", "Completion", "ErrorAnswer"]
 

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["ClientQueue", "Queued", "Throughput"]
+__all__ = ["ClientQueue", "Queued", "Shares", "Throughput"]
 
 QUEUE_FACTOR = 4  # all clients together may have this many times the queue of one
 MAX_RETRY_AFTER = 60.0  # seconds
@@ -25,8 +25,23 @@ class Queued(Protocol):
     def group(self) -> Hashable:
         """Group of jobs that run together."""
 
+    @property
+    def runs_alone(self) -> bool:
+        """Return whether the job runs by itself, in one step, beside no other."""
+
 
 QueuedJob = TypeVar("QueuedJob", bound=Queued)
+AnyJob = TypeVar("AnyJob", contravariant=True)
+
+
+class Shares(Protocol[AnyJob]):
+    """Rows that each client may have."""
+
+    def __call__(self, job: AnyJob, /) -> bool:
+        """Return whether a job is within its client's share."""
+
+    def take(self, job: AnyJob, /) -> None:
+        """Count a job that runs from now on."""
 
 
 class ClientQueue(Generic[QueuedJob]):
@@ -57,35 +72,37 @@ class ClientQueue(Generic[QueuedJob]):
         for job in jobs:
             self._clients.setdefault(job.client, deque()).append(job)
 
-    def take(self, room: int, groups: Collection[Hashable], max_groups: int) -> list[QueuedJob]:
+    def take(
+        self, room: int, groups: Collection[Hashable], max_groups: int, shares: Shares[QueuedJob] | None = None
+    ) -> list[QueuedJob]:
         """Remove and return the jobs that fit into ``room`` rows and ``max_groups`` groups, ``groups`` included.
 
-        The first that does not fit holds up all others.
+        The first that does not fit holds up all others; a client beyond its share holds up itself alone. A job that
+        runs alone is the last of its turn.
         """
         taken: list[QueuedJob] = []
         open = set(groups)
-        while self._clients:
-            client, jobs = next(iter(self._clients.items()))
-            if jobs[0].rows > room or len(open | {jobs[0].group}) > max_groups:
+        while (client := self._next_client(shares)) is not None:
+            jobs = self._clients[client]
+            job = jobs[0]
+            if job.rows > room or (not job.runs_alone and len(open | {job.group}) > max_groups):
                 break  # overtaken again and again, it would starve
-            room -= jobs[0].rows
-            open.add(jobs[0].group)
+            room -= job.rows
+            if not job.runs_alone:
+                open.add(job.group)
             taken.append(jobs.popleft())
+            if shares is not None:
+                shares.take(job)
             del self._clients[client]  # to the end of the line
             if jobs:
                 self._clients[client] = jobs
+            if job.runs_alone:
+                break
         return taken
 
-    def take_next(self, may_run: Callable[[str], bool]) -> QueuedJob | None:
-        """Remove and return the first job of the client whose turn it is, of those that ``may_run``; None if none."""
-        client = next((client for client in self._clients if may_run(client)), None)
-        if client is None:
-            return None
-        jobs = self._clients.pop(client)
-        job = jobs.popleft()
-        if jobs:
-            self._clients[client] = jobs  # to the end of the line
-        return job
+    def _next_client(self, shares: Shares[QueuedJob] | None) -> str | None:
+        """Return the client whose turn it is, of those within their share; None if there is none."""
+        return next((client for client, jobs in self._clients.items() if shares is None or shares(jobs[0])), None)
 
     def drop(self, is_stale: Callable[[QueuedJob], bool]) -> None:
         """Remove the stale jobs."""

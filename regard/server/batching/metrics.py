@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
-from regard.server.batching.scheduler import SchedulerObserver
+from regard.server.batching.jobs import SchedulerObserver
 
 __all__ = ["SHARED_FOLDER", "ModelMetrics", "ServerMetrics"]
 

@@ -10,34 +10,40 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any, TypeVar
 
-from regard.config.settings import SearchConfig
+from pydantic import ValidationError
+
+from regard.config.search_requests import SearchRequest
+from regard.config.settings import SearchConfig, override_search
 from regard.core.deadline import Deadline
+from regard.core.wording import describe_validation_error
 from regard.data.protected_spans import RequiredTerm
 from regard.data.tokenizers.subword import split_language_mark
 from regard.errors import ConfigError
 from regard.inference.results import Translation
+from regard.inference.run_search import inputs_of
+from regard.inference.search_model import SearchInput
 from regard.inspection.inspector import Inspector
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
-from regard.server.batching.scheduler import Job, Limits, Scheduler, SchedulerObserver
+from regard.server.batching.jobs import Limits, SchedulerObserver, SearchJob
+from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served import Served
 from regard.server.batching.served_generator import ServedGenerator
 from regard.server.batching.served_predictor import validate_settings
 from regard.server.off_loop import off_loop
-from regard.server.search_request import SearchFields, search_settings
 from regard.server.settings import ServerSettings
 from regard.server.text.documents import Document
 from regard.server.text.languages import UNDETERMINED, match_language
 from regard.server.text.word_alignment import align_words
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["ModelRegistry", "ServedModel"]
+__all__ = ["ModelRegistry", "ServedModel", "search_settings"]
 
 LONGEST_NAME = 200  # characters of an unknown model's name that are repeated in a message
 Result = TypeVar("Result")
 
 
-class ServedModel(Served[Translator, Scheduler]):
+class ServedModel(Served[Translator]):
     """Translation model behind the server.
 
     ``translate`` is called from the event loop; the model computes in the thread of its scheduler. Other passes
@@ -129,10 +135,10 @@ class ServedModel(Served[Translator, Scheduler]):
         translator, scheduler = await self.wait_until_loaded(seconds)
         terms = required_terms or [()] * len(sentences)
 
-        def prepare() -> tuple[list[list[list[int]]], list[Job]]:
+        def prepare() -> tuple[list[list[list[int]]], list[SearchJob]]:
             """Return the parts of each sentence, and a job for each part."""
             parts: list[list[list[int]]] = []
-            jobs: list[Job] = []
+            jobs: list[SearchJob] = []
             for sentence, required in zip(sentences, terms, strict=True):
                 deadline.check()
                 parts.append(translator.parts(sentence))
@@ -160,7 +166,7 @@ class ServedModel(Served[Translator, Scheduler]):
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
     ) -> list[Any]:
         began = time.monotonic()
-        given = await off_loop(validate_settings, SearchFields, settings)
+        given = await off_loop(validate_settings, SearchRequest, settings)
         search = search_settings(self.search, given.model_dump(), limits)
         predictor: Any = (await self.wait_until_loaded(seconds))[0]
         lines = await off_loop(lambda: [predictor.read(line) for line in inputs])
@@ -176,7 +182,7 @@ def _jobs(
     settings: SearchConfig,
     client: str,
     deadline: Deadline,
-) -> list[Job]:
+) -> list[SearchJob]:
     """Return a job for each part of a sentence; with a wider beam where a term is required.
 
     ``parts``: numbers of source pieces. ``terms``: required terms of the sentence. ``settings``: of the search.
@@ -184,16 +190,34 @@ def _jobs(
     """
     constraints = term_constraints(translator, parts, terms, settings, deadline)
     wide = widen_beam(settings) if any(constraints) else settings
+    plain = inputs_of(parts, settings)
     return [
-        Job(pieces, wide if required else settings, client, deadline.end, constraints=required)
-        for pieces, required in zip(parts, constraints, strict=True)
-    ]
+        SearchJob(
+            SearchInput(input.tokens, constraints=required) if required else input,
+            wide if required else settings, client=client, deadline=deadline.end,
+        )
+        for input, required in zip(plain, constraints, strict=True)
+    ]  # fmt: skip
+
+
+def search_settings(own: SearchConfig, given: Mapping[str, Any], limits: ServerSettings) -> SearchConfig:
+    """Return a model's ``own`` settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
+    overrides = {key: value for key, value in given.items() if value is not None}
+    if overrides.get("nbest", 1) > limits.nbest:
+        raise ApiError(400, f"Invalid request: more than {limits.nbest} outputs of a text")
+    try:
+        search = override_search(own, **overrides)
+    except ValidationError as error:
+        raise ApiError(400, f"Invalid request: {describe_validation_error(error)}") from error
+    if search.beam > limits.beam and "beam" in overrides:
+        raise ApiError(400, f"Invalid request: a beam of {search.beam} is wider than {limits.beam}")
+    return search
 
 
 class ModelRegistry:
     """Served models, found by name or by languages."""
 
-    def __init__(self, models: Sequence[Served[Any, Any]], *, preload: bool = False) -> None:
+    def __init__(self, models: Sequence[Served[Any]], *, preload: bool = False) -> None:
         """Register models; ``preload``: all of them are loaded when the server starts, not the first alone."""
         names = [model.name for model in models]
         for name in names:
@@ -205,7 +229,7 @@ class ModelRegistry:
         self.at_start = list(models) if preload else list(models)[:1]
 
     @property
-    def all(self) -> list[Served[Any, Any]]:
+    def all(self) -> list[Served[Any]]:
         """All models, in order of the command line."""
         return list(self.by_name.values())
 
@@ -219,7 +243,7 @@ class ModelRegistry:
         """The models that translate, in order of the command line."""
         return [model for model in self.all if isinstance(model, ServedModel)]
 
-    def get(self, name: str | None) -> Served[Any, Any]:
+    def get(self, name: str | None) -> Served[Any]:
         """Return the model of this name, the first for None. ApiError 404 if there is none."""
         if name is None:
             return self.all[0]

@@ -10,13 +10,14 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from regard.core.deadline import DeadlineExceeded
 from regard.errors import ConfigError, DataError
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.scheduler import Overloaded, SchedulerClosed, TooManySources
+from regard.server.batching.jobs import Overloaded, SchedulerClosed, SchedulerJob, TooManyInputs
+from regard.server.batching.scheduler import Scheduler
 from regard.server.off_loop import cancel_all, off_loop, results_of
 
 if TYPE_CHECKING:
@@ -27,31 +28,10 @@ __all__ = ["Served"]
 log = logging.getLogger("regard.server")
 
 
-class Worker(Protocol):
-    """Queue of jobs that one thread computes."""
-
-    @property
-    def load(self) -> tuple[int, int]:
-        """Number of jobs that wait, and of those that run."""
-
-    def submit(self, jobs: Sequence[Any]) -> None:
-        """Queue jobs of one client, all or none."""
-
-    def estimated_wait(self) -> float:
-        """Return the estimated seconds until all jobs are done."""
-
-    def run(self) -> None:
-        """Compute until closed."""
-
-    def close(self) -> None:
-        """Refuse new jobs."""
-
-
 Predictor = TypeVar("Predictor")
-OwnWorker = TypeVar("OwnWorker", bound=Worker)
 
 
-class Served(ABC, Generic[Predictor, OwnWorker]):
+class Served(ABC, Generic[Predictor]):
     """Model of any task: its name, its predictor once it is loaded, and the queue of its thread.
 
     ``source``, ``target``: language codes of a translation model; None for other tasks, and where none are named.
@@ -71,10 +51,10 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         self.on_loaded: Callable[[], None] = lambda: None  # called after the model was loaded
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
-        self._started: tuple[Predictor, OwnWorker, threading.Thread] | None = None
+        self._started: tuple[Predictor, Scheduler, threading.Thread] | None = None
 
     @abstractmethod
-    def _open(self) -> tuple[Predictor, OwnWorker]:
+    def _open(self) -> tuple[Predictor, Scheduler]:
         """Load the predictor, and make the queue of its thread."""
 
     @abstractmethod
@@ -93,18 +73,18 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         """Number of inputs that wait, and of those that run."""
         return self._started[1].load if self._started else (0, 0)
 
-    def start(self) -> tuple[Predictor, OwnWorker]:
+    def start(self) -> tuple[Predictor, Scheduler]:
         """Return the predictor and its queue, loaded and started if they are not yet."""
         with self._lock:
             if self._started is None:
                 began = time.monotonic()
                 log.info("loading the model %s", self.name)
-                predictor, worker = self._open()
+                predictor, scheduler = self._open()
                 log.info("loaded the model %s in %.1f s", self.name, time.monotonic() - began)
                 self.on_loaded()
-                thread = threading.Thread(target=self._run, args=(worker,), name=f"model {self.name}", daemon=True)
+                thread = threading.Thread(target=self._run, args=(scheduler,), name=f"model {self.name}", daemon=True)
                 thread.start()
-                self._started = predictor, worker, thread
+                self._started = predictor, scheduler, thread
             return self._started[:2]
 
     def stop(self) -> None:
@@ -113,16 +93,16 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
             return
         try:
             if self._started is not None:
-                _, worker, thread = self._started
-                worker.close()
+                _, scheduler, thread = self._started
+                scheduler.close()
                 thread.join()
         finally:
             self._lock.release()
 
-    def _run(self, worker: OwnWorker) -> None:
+    def _run(self, scheduler: Scheduler) -> None:
         """Run the queue; the body of the model's thread."""
         self._set_threads()
-        worker.run()
+        scheduler.run()
 
     def _set_threads(self) -> None:
         """Set the torch threads of the current thread, whose setting it is."""
@@ -131,7 +111,7 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
 
             torch.set_num_threads(self._threads)
 
-    async def wait_until_loaded(self, seconds: float) -> tuple[Predictor, OwnWorker]:
+    async def wait_until_loaded(self, seconds: float) -> tuple[Predictor, Scheduler]:
         """Return the predictor and its queue, loaded once, in a thread, for all requests that wait.
 
         ApiError for all of them if loading fails, or takes more than ``seconds``.
@@ -149,23 +129,23 @@ class Served(ABC, Generic[Predictor, OwnWorker]):
         assert self._started is not None
         return self._started[:2]
 
-    async def _results(self, worker: Worker, jobs: Sequence[Any], seconds: float) -> list[Any]:
+    async def _results(self, scheduler: Scheduler, jobs: Sequence[SchedulerJob], seconds: float) -> list[Any]:
         """Return the result of each job. ApiError if the queue refuses or fails any of them."""
         complete = False
         try:
-            await off_loop(worker.submit, jobs)
+            await off_loop(scheduler.submit, jobs)
             results = await results_of([job.future for job in jobs])
             complete = True
             return results
         except Overloaded as error:
             raise ApiError(429, "Too many requests are waiting.", retry_after=error.retry_after) from error
-        except TooManySources as error:
+        except TooManyInputs as error:
             raise ApiError(413, f"Too long: {error}.") from error
         except SchedulerClosed as error:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
         except DeadlineExceeded as error:
             message = f"This took more than {math.ceil(seconds):,} s."
-            raise ApiError(503, message, retry_after=worker.estimated_wait()) from error
+            raise ApiError(503, message, retry_after=scheduler.estimated_wait()) from error
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
         except ApiError:

@@ -10,20 +10,21 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+from regard.config.search_requests import GenerateRequest
 from regard.errors import ConfigError
+from regard.inference.search_model import SearchInput
 from regard.inspection.run_inspector import RunInspector
+from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.generation_queue import GenerationQueue, TextJob
-from regard.server.batching.predictions import PredictionQueue
-from regard.server.batching.scheduler import SchedulerObserver
+from regard.server.batching.jobs import Limits, SchedulerObserver, SearchJob
+from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served_predictor import ServedPredictor, request_settings
 from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.continuation import Continuation
 from regard.tasks.language_model.generator import Generated, Generator
-from regard.tasks.language_model.interface import GenerateRequest
-from regard.tasks.language_model.text_batch import BatchText, TextStep
+from regard.tasks.language_model.text_listener import TextStep
+from regard.tasks.language_model.text_search import TextSearch
 
 __all__ = ["NumberedStep", "ServedGenerator", "TextsRequest", "text_of"]
 
@@ -61,18 +62,18 @@ class ServedGenerator(ServedPredictor):
             name, task="language-model", load_predictor=load_predictor, waiting=waiting, observer=observer,
             threads=threads, inspector=inspector,
         )  # fmt: skip
-        self._rows = rows
+        self._limits = Limits(rows=rows, waiting=waiting, patience=0, shares=True)
 
-    def _open(self) -> tuple[Generator, PredictionQueue]:
+    def _open(self) -> tuple[Generator, Scheduler]:
         generator = self._load_predictor()
-        return generator, GenerationQueue(generator.batch(), self._rows, self._waiting, observer=self._observer)
+        return generator, Scheduler(generator.decoding, self._limits, observer=self._observer)
 
     async def settings(
-        self, given: Mapping[str, Any], max_length: int, *, seconds: float, length_name: str = "settings.length"
+        self, given: Mapping[str, Any], limits: ServerSettings, *, seconds: float, length_name: str = "settings.length"
     ) -> GenerateRequest:
         """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
         generator, _ = await self.wait_until_loaded(seconds)
-        chosen = await off_loop(request_settings, generator.interface, given, max_length, length_name=length_name)
+        chosen = await off_loop(request_settings, generator.interface, given, limits, length_name=length_name)
         assert isinstance(chosen, GenerateRequest)
         return chosen
 
@@ -88,21 +89,48 @@ class ServedGenerator(ServedPredictor):
         self, request: TextsRequest, on_step: Callable[[int, TextStep], None] | None = None
     ) -> list[list[TextStep]]:
         """Return the steps of each text; ``on_step`` is called with each, in the model's thread."""
-        generator, queue = self.start()
-        chosen = adjusted(generator, request.settings)
-        seed = secrets.randbits(63) if request.settings.seed is None else request.settings.seed
-        jobs = [
-            TextJob(
-                partial(
-                    _open_text, generator, prompt, chosen, number * request.samples + sample, seed, sample,
-                    greedy=request.settings.greedy, alternatives=request.alternatives,
-                ),
-                request.client, request.deadline, on_step and partial(on_step, number * request.samples + sample),
+        generator, _ = self.start()
+        settings = adjusted(generator, request.settings)
+        if settings.beam > 1:
+            return await self._beams(request, settings, on_step)
+        search = _text_search(generator, settings)
+        texts: list[list[TextStep]] = []
+        inputs = []
+        for prompt in request.prompts:
+            for sample in range(request.samples):
+                number = len(texts)
+                texts.append([])
+                add = partial(_add, texts[-1], on_step and partial(on_step, number))
+                inputs.append(search.input(prompt, sample, number, add, request.alternatives))
+        await self._search(request, inputs, settings)
+        return texts
+
+    async def _beams(
+        self, request: TextsRequest, settings: GenerateConfig, on_step: Callable[[int, TextStep], None] | None
+    ) -> list[list[TextStep]]:
+        """Return the steps of the best texts of each prompt, which are known at the end."""
+        generator, _ = self.start()
+        if request.samples > settings.beam:
+            raise ApiError(
+                400, f"Invalid request: a beam of {settings.beam} has no {request.samples} texts of a prompt"
             )
-            for number, prompt in enumerate(request.prompts)
-            for sample in range(request.samples)
-        ]  # fmt: skip
-        return await self._results(queue, jobs, max(request.deadline - time.monotonic(), 0.0))
+        best = settings.model_copy(update={"nbest": request.samples})
+        found = await self._search(request, list(map(SearchInput, request.prompts)), best)
+        hypotheses = [each for of_prompt in found for each in of_prompt]
+        search = _text_search(generator, settings)
+        texts = [search.steps_of(number, hypothesis) for number, hypothesis in enumerate(hypotheses)]
+        for number, steps in enumerate(texts if on_step is not None else []):
+            for step in steps:
+                on_step and on_step(number, step)
+        return texts
+
+    async def _search(
+        self, request: TextsRequest, inputs: Sequence[SearchInput], settings: GenerateConfig
+    ) -> list[list[Hypothesis]]:
+        """Return the outputs of each input."""
+        _, scheduler = self.start()
+        jobs = [SearchJob(input, settings, client=request.client, deadline=request.deadline) for input in inputs]
+        return await self._results(scheduler, jobs, max(request.deadline - time.monotonic(), 0.0))
 
     async def stream(self, request: TextsRequest) -> AsyncGenerator[NumberedStep, None]:
         """Yield the steps of all texts as they are made. The texts end when the iterator is closed."""
@@ -133,7 +161,7 @@ class ServedGenerator(ServedPredictor):
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
     ) -> list[Any]:
         deadline = time.monotonic() + seconds
-        chosen = await self.settings(settings, limits.length, seconds=seconds)
+        chosen = await self.settings(settings, limits, seconds=seconds)
         generator, _ = self.start()
         request = TextsRequest(await self.tokens(inputs), chosen, 1, client, deadline)
         found = await self.generate(request)
@@ -149,20 +177,23 @@ class ServedGenerator(ServedPredictor):
 def adjusted(generator: Generator, asked: GenerateRequest) -> GenerateConfig:
     """Return the settings of generation that a request has. ApiError for what they cannot be."""
     try:
-        return generator.adjusted(asked.model_dump(include=set(GenerateConfig.model_fields), exclude_none=True))
+        settings = generator.adjusted(asked.model_dump(include=set(GenerateConfig.model_fields), exclude_none=True))
+        return settings.greedy() if asked.greedy else settings
     except ConfigError as error:
         raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
 
-def _open_text(
-    generator: Generator, prompt: list[int], settings: GenerateConfig, number: int, seed: int, sample: int, *,
-    greedy: bool, alternatives: int,
-) -> BatchText:  # fmt: skip
-    """Return a text that begins with the tokens of a prompt."""
-    text = Continuation(
-        number, prompt, generator.tokenizer, settings, seed=seed, sample=sample, device=generator.device
-    )
-    return BatchText(text, settings, greedy, alternatives)
+def _text_search(generator: Generator, settings: GenerateConfig) -> TextSearch:
+    """Return the search for texts of a request; its seed is drawn where the settings have none."""
+    seed = secrets.randbits(63) if settings.seed is None else settings.seed
+    return TextSearch(generator.decoding, generator.tokenizer, settings, seed)
+
+
+def _add(steps: list[TextStep], on_step: Callable[[TextStep], None] | None, step: TextStep) -> None:
+    """Append a step to those of its text, and report it."""
+    steps.append(step)
+    if on_step is not None:
+        on_step(step)
 
 
 def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Callable[[], bool]) -> list[float]:

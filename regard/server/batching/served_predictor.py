@@ -16,8 +16,8 @@ from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError, DataError, ModelError
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.predictions import Prediction, PredictionQueue
-from regard.server.batching.scheduler import SchedulerObserver
+from regard.server.batching.jobs import Limits, SchedulerObserver, WorkJob
+from regard.server.batching.scheduler import Scheduler
 from regard.server.batching.served import Served
 from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
@@ -28,7 +28,7 @@ Result = TypeVar("Result")
 LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
 
 
-class ServedPredictor(Served[Any, PredictionQueue]):
+class ServedPredictor(Served[Any]):
     """Model behind the server that computes in one thread, input by input."""
 
     def __init__(
@@ -42,10 +42,10 @@ class ServedPredictor(Served[Any, PredictionQueue]):
         of the queue's work. The rest is as in ``Served``.
         """
         super().__init__(name, task=task, threads=threads, inspector=inspector)
-        self._load_predictor, self._waiting, self._observer = load_predictor, waiting, observer
+        self._load_predictor, self._limits, self._observer = load_predictor, Limits(waiting=waiting), observer
 
-    def _open(self) -> tuple[Any, PredictionQueue]:
-        return self._load_predictor(), PredictionQueue(self._waiting, observer=self._observer)
+    def _open(self) -> tuple[Any, Scheduler]:
+        return self._load_predictor(), Scheduler(None, self._limits, observer=self._observer)
 
     async def predict(
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
@@ -55,7 +55,7 @@ class ServedPredictor(Served[Any, PredictionQueue]):
         if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
             raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
         interface = interface_of(predictor)
-        chosen = await off_loop(request_settings, interface, settings, limits.length)
+        chosen = await off_loop(request_settings, interface, settings, limits)
         read = await off_loop(_read_inputs, predictor, inputs, limits.numbers, Deadline(seconds))
         works = [partial(_predict, predictor, interface, input, chosen) for input in read]
         return await self.compute(works, client=client, seconds=seconds - (time.monotonic() - began))
@@ -65,8 +65,8 @@ class ServedPredictor(Served[Any, PredictionQueue]):
     ) -> list[Result]:
         """Return the results of works, each done in the model's thread when it is the client's turn."""
         deadline = time.monotonic() + seconds
-        _, queue = await self.wait_until_loaded(seconds)
-        return await self._results(queue, [Prediction(work, client, deadline) for work in works], seconds)
+        _, scheduler = await self.wait_until_loaded(seconds)
+        return await self._results(scheduler, [WorkJob(work, client, deadline) for work in works], seconds)
 
 
 def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
@@ -106,9 +106,10 @@ def _refuse_constant(name: str) -> Any:
 
 
 def request_settings(
-    interface: PredictorInterface, given: Mapping[str, Any], max_length: int, *, length_name: str = "settings.length"
-) -> BaseModel | None:
-    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, or too long an output.
+    interface: PredictorInterface, given: Mapping[str, Any], limits: ServerSettings, *,
+    length_name: str = "settings.length",
+) -> BaseModel | None:  # fmt: skip
+    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, and beyond a limit.
 
     ``length_name``: what the request calls its length.
     """
@@ -119,15 +120,17 @@ def request_settings(
         return None
     checked = validate_settings(type(interface.settings), given)
     chosen = interface.settings.model_copy(update=checked.model_dump(exclude_unset=True))
+    if (beam := getattr(checked, "beam", None)) is not None and beam > limits.beam:
+        raise ApiError(400, f"Invalid request: a beam of {beam} is wider than {limits.beam}")
     if "length" not in type(chosen).model_fields:
         return chosen
-    asked = getattr(checked, "length", None)
-    if asked is not None and asked > max_length:
+    length, longest = getattr(checked, "length", None), limits.length
+    if length is not None and length > longest:
         raise ApiError(
-            400, f"Invalid request: {length_name}: {asked} tokens exceed the limit of {max_length} (--length-limit)"
+            400, f"Invalid request: {length_name}: {length} tokens exceed the limit of {longest} (--length-limit)"
         )
     own = getattr(chosen, "length", None)
-    return chosen.model_copy(update={"length": min(own or max_length, max_length)})
+    return chosen.model_copy(update={"length": min(own or longest, longest)})
 
 
 Settings = TypeVar("Settings", bound=BaseModel)

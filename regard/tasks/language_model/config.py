@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.config.settings import ChoiceConfig
 from regard.core.wording import counted
 from regard.data.documents import Cut, DocumentKind, holds_prompts, holds_records
 from regard.data.stream import TextConfig
@@ -121,47 +122,28 @@ class TextDataConfig(DataSection):
         return self
 
 
-def _as_list(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
+class GenerateConfig(ChoiceConfig):
+    """Settings of text generation, unless a command says otherwise."""
 
-
-StopString = Annotated[str, Field(min_length=1, max_length=1000)]
-
-
-class GenerateConfig(BaseModel):
-    """Settings of text generation, unless a command says otherwise.
-
-    In this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    length: int = Field(500, ge=1, le=1 << 20, description="tokens at most")
+    length: int = Field(500, ge=1, le=1 << 20, description="maximum of tokens")
     temperature: Annotated[float, Field(ge=0)] | None = Field(
-        None, description="logits are divided by this before drawing, 1.0 unless given; 0: always the likeliest"
-    )
-    top_k: int | None = Field(None, ge=1, le=1 << 24, description="draw among the k most probable tokens")
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="draw among the fewest tokens whose probability reaches p"
-    )
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="draw among the tokens that have this share of the likeliest one's probability, or more"
-    )
-    stop: Annotated[tuple[StopString, ...], BeforeValidator(_as_list)] = Field(
-        (), description="strings that end a text, which they are no part of"
-    )
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = Field(
-        None, description="factor of the log-probability of each token in prompt and text so far (Keskar et al. 2019)"
-    )
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
-        None, description="taken from the logit of a token for each time that it was generated"
-    )
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
-        None, description="taken from the logit of a token that was generated"
+        None,
+        description="logits are divided by this before a draw, 1.0 unless given; 0: always the most probable token; "
+        "without effect in a beam",
     )
     no_repeat_ngram: int | None = Field(
-        None, ge=1, le=100, description="no sequence of so many tokens occurs twice in prompt and text"
+        None, ge=1, le=100, description="no sequence of n tokens occurs twice in prompt and text"
     )
+
+    @property
+    def draw_temperature(self) -> float | None:
+        if self.beam > 1 or self.temperature == 0:
+            return None
+        return 1.0 if self.temperature is None else self.temperature
+
+    def greedy(self) -> GenerateConfig:
+        """Return these settings with the most probable token always taken."""
+        return self.model_copy(update={"beam": 1, "temperature": 0.0})
 
 
 class LanguageModelConfig(UnsmoothedRunConfig):

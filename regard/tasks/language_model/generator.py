@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import secrets
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -16,8 +15,9 @@ import torch
 from pydantic import ValidationError
 
 from regard.config.explain import explain
+from regard.config.search_requests import GenerateRequest
 from regard.core.observation import Observation
-from regard.core.predictor_interface import PredictorInterface
+from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
@@ -30,16 +30,16 @@ from regard.engine.language_model import obstacle
 from regard.errors import ConfigError, DataError
 from regard.inference.causal_decoding import causal_decoder, forgets, native_obstacle
 from regard.inference.decoding import Engine, possible
+from regard.inference.prompt_decoding import PromptDecoding
+from regard.inference.run_search import require_seed
 from regard.models.language_model import LanguageModel
+from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.continuation import Continuation, FinishReason, GeneratedPiece
-from regard.tasks.language_model.decoding import WindowDecoding
-from regard.tasks.language_model.interface import generator_interface
 from regard.tasks.language_model.observe import observe_tokens
-from regard.tasks.language_model.running_texts import running_texts
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.language_model.scoring import TextScore, carried_scores, continued_windows, window_scores
-from regard.tasks.language_model.text_batch import TextBatch
+from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
+from regard.tasks.language_model.text_search import TextSearch
 
 __all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
 
@@ -86,11 +86,11 @@ class Generator:
         self.engine = possible(engine, obstacle(model), native_obstacle(model))
 
     @cached_property
-    def _decoding(self) -> WindowDecoding:
-        """The model in the layout of its engine, made when first asked for."""
+    def decoding(self) -> PromptDecoding:
+        """The model in the layout of its engine, made when first used."""
         model, endless = causal_decoder(self.model, self.engine), self.carried or forgets(self.model)
-        context = sys.maxsize if endless else self.context
-        return WindowDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
+        context = None if endless else self.context
+        return PromptDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
 
     @overload
     def __call__(
@@ -228,17 +228,12 @@ class Generator:
             raise ConfigError(f"greedy cannot be {shortened(repr(greedy))}", where="greedy", why="it is true or false")
         if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
             raise ConfigError(f"samples cannot be {shortened(repr(samples))}", where="samples", why="it is 1 or more")
-        chosen = secrets.randbits(64) if seed is None else _require_seed(seed)
-        read = [[BEGIN, *self._encode(prompt)] for prompt in prompts]
-        texts = (
-            Continuation(
-                number * samples + sample, tokens, self.tokenizer, settings,
-                seed=chosen, sample=sample, device=self.device,
-            )
-            for number, tokens in enumerate(read)
-            for sample in range(samples)
-        )  # fmt: skip
-        return running_texts(self._decoding, texts, settings, greedy=greedy, rows=ROWS)
+        seed = settings.seed if seed is None else require_seed(seed)
+        seed = secrets.randbits(64) if seed is None else seed
+        settings = settings.greedy() if greedy else settings
+        tokens = [self.tokens(prompt) for prompt in prompts]
+        search = TextSearch(self.decoding, self.tokenizer, settings, seed)
+        return search.beams(tokens, samples) if settings.beam > 1 else search.rows(tokens, samples)
 
     @torch.no_grad()
     def score(
@@ -274,15 +269,41 @@ class Generator:
     @property
     def interface(self) -> PredictorInterface:
         """Settings of a request, and generation that can be interrupted: for servers."""
-        return generator_interface(self)
+
+        def predict(prompt: str, requested: GenerateRequest, interrupted: Callable[[], bool]) -> Generated:
+            chosen = self.adjusted(requested.model_dump(exclude={"greedy"}, exclude_none=True))
+            parts = []
+            for part in self.stream(prompt, chosen, greedy=requested.greedy):
+                if interrupted():
+                    raise PredictionInterrupted
+                parts.append(part)
+            return parts[-1]._replace(text="".join(part.text for part in parts))
+
+        return PredictorInterface("a prompt", "text that continues it", GenerateRequest.of(self.settings), predict)
 
     def tokens(self, prompt: str) -> list[int]:
         """The tokens of a prompt after the one that begins a text. ConfigError where the vocabulary cannot spell it."""
         return [BEGIN, *self._encode(prompt)]
 
-    def batch(self) -> TextBatch:
-        """An empty batch of texts that come and go: for servers."""
-        return TextBatch(self._decoding)
+    @torch.no_grad()
+    def token_scores(
+        self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = never
+    ) -> list[TokenScore]:
+        """Return the score of each token but the first, given those before it, read as in generation.
+
+        Raises PredictionInterrupted where ``interrupted``, called before each window, returns True.
+        """
+        scores: list[TokenScore] = []
+        decoding = self.decoding
+        for begin, at, end in continued_windows(1, len(tokens), decoding.context):
+            if interrupted():
+                raise PredictionInterrupted
+            window = torch.tensor([tokens[begin:end]], device=self.device)
+            log_p = decoding.model.step(window[:, :-1], decoding.model.start(1))[0][0]
+            for place in range(at, end):
+                row, token = log_p[place - begin - 1], tokens[place]
+                scores.append(TokenScore(token, float(row[token]), most_probable(row, alternatives)))
+        return scores
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
         """The model's settings with these instead. ConfigError for what they cannot be."""
@@ -314,11 +335,3 @@ def _generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
 def _text_score(tokenizer: Tokenizer, text: str, scored: list[int], found: list[float]) -> TextScore:
     pieces = tokenizer.pieces(scored)
     return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
-
-
-def _require_seed(seed: object) -> int:
-    """The seed, or ConfigError for what torch cannot be seeded with."""
-    if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
-        why = "it should be a whole number of at most 64 bits"
-        raise ConfigError(f"seed cannot be {shortened(repr(seed))}", where="seed", why=why)
-    return seed

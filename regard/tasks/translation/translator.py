@@ -6,8 +6,7 @@ import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
-from itertools import islice
+from functools import cached_property, partial
 from json import dumps
 from pathlib import Path
 from typing import Any, overload
@@ -19,10 +18,11 @@ from torch import Tensor
 
 from regard.attention.observe import observe, twin
 from regard.config.explain import explain
+from regard.config.search_requests import SearchRequest
 from regard.config.settings import SearchConfig
 from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
-from regard.core.state import State
+from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, Report, never
 from regard.core.wording import counted
 from regard.data.order import batches_in_order
@@ -31,11 +31,12 @@ from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible, torch_obstacle
 from regard.inference.results import Candidate, Translation, joined
+from regard.inference.run_search import inputs_of, require_seed, run_search
+from regard.inference.spelling import StopListener, text_before
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.runs.run_folder import RunFolder
-from regard.search.batch_search import search
 from regard.search.beam import length_normaliser
-from regard.search.contract import Hypothesis, Reduce, StatePair
+from regard.search.contract import Hypothesis
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import ignore, require_task
 from regard.tasks.load import load as load_predictor
@@ -79,30 +80,54 @@ class Translator:
         return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {self.engine} on {self.device})"
 
     @overload
-    def __call__(self, text: str, **options: Any) -> Translation: ...
+    def __call__(self, text: str, *, seed: int | None = None, **options: Any) -> Translation: ...
 
     @overload
-    def __call__(self, text: list[str] | tuple[str, ...], **options: Any) -> list[Translation]: ...
+    def __call__(
+        self, text: list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
+    ) -> list[Translation]: ...
 
     def __call__(
-        self, text: str | list[str] | tuple[str, ...], **options: Any
-    ) -> Translation | list[Translation]:  # fmt: skip
+        self, text: str | list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
+    ) -> Translation | list[Translation]:
         """``model("A dog runs.", beam=5, nbest=3)`` gives one translation, ``model(["A dog runs."])`` a list of them.
 
-        ``options`` is any field of SearchConfig. ConfigError for what it cannot be, and for what is no text.
+        Args:
+            text: a text, or a list of texts.
+            seed: of the draws, if ``temperature`` is set; other outputs each time unless given. A translation is a
+                function of its text and the seed.
+            options: fields of SearchConfig.
+
+        Raises:
+            ConfigError: an option cannot have this value, or ``text`` is not a text.
         """
-        lines = [text] if isinstance(text, str) else list(text) if isinstance(text, list | tuple) else [text]
+        lines = list(text) if isinstance(text, list | tuple) else [text]
         if wrong := [line for line in lines if not isinstance(line, str)]:
             what = f"{type(wrong[0]).__name__} is no text to translate"
             raise ConfigError(what, help='model("A dog runs."), or a list of texts: model(["A dog runs."])')
-        if options.get("temperature") is not None:  # sampling does not know what searches forbid
-            options = {"no_repeat_ngram": 0} | options
+        options |= {} if seed is None else {"seed": require_seed(seed)}
+        found = self.translate(lines, search=self.adjusted(options))
+        return found[0] if isinstance(text, str) else found
+
+    def adjusted(self, options: Mapping[str, object]) -> SearchConfig:
+        """Return the model's settings with these instead. ConfigError for what they cannot be."""
         try:
-            search = SearchConfig.model_validate(self.search.model_dump() | options) if options else self.search
+            return SearchConfig.model_validate({**self.search.model_dump(), **options}) if options else self.search
         except ValidationError as error:
             raise explain(error, SearchConfig, (), ()) from error
-        found = self.translate(lines, search=search)
-        return found[0] if isinstance(text, str) else found
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """Settings of a request, and translation that can be interrupted: for servers."""
+
+        def predict(line: str, settings: SearchRequest, interrupted: Callable[[], bool]) -> Translation:
+            search = self.adjusted(settings.model_dump(exclude_none=True))
+            try:
+                return self.translate([line], search=search, interrupted=interrupted)[0]
+            except KeyboardInterrupt as error:
+                raise PredictionInterrupted from error
+
+        return PredictorInterface("a text", "its translation", SearchRequest.of(self.search), predict)
 
     def translate(
         self,
@@ -110,7 +135,6 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         prefixes: Sequence[str] | None = None,
-        seed: int | None = None,
         done: Callable[[int], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
     ) -> list[Translation]:
@@ -126,14 +150,17 @@ class Translator:
         flat = [part for parts in inputs for part in parts]
         forced = None if prefixes is None else self._forced(inputs, prefixes)
         found: list[list[Hypothesis]] = [[] for _ in flat]
-        generator = None if seed is None else torch.Generator(self.device).manual_seed(seed)
         rows = settings.batch_sentences
         help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
         with explain_out_of_memory("translating", help=help):
-            for index, hypotheses in self._search(flat, settings, forced, generator, interrupted):
-                found[index] = hypotheses
-                if done is not None:
-                    done(1)
+            listener = partial(StopListener, self.target, settings.stop) if settings.stop else None
+            sources = inputs_of(flat, settings, prefixes=forced, listener=listener)
+            longest_first = sorted(enumerate(sources), key=lambda numbered: -len(numbered[1].tokens))
+            for finished in run_search(self.decoding, longest_first, settings, rows=rows, interrupted=interrupted):
+                for index, hypotheses in finished:
+                    found[index] = hypotheses
+                    if done is not None:
+                        done(1)
         results, at = [], 0
         for line, parts in zip(lines, inputs, strict=True):
             results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
@@ -145,7 +172,7 @@ class Translator:
         return line
 
     def cost(self, line: str) -> int:
-        """Return how many numbers one layer holds at once for a line (``core.predictor_interface.input_cost``)."""
+        """Return how many numbers one layer holds at once (``core.predictor_interface.input_cost``)."""
         return sum(len(part) ** 2 for part in self.parts(line))
 
     def write(self, output: Translation, *, json: bool) -> str:
@@ -289,10 +316,8 @@ class Translator:
     def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
         """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
         if len(prefixes) != len(inputs):
-            raise ConfigError(
-                f"{counted(len(prefixes), 'prefix', 'prefixes')} for {counted(len(inputs), 'line')}",
-                help="one prefix a line",
-            )
+            what = f"{counted(len(prefixes), 'prefix', 'prefixes')} for {counted(len(inputs), 'line')}"
+            raise ConfigError(what, help="one prefix a line")
         begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
         if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
             why = f"it has no piece for {', '.join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))}"
@@ -302,34 +327,6 @@ class Translator:
             for parts, prefix in zip(inputs, prefixes, strict=True)
             for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
         ]
-
-    @torch.no_grad()
-    def _search(
-        self,
-        flat: Sequence[list[int]],
-        settings: SearchConfig,
-        forced: Sequence[list[int]] | None,
-        generator: torch.Generator | None,
-        interrupted: Callable[[], bool],
-    ) -> Iterator[tuple[int, list[Hypothesis]]]:
-        """The outputs of each source as it is done. The longest come first, and others take the place of the done."""
-        order = iter(sorted(range(len(flat)), key=lambda index: -len(flat[index])))
-        room = settings.batch_sentences
-
-        def waiting(free: int) -> StatePair | None:
-            chosen = list(islice(order, free))
-            prefixes = None if forced is None else [forced[index] for index in chosen]
-            sources = [flat[index] for index in chosen]
-            open = self.decoding.open
-            return open(chosen, sources, settings, prefixes=prefixes, generator=generator) if chosen else None
-
-        def step(tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
-            if interrupted():
-                raise KeyboardInterrupt
-            return self.decoding.step(tokens, session, read)
-
-        if (first := waiting(room)) is not None:
-            yield from search(step, first, waiting, capacity=room)
 
     def assemble(
         self,
@@ -343,14 +340,15 @@ class Translator:
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
         unknown = self.unknown(line) if any(UNKNOWN in part for part in parts) else []
+        stops = (search or self.search).stop
         found = [self.ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
         if len(parts) == 1:
-            candidates = [self._candidate(hypothesis) for hypothesis in found[0]]
+            candidates = [self._candidate(hypothesis, stops) for hypothesis in found[0]]
             tokens = found[0][0].tokens
             told: dict[str, Any] = {"pieces": self.source.pieces(parts[0]), "unknown": unknown}
             told["unread"] = self.unread(line)
             return Translation(line, candidates, lambda: self.attention(parts[0], tokens), **told)
-        best = joined([self._candidate(hypotheses[0]) for hypotheses in found])
+        best = joined([self._candidate(hypotheses[0], stops) for hypotheses in found])
         return Translation(line, [best], lambda: _refuse_long(self.max_length), unknown=unknown)
 
     @torch.no_grad()
@@ -374,9 +372,10 @@ class Translator:
         ]
         return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        tokens, total, score, each, finished = hypothesis
-        return Candidate(self.target.decode(tokens), score, total, self.target.pieces(tokens), each, finished)
+    def _candidate(self, hypothesis: Hypothesis, stops: Sequence[str]) -> Candidate:
+        tokens, total, score, log_probs, finished = hypothesis
+        text = text_before(self.target.decode(tokens), stops)
+        return Candidate(text, score, total, self.target.pieces(tokens), log_probs, finished)
 
 
 def load(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from regard.data.tokenizers.tokenizer import Tokenizer
+from regard.data.tokenizers.tokenizer import END, Tokenizer
+from regard.search.rows import TokenListener
 
-__all__ = ["Spelling", "StopStrings"]
+__all__ = ["Spelling", "StopListener", "StopStrings", "text_before"]
 
 HALF = "\ufffd"  # what a tokenizer gives for bytes that are no character, or none yet
 LONGEST_HALF = 3  # signs at most that an unfinished character is shown as: it has one byte less than four
@@ -75,3 +76,22 @@ class Spelling:
         self._tokens, self._shown = [], 0
         text = self._stops.add(piece)
         return text if self.stopped else text + self._stops.rest()
+
+
+class StopListener(TokenListener):
+    """Receiver of the tokens of one output that ends it before the first of several strings."""
+
+    def __init__(self, tokenizer: Tokenizer, stops: Sequence[str]) -> None:
+        self._spelling = Spelling(tokenizer, stops)
+
+    def add(self, token: int, log_probability: float, alternatives: Sequence[tuple[int, float]]) -> bool:
+        """Take the next token. Return whether a stop string has come."""
+        if token != END:
+            self._spelling.add(token)
+        return self._spelling.stopped
+
+
+def text_before(text: str, stops: Sequence[str]) -> str:
+    """Return the text before the first of several strings, the one that is complete first; all of it if none occurs."""
+    strings = StopStrings(stops)
+    return strings.add(text) + strings.rest() if stops else text

@@ -1,0 +1,126 @@
+"""Contract between a search and a trained model, which reads a source or continues a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from jaxtyping import Int
+from torch import Tensor
+
+from regard.config.settings import ChoiceConfig
+from regard.core.state import State
+from regard.errors import ModelError
+from regard.search.beam import BeamStep, start_beam
+from regard.search.choice import TokenChoice
+from regard.search.constrained import start_constrained_beam
+from regard.search.constraint_state import Constraints
+from regard.search.contract import Reduce, SearchState, StatePair, Symbols
+from regard.search.draws import Draws
+from regard.search.rows import TokenListener, start_rows
+
+__all__ = ["SearchInput", "SearchModel", "WatchBeam", "choice_of", "require_probabilities", "rows_of", "start_search"]
+
+WatchBeam = Callable[[int, BeamStep], None]
+
+
+@dataclass(frozen=True)
+class SearchInput:
+    """One input of a search: the tokens of a source or of a prompt, and what holds for its outputs alone.
+
+    ``prefix``: tokens that they begin with. ``constraints``: sequences that they contain. ``draws``, ``listeners``: one
+    for each output; none where nothing is drawn, or nobody listens.
+    """
+
+    tokens: Sequence[int]
+    prefix: Sequence[int] = ()
+    constraints: Constraints = ()
+    draws: Sequence[Draws] = ()
+    listeners: Sequence[TokenListener] = field(default=())
+
+
+class SearchModel(Protocol):
+    """A trained model as a search uses it."""
+
+    def open(
+        self, ids: Sequence[int], inputs: Sequence[SearchInput], settings: ChoiceConfig, watch: WatchBeam | None = None
+    ) -> StatePair:
+        """Return a search for the outputs of these inputs, which are read, before its first step.
+
+        Inputs with constraints are searched by a beam, whatever the settings say. ``watch``: called with each step of
+        a beam.
+        """
+
+    def step(self, tokens: Int[Tensor, "rows 1"], state: State, reduce: Reduce) -> tuple[tuple[Tensor, ...], State]:
+        """Feed each row a token: a ``ChunkedStep``. ModelError where the model computes no probabilities."""
+
+
+def choice_of(settings: ChoiceConfig) -> TokenChoice:
+    """Return how settings choose the next token of a row."""
+    values = {name: getattr(settings, name) for name in TokenChoice._fields if name != "temperature"}
+    return TokenChoice(temperature=settings.draw_temperature, **values)
+
+
+def rows_of(settings: ChoiceConfig) -> int:
+    """Return the rows of a running batch that an input takes."""
+    return settings.nbest if settings.draw_temperature is not None else settings.beam
+
+
+def start_search(
+    ids: Sequence[int],
+    inputs: Sequence[SearchInput],
+    settings: ChoiceConfig,
+    symbols: Symbols,
+    *,
+    max_lengths: Int[Tensor, "sentences"],
+    continues: bool = False,
+    best: int | None = None,
+    watch: WatchBeam | None = None,
+) -> tuple[SearchState, int]:
+    """Return the search that settings ask for, and the rows of each input before its first step.
+
+    Args:
+        ids: one id an input.
+        inputs: all with constraints, or none.
+        settings: of the search.
+        symbols: the special tokens.
+        max_lengths: maximum of tokens of the outputs of each input.
+        continues: outputs continue their inputs, whose tokens count as repeated, too.
+        best: outputs that a beam returns, where these are not ``settings.nbest``.
+        watch: called with each step of a beam.
+    """
+    prefixes = [input.prefix for input in inputs] if any(input.prefix for input in inputs) else None
+    choice = choice_of(settings)
+    constrained = any(input.constraints for input in inputs)
+    if not constrained and watch is None and (choice.draws or settings.beam == 1):
+        samples = settings.nbest if choice.draws else 1
+        draws = [stream for input in inputs for stream in input.draws]
+        listeners = [listener for input in inputs for listener in input.listeners]
+        histories = [input.tokens for input in inputs] if continues else None
+        rows = start_rows(
+            ids, symbols, max_lengths=max_lengths, prefixes=prefixes, choice=choice, samples=samples, draws=draws,
+            histories=histories, listeners=listeners,
+        )  # fmt: skip
+        return rows, samples
+    beam = start_beam if not constrained else start_constrained_beam
+    options = {"watch": watch} if not constrained else {"constraints": [input.constraints for input in inputs]}
+    state = beam(
+        ids, symbols, max_lengths=max_lengths, prefixes=prefixes, width=settings.beam,
+        nbest=best or min(settings.nbest, settings.beam), length_penalty=settings.length_penalty,
+        length_offset=settings.length_offset, no_repeat=choice.no_repeat_ngram or None, early=settings.early_stopping,
+        **options,
+    )  # fmt: skip
+    return state, 1
+
+
+def require_probabilities(reduced: tuple[Tensor, ...]) -> None:
+    """Raise ModelError where what was read of a model is no probability: one that is none makes all after it none."""
+    if any(
+        bool((part[:, -1:] if part.dim() > 1 else part).isnan().any()) for part in reduced if part.is_floating_point()
+    ):
+        raise ModelError(
+            "this model computes no probabilities",
+            why="they are not numbers: its weights are not finite, as when training diverges",
+            help="--checkpoint best, or that of an earlier step",
+        )

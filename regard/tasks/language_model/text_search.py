@@ -1,0 +1,81 @@
+"""Search for texts that continue prompts, by rows that draw or by beams."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import product
+
+from regard.data.tokenizers.tokenizer import END, Tokenizer
+from regard.errors import ConfigError
+from regard.inference.run_search import run_search
+from regard.inference.search_model import SearchInput, SearchModel
+from regard.search.contract import Hypothesis
+from regard.search.draws import Draws
+from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.text_listener import GeneratedPiece, TextListener, TextStep
+
+__all__ = ["TextSearch"]
+
+ROWS = 64  # maximum of texts that are searched at once
+
+
+class TextSearch:
+    """Search with one model, its settings and a seed. Texts are numbered prompt by prompt, sample by sample."""
+
+    def __init__(self, decoding: SearchModel, tokenizer: Tokenizer, settings: GenerateConfig, seed: int) -> None:
+        self.decoding, self.tokenizer, self.settings, self.seed = decoding, tokenizer, settings, seed
+
+    def rows(self, prompts: Sequence[list[int]], samples: int) -> Iterator[GeneratedPiece]:
+        """Yield pieces of all texts as their tokens are chosen."""
+        pieces: list[GeneratedPiece] = []
+        inputs = (
+            (number, self.input(tokens, sample, number, lambda step: pieces.append(step.piece)))
+            for number, (tokens, sample) in enumerate(product(prompts, range(samples)))
+        )
+        for _ in run_search(self.decoding, inputs, self.settings.model_copy(update={"nbest": 1}), rows=ROWS):
+            yield from pieces
+            pieces.clear()
+
+    def beams(self, prompts: Sequence[list[int]], samples: int) -> Iterator[GeneratedPiece]:
+        """Yield the best texts of each prompt, each in one piece. ConfigError for more than a beam holds."""
+        beam = self.settings.beam
+        if samples > beam:
+            raise ConfigError(f"a beam of {beam} cannot give {samples} texts", where="samples", help=f"beam={samples}")
+        settings = self.settings.model_copy(update={"nbest": samples})
+        inputs = enumerate(map(SearchInput, prompts))
+        for finished in run_search(self.decoding, inputs, settings, rows=max(ROWS // beam, 1)):
+            for number, hypotheses in finished:
+                for sample, hypothesis in enumerate(hypotheses):
+                    steps = self.steps_of(number * samples + sample, hypothesis)
+                    yield steps[-1].piece._replace(text="".join(step.piece.text for step in steps))
+
+    def steps_of(self, number: int, hypothesis: Hypothesis) -> list[TextStep]:
+        """Return the steps of text ``number``, which a beam found whole."""
+        steps: list[TextStep] = []
+        listener = TextListener(number, self.tokenizer, self.settings, steps.append)
+        ends = [END] if hypothesis.finished else []
+        for token, log_p in zip([*hypothesis.tokens, *ends], hypothesis.token_log_probabilities, strict=True):
+            listener.count += 1
+            listener.add(token, log_p)
+        return steps
+
+    def input(
+        self,
+        tokens: list[int],
+        sample: int,
+        number: int,
+        on_step: Callable[[TextStep], None],
+        alternatives: int = 0,
+    ) -> SearchInput:
+        """Return a prompt as the input of a search for one text by rows.
+
+        Args:
+            tokens: of the prompt.
+            sample: number of the text among those of its prompt: each has its own draws.
+            number: of the text, for its pieces.
+            on_step: called with each token of the text.
+            alternatives: most probable tokens that are reported with each.
+        """
+        listener = TextListener(number, self.tokenizer, self.settings, on_step, alternatives)
+        draws = [Draws(self.seed, sample, tokens)] if self.settings.draw_temperature is not None else []
+        return SearchInput(tokens, draws=draws, listeners=[listener])

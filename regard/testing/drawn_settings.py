@@ -1,0 +1,85 @@
+"""Settings of a prediction, drawn from those that a predictor declares."""
+
+from __future__ import annotations
+
+from random import Random
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from regard.core.predictor_interface import interface_of
+from regard.errors import ConfigError
+
+__all__ = ["drawn_settings"]
+
+WIDEST = 6  # above the least value of a number without an upper bound
+TRIALS = 50  # some settings exclude each other
+
+
+def drawn_settings(predictor: Any, source: Random) -> dict[str, Any]:
+    """Return settings of a call, each given or left out; none for a predictor that declares none.
+
+    Args:
+        predictor: the predictor.
+        source: of the draws.
+    """
+    declared = interface_of(predictor).settings
+    if declared is None:
+        return {}
+    fields = {name: field for name, field in type(declared).model_fields.items() if name != "seed"}
+    for _ in range(TRIALS):
+        settings = {
+            name: _value(field.annotation, field.metadata, source)
+            for name, field in fields.items()
+            if source.random() < 0.4
+        }
+        settings = {name: value for name, value in settings.items() if value is not None}
+        if _fits(predictor, settings):
+            return settings
+    return {}
+
+
+def _fits(predictor: Any, settings: dict[str, Any]) -> bool:
+    """Return whether the predictor takes these settings together."""
+    check = getattr(predictor, "adjusted", None)
+    try:
+        if check is not None:
+            check({name: value for name, value in settings.items() if name != "greedy"})
+    except ConfigError:
+        return False
+    return True
+
+
+def _value(annotation: Any, metadata: list[Any], source: Random) -> Any:
+    """Return a value of a type within its bounds; None for a type of which none is drawn."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        inner, *more = get_args(annotation)
+        return _value(inner, [*metadata, *_unpacked(more)], source)
+    if origin in (Union, UnionType):
+        members = [member for member in get_args(annotation) if member is not type(None)]
+        return _value(members[0], metadata, source)
+    if origin is Literal:
+        return source.choice(get_args(annotation))
+    if annotation is bool:
+        return source.random() < 0.5
+    if annotation in (int, float):
+        return _number(annotation, metadata, source)
+    if origin in (list, tuple):
+        return ["a"] if get_args(annotation)[0] is str or get_origin(get_args(annotation)[0]) is Annotated else None
+    return None
+
+
+def _unpacked(metadata: list[Any]) -> list[Any]:
+    """Return the bounds that pydantic's ``Field`` inside Annotated holds."""
+    return [bound for entry in metadata for bound in getattr(entry, "metadata", [entry])]
+
+
+def _number(kind: type, metadata: list[Any], source: Random) -> Any:
+    bounds = {
+        name: getattr(entry, name) for entry in metadata for name in ("ge", "gt", "le", "lt") if hasattr(entry, name)
+    }
+    least = bounds.get("ge", bounds.get("gt", 0))
+    most = min(bounds.get("le", bounds.get("lt", least + WIDEST)), least + WIDEST)
+    if kind is int:
+        return source.randint(int(least) + ("gt" in bounds), max(int(most) - ("lt" in bounds), int(least)))
+    return least + (most - least) * (0.05 + 0.9 * source.random())
