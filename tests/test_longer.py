@@ -93,8 +93,17 @@ def test_the_best_checkpoint_comes_along(short: Path) -> None:
     found = checkpoint.load(path)
     progress = {**found.state, "best_step": first, "best_value": -1.0}
     checkpoint.save(run / "checkpoints", found.step, found.groups, progress, keep=10)
-    again, _ = longer(run, "train.epochs=3")
+    again, _ = longer(run, "train.epochs=3", "train.keep=1")
     assert RunFolder.open(again).weights_path("best").steps == [first]
+
+
+def test_the_warmup_is_that_of_the_first_run(short: Path) -> None:
+    """By itself it would be a tenth of the updates of the longer run."""
+    run = trained(short.parent.parent, "unwarmed", "train.epochs=2", "train.warmup=", "train.schedule=inverse-sqrt")
+    again, _ = longer(run, "train.steps=60")
+    plans = [RunFolder.open(each).read_plan() for each in (run, again)]
+    assert plans[0] is not None and plans[1] is not None and plans[0].fit is not None and plans[1].fit is not None
+    assert plans[0].fit.warmup == plans[1].fit.warmup
 
 
 def command_of(help: str | None) -> list[str]:
@@ -110,7 +119,7 @@ def command_of(help: str | None) -> list[str]:
         ("--continue", "RUN", "--set", "train.epochs=2"),
         ("--continue", "RUN", "--set", "train.steps=3"),
         ("--continue", "RUN", "--set", "train.minutes=0.000001"),
-        ("--continue", "RUN", "--set", "train.batch_tokens=32"),
+        ("--continue", "RUN", "--set", "train.epochs=5", "--set", "train.batch_tokens=32"),
         ("--continue", "RUN", "--set", "train.optimizer=adamw"),
         ("--continue", "RUN", "--set", "model.width=8"),
     ],

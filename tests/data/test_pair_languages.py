@@ -14,6 +14,7 @@ from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.tasks.translation.automatic_config import choose
 from regard.tasks.translation.config import DataConfig
+from tests.test_shortcomings import regard, settings
 
 ENGLISH = [f"The old man number {row} walks slowly through the green garden." for row in range(9)]
 GERMAN = [f"Der alte Mann Nummer {row} geht langsam durch den grünen Garten." for row in range(9)]
@@ -99,3 +100,16 @@ def test_a_served_run_has_the_languages_of_its_config_or_else_of_its_name() -> N
     with pytest.raises(ConfigError, match="no two languages"):
         _languages("a", "english", unnamed)
     assert language_pair("en-") is None
+
+
+def test_an_evaluation_of_swapped_files_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("py3langid")
+    monkeypatch.chdir(tmp_path)
+    files = written(tmp_path, ("train.en", "train.de"), ENGLISH * 3, GERMAN * 3)
+    small = settings("train.steps=1", "train.epochs=", "data.tokenizer.kind=word")
+    assert regard("train", *files, *small, "--runs", tmp_path, "--name", "run").exit_code == 0
+    swapped = written(tmp_path, ("one.txt", "other.txt"), GERMAN, ENGLISH)
+    warning = "warning: the model translates en to de, and the files look like the other order"
+    for sides in (swapped, swapped[::-1]):
+        result = regard("evaluate", tmp_path / "run", *sides, "--beam", "1")
+        assert (warning in result.stderr) is (sides is swapped), result.output

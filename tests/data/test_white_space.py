@@ -38,6 +38,13 @@ def test_the_message_shows_one_loss_and_the_key() -> None:
     assert report_lost_space(tokenizer, ["y z"], "targets", "data.tokenizer") is None
 
 
+def test_marks_of_joined_pieces_are_no_lost_space() -> None:
+    lines = ["vor@@ her  nach@@ her"] * 20
+    tokenizer = train_tokenizer(lines, TokenizerConfig(kind="pretokenised", joiner="@@"))
+    assert tokenizer.decode(tokenizer.encode(lines[0])) != lines[0]
+    assert report_lost_space(tokenizer, lines, "targets", "data.tokenizer") is None
+
+
 @given(st.text(alphabet="ab \t", max_size=12))
 def test_layout_is_what_single_spaces_do_not_preserve(line: str) -> None:
     """White space at the end does not count."""
@@ -82,8 +89,9 @@ def test_targets_that_differ_by_white_space_get_tokens_that_keep_it(
 
 def test_other_targets_get_the_usual_tokens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = regard("train", *pairs(tmp_path, lambda n: indented(n).strip() + "  "), *SMALL)
-    assert "byte-bpe" not in result.stderr and "white space" not in result.stderr
+    for layout in (lambda n: indented(n).strip() + "  ", lambda n: "  " * (n == 7) + indented(n).strip()):
+        result = regard("train", *pairs(tmp_path, layout), *SMALL)
+        assert "byte-bpe pieces" not in result.stderr and "targets differ by white space" not in result.stderr
 
 
 def test_the_hint_keeps_the_white_space(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -31,7 +31,7 @@ def report_lost_space(tokenizer: Tokenizer, lines: Iterable[str], noun: str, key
         key: key of the tokenizer's table in the config, for the hint.
     """
     config = tokenizer.config
-    if config.kind not in NORMALIZING or config.joiner is not None:
+    if config.kind not in NORMALIZING:
         return None
     sample = list(islice(lines, SAMPLE))
     expected = [line.lower().rstrip() if config.lowercase else line.rstrip() for line in sample]

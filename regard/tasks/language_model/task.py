@@ -36,7 +36,6 @@ from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.tokenizers.notes import FRAME_END
-from regard.data.tokenizers.white_space import report_lost_space
 from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
@@ -70,8 +69,6 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     if run.makes_codecs:
         tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
         say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
-        if message := report_lost_space(tokenizer, _lines(config.data), "lines", "data.tokenizer"):
-            say(message)
         tokenizer.save(run.tokenizers, "text")
         atomic_files.fault_point("vocabulary")
     codecs, spec = _open(run)
