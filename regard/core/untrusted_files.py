@@ -132,9 +132,9 @@ def require_shallow(value: Any) -> None:
     raise TooDeep
 
 
-def shortened(text: str) -> str:
-    """Return at most 200 characters of a text, for quoting in a message."""
-    return text if len(text) <= 200 else f"{text[:199]}…"
+def shortened(text: str, limit: int = 200) -> str:
+    """Return the text, or its beginning and "…" if it has more than ``limit`` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def open_regular(path: str, flags: int) -> int:

@@ -20,10 +20,10 @@ from regard.attention.observe import observe, twin
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
 from regard.config.settings import SearchConfig
-from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, Report, never
+from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
