@@ -184,7 +184,7 @@ def test_files_and_functions_fit_on_screens() -> None:
             "from regard.attention.mechanisms.general import General",
             "imports regard.attention.mechanisms.general",
         ),
-        ("regard.models.dropout", "from regard.runs.config import Config", "imports regard.runs.config"),
+        ("regard.models.dropout", "from regard.runs.config import load_config", "imports regard.runs.config"),
         ("regard.core.state", "from . import errors", "a relative import"),
         ("regard.somewhere", "", "no layer"),
         ("regard.config.toml_layers", "from regard.config.explain import explain", "import each other"),
@@ -195,5 +195,5 @@ def test_a_wrong_import_is_found(module: str, text: str, complaint: str) -> None
 
 
 def test_an_import_for_the_type_checker_alone_is_allowed() -> None:
-    text = "if TYPE_CHECKING:\n    from regard.runs.config import Config"
+    text = "if TYPE_CHECKING:\n    from regard.runs.config import load_config"
     assert violations(house() | {"regard.data.pairs": text}) == violations(house())

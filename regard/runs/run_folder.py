@@ -32,8 +32,9 @@ from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.core.wording import describe_validation_error, did_you_mean
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig, dump_config, load_config
+from regard.runs.config import dump_config, load_config
 from regard.runs.plan import Count, Plan
+from regard.runs.run_config import RunConfig
 
 __all__ = ["CheckpointChoice", "RunFolder", "environment"]
 

@@ -17,7 +17,7 @@ from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
 from regard.errors import RegardError
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks import TASKS
 from regard.tasks.find_config import find_config

@@ -15,8 +15,8 @@ from regard.core.untrusted_files import LARGE, read_bytes
 from regard.errors import ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
-from regard.runs.origin import StartingPoint
 from regard.runs.plan import PlannedOrigin
+from regard.runs.run_config import StartingPoint
 from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.runs.size_check import outline, require_fitting
 from regard.training.reading_part import reading_weights

@@ -29,8 +29,8 @@ from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
 from regard.models.hidden_matrices import hidden_matrices
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig
 from regard.runs.plan import Plan
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
 from regard.training.optim import make_optimizer

@@ -14,7 +14,7 @@ from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.core.wording import counted
 from regard.errors import DataError, TrainingError
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, dealt_anew, read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
