@@ -25,8 +25,7 @@ from typing import Any, NamedTuple
 import torch
 from pydantic import TypeAdapter, ValidationError
 
-import regard
-from regard.core import atomic_files
+from regard.core import VERSION, atomic_files
 from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.core.wording import describe_validation_error, did_you_mean
@@ -226,7 +225,7 @@ class RunFolder:
 def environment() -> dict[str, Any]:
     """The conditions of a figure: versions, processor features, threads, the time."""
     return {
-        "regard": regard.__version__,
+        "regard": VERSION,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.platform(),
