@@ -49,7 +49,7 @@ class DataSection(BaseModel):
 
 
 class TaskSection(BaseModel):
-    """The kind of work: a name of ``regard.tasks.TASKS``, or one's own as ``package.module:NAME``."""
+    """The task: a name of ``core.task_table.TASKS``, or your own as ``package.module:NAME``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
