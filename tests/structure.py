@@ -25,6 +25,7 @@ parsed = cache(ast.parse)  # several figures and tests read the same text
 Graph = dict[str, set[str]]
 
 ROOT = Path(__file__).parents[1]
+RELATIVE = "a relative import"
 SUBJECT_LIMIT = 72  # characters
 # Classes that belong to one task or to one of several forms of the same thing; those in regard/tasks belong here, too.
 FORKS = re.compile(r"EncoderDecoder|LanguageModel|Served\w+|\w*Inspector|PredictorFormat")
@@ -62,11 +63,11 @@ def imported_names(text: str) -> list[tuple[str, str]]:
 
 
 def imports(text: str, known: frozenset[str]) -> Iterator[str]:
-    """Yield the modules of regard that a file imports; "a relative import" for one of those."""
+    """Yield the modules of regard that a file imports, and ``RELATIVE`` for a relative import."""
     for module, name in imported_names(text):
         whole = f"{module}.{name}"
         if module.startswith("."):
-            yield "a relative import"
+            yield RELATIVE
         elif not name and module in known:
             yield module
         elif name and module.split(".")[0] == "regard":
@@ -200,7 +201,7 @@ def task_comparisons(module: str, text: str, tasks: Iterable[str]) -> list[str]:
 
 
 def task_names(sources: Mapping[str, str]) -> list[str]:
-    """Return the names of the tasks from the table ``TASKS``, wherever it is."""
+    """Return the names of the tasks from the table ``TASKS``, which earlier trees have in ``regard.tasks``."""
     for text in sources.values():
         for node in parsed(text).body if "TASKS" in text else []:
             target = getattr(node, "target", None) or getattr(node, "targets", [None])[0]
