@@ -13,11 +13,12 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 __all__ = [
     "LARGE",
     "SMALL",
+    "FileVersion",
     "TooDeep",
     "parse_json",
     "parse_toml",
@@ -130,6 +131,24 @@ def require_shallow(value: Any) -> None:
             return
         level = [inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)]
     raise TooDeep
+
+
+class FileVersion(NamedTuple):
+    """A file as it is now: the key of caches, which must not outlive a change of the file."""
+
+    path: Path
+    size: int  # −1 of a missing file, as are the others
+    modified: int  # nanoseconds
+    inode: int  # tells apart two files of one size that a copy gave one time
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the present version of a file, which may be missing."""
+        try:
+            status = path.stat()
+        except OSError:
+            return cls(path, -1, -1, -1)
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 def shortened(text: str, limit: int = 200) -> str:
