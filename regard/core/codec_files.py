@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from regard.core.atomic_files import write_json
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
+from regard.core.wording import describe_error
 from regard.errors import ModelError
 
 __all__ = ["open_codec_file", "save_codec_file"]
@@ -34,12 +35,9 @@ def open_codec_file(path: Path, parse: Callable[[Any], Content], *, limit: int =
     Raises:
         ModelError: the file is missing or damaged.
     """
-    help = "copy the whole run folder again"
     try:
         return parse(parse_json(read_bytes(path, limit)))
-    except OSError as error:
-        what = "is missing" if isinstance(error, FileNotFoundError) else "cannot be read"
-        raise ModelError(f"the codec {path.name} {what}", where=str(path), why=error.strerror, help=help) from error
-    except MALFORMED as error:
-        why = str(error) if isinstance(error, ValueError) else "it does not have the form that regard writes"
-        raise ModelError(f"the codec {path.name} is damaged", where=str(path), why=why, help=help) from error
+    except (OSError, *MALFORMED) as error:
+        problem = "is missing" if isinstance(error, FileNotFoundError) else "is damaged"
+        what, why = f"the codec {path.name} {problem}", describe_error(error)
+        raise ModelError(what, where=str(path), why=why, help="copy the whole run folder again") from error

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from regard.core import VERSION, atomic_files
 from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.core.wording import describe_validation_error, did_you_mean
+from regard.core.wording import describe_error, did_you_mean
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
 from regard.runs.config import dump_config, load_config
@@ -132,7 +132,7 @@ class RunFolder:
             return plan
         except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
-            why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
+            why = describe_error(error)
             raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
