@@ -1,9 +1,10 @@
 """Figures of the structure of the source: sizes, imports between packages, cycles, forks by task.
 
-    python -m tests.structure [--root FOLDER] [--base REVISION]
+    python -m tests.structure [--root FOLDER | --before FOLDER]
 
-Prints JSON. ``--root`` names another tree of the project, such as a worktree of an earlier commit; the layers are those
-of its own ``tests/test_layers.py``. ``--base`` restricts the commit subjects to those since a revision.
+Prints JSON. ``--root`` measures another tree of the project, such as a worktree of an earlier commit; its layers are
+those of its own ``tests/test_layers.py``. ``--before`` compares this tree with such a worktree, and counts the commit
+subjects since then.
 """
 
 from __future__ import annotations
@@ -210,14 +211,13 @@ def task_names(sources: Mapping[str, str]) -> list[str]:
     raise LookupError("no module has a table TASKS")
 
 
-def commit_subjects(root: Path, base: str | None) -> list[str]:
-    revisions = [f"{base}..HEAD"] if base else []
-    command = ["git", "-C", str(root), "log", "--no-merges", "--format=%s", *revisions]
+def git_lines(root: Path, *arguments: str) -> list[str]:
+    command = ["git", "-C", str(root), *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
 
 
-def structure(root: Path, base: str | None = None) -> dict[str, Any]:
-    """Return every figure of a tree; lists where a person needs to see the places."""
+def structure(root: Path, revisions: str = "HEAD") -> dict[str, Any]:
+    """Return every figure of a tree, and of the commits of ``revisions``; lists where places matter."""
     sources = modules(root)
     counted = {module: text for module, text in sources.items() if package(module) != "studies"}
     tasks = {module: text for module, text in counted.items() if package(module) == "tasks"}
@@ -225,7 +225,7 @@ def structure(root: Path, base: str | None = None) -> dict[str, Any]:
     names, graph = task_names(sources), import_graph(sources)
     lines = sum(text.count("\n") for text in counted.values())
     lengths = [length for text in counted.values() for length in function_lengths(text)]
-    subjects = commit_subjects(root, base)
+    subjects = git_lines(root, "log", "--no-merges", "--format=%s", revisions)
     long = sum(len(subject) > SUBJECT_LIMIT for subject in subjects)
     checks = [check for module, text in above.items() for check in class_checks(module, text)]
     comparisons = [line for module, text in above.items() for line in task_comparisons(module, text, names)]
@@ -248,12 +248,21 @@ def structure(root: Path, base: str | None = None) -> dict[str, Any]:
     }
 
 
+def compared(root: Path, before: Path) -> dict[str, Any]:
+    """Return the figures of an earlier worktree and those of now, places of forks left out."""
+    (revision,) = git_lines(before, "rev-parse", "--short=7", "HEAD")
+    trees = {"before": structure(before), "after": structure(root, f"{revision}..HEAD")}
+    command = f"git worktree add --detach ../before {revision} && scripts/structure --before ../before"
+    kept = {name: {key: value for key, value in tree.items() if key != "places"} for name, tree in trees.items()}
+    return {"command": command, "revision_before": revision, **kept}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Print figures of the structure of the source as JSON.")
-    parser.add_argument("--root", type=Path, default=ROOT, help="folder of the tree to measure")
-    parser.add_argument("--base", help="count only the commit subjects since this revision")
+    parser.add_argument("--root", type=Path, default=ROOT, help="Measure another tree.")
+    parser.add_argument("--before", type=Path, help="Compare with the worktree of an earlier commit.")
     arguments = parser.parse_args()
-    figures = structure(arguments.root, arguments.base)
+    figures = compared(arguments.root, arguments.before) if arguments.before else structure(arguments.root)
     sys.stdout.write(json.dumps(figures, indent=2, ensure_ascii=False) + "\n")
 
 
