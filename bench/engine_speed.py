@@ -22,8 +22,8 @@ from environments import ROOT
 from machine import machine
 from work import OUTPUT, decoding, fast, model
 
+from regard.core.processor import bfloat16_in_hardware
 from regard.engine.packed import PackedLinear, PackedMatrix
-from regard.engine.processor import bfloat16_in_hardware
 from regard.inference.decoding import Engine
 from regard.native.library import find
 

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.models.saved_names import format_1_name
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.translator import load
 from regard.training.setup import set_up

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from serving import Served
 
-from regard import __version__
+from regard.core import VERSION
 from regard.data.pairs import pad_sources
 from regard.inference.decoding import fast_form
 from regard.models.build import build
@@ -97,7 +97,7 @@ def main(job: Path, kind: str, workers: int) -> None:
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, context, _start, (job, kind, threads // workers)) as pool:
         list(pool.map(_decode, [share[:1] for share in shares]))
-        served.answer(version=__version__, threads=threads, workers=workers)
+        served.answer(version=VERSION, threads=threads, workers=workers)
         for _ in served:
             found: dict[int, list[int]] = {}
             for part in pool.map(_decode, shares):

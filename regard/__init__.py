@@ -14,6 +14,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from regard.core import VERSION
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ __all__ = [
     "train",
 ]
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _FETCHED_ON_FIRST_USE = {
     "check": "regard.tasks.check",

@@ -18,7 +18,6 @@ from typing import Annotated, Any
 
 import typer
 
-import regard
 from regard.commands import (
     average,
     check,
@@ -48,6 +47,7 @@ from regard.commands import (
     train,
     translate,
 )
+from regard.core import VERSION
 from regard.core.standard_streams import flush_output, guard_streams
 from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
@@ -174,7 +174,7 @@ def _reflow_help(app: typer.Typer) -> None:
 def _print_version(asked: bool) -> None:
     if asked:
         torch = importlib.metadata.version("torch")
-        print(f"regard {regard.__version__} (Python {platform.python_version()}, torch {torch})")
+        print(f"regard {VERSION} (Python {platform.python_version()}, torch {torch})")
         raise typer.Exit
 
 

@@ -39,7 +39,8 @@ from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
-from regard.runs.config import TaskSection, recipe_names
+from regard.runs.config import recipe_names
+from regard.runs.run_config import TaskSection
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.graph_run_config import GraphFilesConfig, NodeSplit
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig

@@ -22,7 +22,8 @@ from regard.comparison.members import load_entries, make_rows, parse_budget
 from regard.data.public.catalogue import corpora, corpus_named
 from regard.errors import RegardError
 from regard.metrics.text import check_names
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
+from regard.runs.run_config import RunConfig
 from regard.studies.catalogue import find_study
 from regard.training.setup import require_trainable
 

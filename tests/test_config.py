@@ -22,7 +22,8 @@ from regard.errors import ConfigError
 from regard.models.attention_config import MechanismConfig
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.config import TransformerEncoderConfig
-from regard.runs.config import FORMAT, dump_config, find_recipe, load_config, recipe_names
+from regard.runs.config import dump_config, find_recipe, load_config, recipe_names
+from regard.runs.run_config import FORMAT
 from regard.tasks.translation.config import TranslationConfig
 
 TOY: dict[str, Any] = {"data": {"train": [{"source": "a.en", "target": "a.de"}]}}

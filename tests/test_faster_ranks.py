@@ -13,6 +13,7 @@ from torch.distributed import checkpoint as torch_checkpoint
 
 from regard.config.settings import TrainConfig
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.core.tensors import digest
 from regard.errors import ConfigError, ModelError
 from regard.models.build import build
@@ -21,7 +22,6 @@ from regard.models.repeated_layers import repeated_layers
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.testing import TaskCase
 from regard.training.carry import dealt_anew
 from regard.training.one_shard import OneShard

@@ -15,7 +15,8 @@ from regard.core.task import find_task
 from regard.core.tensors import digest
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.import_folder import import_folder
 from regard.share.transformers_format import write

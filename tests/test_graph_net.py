@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from regard.models.graph.layers import GraphAttention, NodeFeatures, NodeLinear,
 from regard.runs.config import load_config
 from regard.tasks.find_config import find_config
 from regard.tasks.graph_parts import graph_of
+from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig
 from regard.tasks.nodes.task import sample_graph
 from regard.testing.law import same
 
@@ -208,6 +210,30 @@ def test_a_drawn_split_has_so_many_of_each_class(tmp_path):
     assert not (graph.parts["train"] & graph.parts["valid"] | graph.parts["valid"] & graph.parts["test"]).any()
     other = load_config({**config.model_dump(), "data": {"train": [source], "split": split | {"seed": 2}}})
     assert (graph_of(other.data.train[0], other.data).parts["train"] != graph.parts["train"]).any()
+
+
+def test_a_graph_whose_file_changes_is_read_again(tmp_path):
+    """Two files with equal names and sizes, too, are two graphs."""
+    source, features = tmp_path / "g.npz", tmp_path / "x.npy"
+    files, data = GraphFilesConfig(source=source, features=features), GraphDataConfig(train=(), normalise="none")
+    for time, (label, feature) in enumerate([(0, 0.0), (1, 0.0), (1, 1.0)], start=1):
+        np.savez(source, edges=np.array([[0, 1]]), y=np.array([0, label]))
+        np.save(features, np.full((2, 3), feature))
+        for path in (source, features):
+            os.utime(path, ns=(0, time))  # the clock of a file system may be too coarse
+        graph = graph_of(files, data)
+        assert graph.labels.tolist() == [0, label] and graph.file.rows(slice(1, 2)).tolist() == [[feature] * 3]
+        assert graph_of(files, data) is graph
+
+
+def test_edges_that_change_are_read_again(tmp_path):
+    (tmp_path / "nodes.csv").write_text("node,label,a\nx,one,1\ny,two,1\nz,one,1\n")
+    files = GraphFilesConfig(source=tmp_path / "nodes.csv", edges=tmp_path / "edges.csv")
+    for node, other in enumerate("yz", start=1):
+        files.edges.write_text(f"x,{other}\n")
+        os.utime(files.edges, ns=(0, node))
+        graph = graph_of(files, GraphDataConfig(train=(), directed=True))
+        assert graph.pairs.T.tolist() == [[0, 0], [0, node], [1, 1], [2, 2]]
 
 
 def graph_of_classes(path: Path, *sizes: int) -> None:

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import cache
-from graphlib import CycleError, TopologicalSorter
-from pathlib import Path
 
 import pytest
 
-parsed = cache(ast.parse)  # each text is asked for by several tests
+from tests.structure import (
+    RELATIVE,
+    ROOT,
+    cycles,
+    import_graph,
+    include_cycles,
+    modules,
+    package,
+    parsed,
+    upward_imports,
+)
+
 LAYERS = {
     "errors": 0,
-    "": 1,  # the package itself, which fetches what is above on first use
+    "": 12,  # the package itself: its public functions, fetched on first use
     "core": 1,
     "config": 2,
     "native": 2,
@@ -41,71 +50,31 @@ LAYERS = {
 }
 ALONE = ("regard.attention.mechanisms",)  # folders of which no file imports another
 
-ROOT = Path(__file__).parents[1]
-
-
-def folder(module: str) -> str:
-    """The folder under ``regard/`` that a module lies in, or the module's own name where it lies at the top."""
-    return module.removeprefix("regard").removeprefix(".").partition(".")[0]
-
-
-def named(tree: ast.AST) -> Iterator[tuple[str, str]]:
-    """Modules that a file imports from, inside functions too, and what from each ("" for the module itself); what only
-    a type checker reads is left out."""
-    for node in ast.iter_child_nodes(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
-            continue
-        if isinstance(node, ast.Import):
-            yield from ((alias.name, "") for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            yield from (("." * node.level + (node.module or ""), alias.name) for alias in node.names)
-        elif not isinstance(node, ast.expr):
-            yield from named(node)
-
-
-@cache
-def imported(text: str) -> list[tuple[str, str]]:
-    return [*named(parsed(text))]
-
-
-def imports(text: str, known: frozenset[str]) -> Iterator[str]:
-    """Modules of regard that a file imports."""
-    for module, name in imported(text):
-        whole = f"{module}.{name}"
-        if module.startswith("."):
-            yield "a relative import"
-        elif not name and module in known:
-            yield module
-        elif name and module.split(".")[0] == "regard":
-            yield whole if whole in known else module
-
 
 def violations(sources: Mapping[str, str]) -> list[str]:
     """Every broken rule, given the text of each module."""
-    known, found = frozenset(sources), []
-    graph = {module: set(imports(text, known)) for module, text in sources.items()}
-    for module, targets in graph.items():
-        own = LAYERS.get(folder(module))
-        if own is None:
-            found.append(f"{module} lies in no layer: move it into a folder, or give its folder a line in the table")
-            continue
-        for target in sorted(targets - {module}):
-            below = LAYERS.get(folder(target), own) < own
-            alone = any(module.startswith(each) and target.startswith(each + ".") for each in ALONE)
-            if alone or not (below or folder(target) == folder(module)):
-                found.append(f"{module} imports {target}, which is not below it")
-    try:
-        TopologicalSorter(graph).prepare()
-    except CycleError as error:
-        found.append("these import each other: " + " → ".join(error.args[1]))
-    return found
+    graph = import_graph(sources)
+    homeless = [module for module in graph if package(module) not in LAYERS]
+    if homeless:
+        return [
+            f"{module} is in no layer: move it into a folder, or add its folder to the table" for module in homeless
+        ]
+    relative = [f"{module} has a relative import" for module, targets in graph.items() if RELATIVE in targets]
+    inside = {module: targets - {RELATIVE} for module, targets in graph.items()}
+    siblings = [
+        f"{module} imports {target}, and files of {folder} do not import each other"
+        for folder in ALONE
+        for module, targets in inside.items()
+        for target in sorted(targets)
+        if module.startswith(folder) and target.startswith(folder + ".")
+    ]
+    circles = ["these import each other: " + ", ".join(group) for group in cycles(inside)]
+    return relative + siblings + upward_imports(inside, LAYERS) + circles
 
 
 @cache
 def house() -> dict[str, str]:
-    files = sorted((ROOT / "regard").rglob("*.py"))
-    names = (".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__") for file in files)
-    return {name: file.read_text(encoding="utf-8") for name, file in zip(names, files, strict=True)}
+    return modules(ROOT)
 
 
 def test_imports_go_down_the_layers() -> None:
@@ -113,7 +82,11 @@ def test_imports_go_down_the_layers() -> None:
 
 
 def test_every_folder_of_the_table_is_there() -> None:
-    assert set(LAYERS) == {folder(module) for module in house()}
+    assert set(LAYERS) == {package(module) for module in house()}
+
+
+def test_no_c_header_needs_the_file_that_includes_it() -> None:
+    assert include_cycles(ROOT) == []
 
 
 def test_a_public_class_name_occurs_once() -> None:
@@ -184,7 +157,14 @@ def test_files_and_functions_fit_on_screens() -> None:
             "from regard.attention.mechanisms.general import General",
             "imports regard.attention.mechanisms.general",
         ),
-        ("regard.models.dropout", "from regard.runs.config import Config", "imports regard.runs.config"),
+        (
+            "regard.core.observation",
+            "if TYPE_CHECKING:\n    from regard.data.pairs import Pairs",
+            "imports regard.data.pairs",
+        ),
+        ("regard.core.seeds", "tasks = importlib.import_module('regard.tasks')", "imports regard.tasks"),
+        ("regard.runs.plan", "from regard import load", "imports regard"),
+        ("regard.models.dropout", "from regard.runs.config import load_config", "imports regard.runs.config"),
         ("regard.core.state", "from . import errors", "a relative import"),
         ("regard.somewhere", "", "no layer"),
         ("regard.config.toml_layers", "from regard.config.explain import explain", "import each other"),
@@ -192,8 +172,3 @@ def test_files_and_functions_fit_on_screens() -> None:
 )
 def test_a_wrong_import_is_found(module: str, text: str, complaint: str) -> None:
     assert any(complaint in line for line in violations(house() | {module: text}))
-
-
-def test_an_import_for_the_type_checker_alone_is_allowed() -> None:
-    text = "if TYPE_CHECKING:\n    from regard.runs.config import Config"
-    assert violations(house() | {"regard.data.pairs": text}) == violations(house())

@@ -11,7 +11,7 @@ import sys
 import pytest
 import torch
 
-from regard.engine.processor import bfloat16_in_hardware
+from regard.core.processor import bfloat16_in_hardware
 
 HERE = "ALL"  # the instructions that this processor has
 

@@ -9,10 +9,10 @@ import pytest
 from torch.distributed import HashStore
 
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.core.tensors import digest
 from regard.errors import ConfigError, TrainingError
 from regard.runs import checkpoint
-from regard.tasks import TASKS
 from regard.testing import TaskCase
 from regard.training.canonical_ranks import require_shards
 from regard.training.ranks import Place, joined, of_this_attempt

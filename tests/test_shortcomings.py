@@ -13,12 +13,12 @@ from typer.testing import CliRunner, Result
 
 from regard.cli import build_app
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.model_card import write_card
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
-from regard.tasks import TASKS
 
 SMALL = ("model.layers=1", "model.width=16", "model.feed_forward=16", "model.heads=2", "train.minutes=",
          "train.batch_tokens=64", "train.precision=float32", "train.early_stopping=", "train.warmup=1")  # fmt: skip

@@ -174,7 +174,7 @@ def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making
     lines = source.read_text().splitlines(keepends=True)
     source.write_text("".join(reversed(lines)))
     for deleted in (False, True):
-        with pytest.raises(DataError, match="not the one this run began with") as caught:
+        with pytest.raises(DataError, match="changed since this run began") as caught:
             making.again(trainer.run)
         assert caught.value.where == str(source)
         if not deleted:
@@ -186,7 +186,7 @@ def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making
 def test_an_update_on_nothing_is_never_made(making: Making) -> None:
     trainer = making(epochs=3)
     trainer.progress.batch = 1000
-    with pytest.raises(DataError, match="not those this run began with"):
+    with pytest.raises(DataError, match="changed since this run began"):
         trainer.fit()
 
 

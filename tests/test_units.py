@@ -13,12 +13,12 @@ import regard
 from regard.cli import build_app
 from regard.commands.train import open_display
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.core.wording import counted_units
 from regard.runs.config import load_config
 from regard.runs.parameter_counts import _part
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline
-from regard.tasks import TASKS
 from regard.training.start import train_run
 
 # What ``Batch.weight`` counts, by task; a task that is added states its own.

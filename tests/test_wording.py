@@ -22,6 +22,7 @@ from regard.core.wording import (
     SHOULD_BE,
     counted,
     counted_with,
+    describe_error,
     describe_failure,
     describe_validation_error,
     did_you_mean,
@@ -228,3 +229,17 @@ def test_numbers_agree_with_their_nouns() -> None:
 
 def test_verbs_agree_with_their_number() -> None:
     assert [counted_with(n, "line", "is", "are") for n in (0, 1, 2)] == ["0 lines are", "1 line is", "2 lines are"]
+
+
+@pytest.mark.parametrize(
+    "error, told",
+    [
+        (OSError(13, "Permission denied"), "Permission denied"),
+        (ValueError("it has more than 9 bytes"), "it has more than 9 bytes"),
+        (KeyError("mean"), "it lacks the key 'mean'"),
+        (TypeError("list indices must be integers"), "it does not have the expected form"),
+    ],
+    ids=str,
+)
+def test_no_error_of_python_is_shown_raw(error: Exception, told: str) -> None:
+    assert describe_error(error) == told

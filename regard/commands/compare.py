@@ -16,7 +16,7 @@ from regard.commands.search_options import Beam
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison
     from regard.data.corpora import CorpusConfig
-    from regard.runs.config import RunConfig
+    from regard.runs.run_config import RunConfig
 
 __all__ = ["register", "run_member"]
 

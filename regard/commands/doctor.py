@@ -56,7 +56,7 @@ def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
 
 
 def _versions() -> Iterator[tuple[str, str]]:
-    from regard.engine.processor import bfloat16_in_hardware
+    from regard.core.processor import bfloat16_in_hardware
     from regard.runs.run_folder import environment
 
     found = environment()

@@ -194,9 +194,7 @@ def _lines(run: RunFolder, source: Path | None, most: int) -> list[str]:
 
 def _positions(translator: Translator) -> int:
     """Positions that a source, its end symbol included, and an output may have in the model itself."""
-    from regard.attention.positions.absolute import max_positions
-
-    return max_positions(translator.model) or sys.maxsize
+    return translator.decoding.positions or sys.maxsize
 
 
 def _encoded(translator: Translator, lines: Sequence[str], longest: int) -> list[list[int]]:

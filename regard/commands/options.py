@@ -138,7 +138,7 @@ def _tell(line: str) -> None:
 
 
 def _warn_if_emulated(engine: Wanted | None, device: str) -> None:
-    from regard.engine.processor import bfloat16_in_hardware
+    from regard.core.processor import bfloat16_in_hardware
 
     if engine == "bfloat16" and device == "cpu" and not bfloat16_in_hardware():
         typer.echo("note: this processor emulates bfloat16, which is slower on it than float32, the default", err=True)

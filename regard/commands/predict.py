@@ -16,7 +16,7 @@ from regard.commands.options import CheckpointName, DeviceName, Run, Threads, ep
 from regard.commands.output import open_output
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
-from regard.tasks import TASKS
+from regard.core.task_table import TASKS
 
 __all__ = ["Answering", "answer", "answer_lines", "answers_lines", "register", "register_verbs"]
 
@@ -83,13 +83,13 @@ def register(app: typer.Typer) -> None:
 def register_verbs(app: typer.Typer) -> None:
     """Add each verb that a task names and no command has: ``regard predict`` for the runs of that task."""
     taken = {command.name for command in app.registered_commands}
-    for verb in dict.fromkeys(verb for _, _, verb in TASKS.values() if verb not in taken):
+    for verb in dict.fromkeys(place.verb for place in TASKS.values() if place.verb not in taken):
         app.command(verb, epilog=epilog(f"regard {verb} RUN < in.txt > out.txt"))(_for_tasks(verb))
 
 
 def _for_tasks(verb: str) -> Any:
     """The command under another name, for the tasks whose verb that is alone."""
-    kinds = [kind for kind, (_, _, own) in TASKS.items() if own == verb]
+    kinds = [kind for kind, place in TASKS.items() if place.verb == verb]
 
     @wraps(predict)
     def command(run: Path, **given: Any) -> None:

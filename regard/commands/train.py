@@ -16,7 +16,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.commands.training_progress import TrainingDisplay
-    from regard.runs.config import RunConfig
+    from regard.runs.run_config import RunConfig
     from regard.runs.run_folder import RunFolder
     from regard.training.start import OpenDisplay
 

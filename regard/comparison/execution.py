@@ -262,9 +262,8 @@ def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
     It has a process group of its own, so that Ctrl-C on the terminal reaches it once, through here. Its standard output
     goes to standard error.
     """
-    import regard
-
-    paths = [str(Path(regard.__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    package_parent = str(Path(__file__).parents[2])
+    paths = [package_parent, os.environ.get("PYTHONPATH", "")]
     with subprocess.Popen(
         [sys.executable, "-P", "-c", START, json.dumps(job)],
         stdin=subprocess.PIPE,

@@ -12,7 +12,8 @@ from regard.config.settings import TRAINING_ENDS
 from regard.config.toml_layers import dotted, parse_override
 from regard.data.corpora import CorpusConfig
 from regard.errors import ConfigError, RegardError
-from regard.runs.config import RunConfig, find_recipe, load_config
+from regard.runs.config import find_recipe, load_config
+from regard.runs.run_config import RunConfig
 from regard.tasks.translation.config import translation_config
 
 __all__ = [

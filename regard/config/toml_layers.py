@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
+from regard.core.wording import describe_error
 from regard.errors import ConfigError
 
 __all__ = [
@@ -88,7 +89,7 @@ def _read_file(path: Path) -> TomlLayer:
         text = read_bytes(path, LIMIT).decode("utf-8")
         return TomlLayer(str(path), parse_toml(text), _key_lines(text))
     except OSError as error:
-        raise ConfigError("this recipe cannot be read", where=str(path), why=error.strerror or str(error)) from error
+        raise ConfigError("this recipe cannot be read", where=str(path), why=describe_error(error)) from error
     except UnicodeDecodeError as error:
         raise ConfigError("this recipe is not UTF-8 text", where=str(path), why=str(error)) from error
     except tomllib.TOMLDecodeError as error:

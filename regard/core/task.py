@@ -1,6 +1,6 @@
 """The contract of a task: examples, batches, losses, measures and outputs of one kind of work.
 
-A task is a record of functions, ``Task``; the table of tasks is in ``regard/tasks/__init__.py``. Training, validation,
+A task is a record of functions, ``Task``; the table of tasks is in ``core/task_table.py``. Training, validation,
 checkpoints and averages use these functions and know nothing else of text, classes, sound or graphs.
 """
 

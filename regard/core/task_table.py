@@ -1,4 +1,7 @@
-"""Tasks by name: where their config and their functions are. Imports no torch, so that commands read configs fast."""
+"""The table of tasks: names, and where their config and their functions are.
+
+It names modules by strings and imports none of them: configs load without torch, and lower layers find a task by name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any, NamedTuple
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["TaskPlace", "locate"]
+__all__ = ["TASKS", "TaskPlace", "locate"]
 
 
 class TaskPlace(NamedTuple):
@@ -28,6 +31,29 @@ class TaskPlace(NamedTuple):
         return _imported(self.task_name)
 
 
+# A new task is a module in ``regard/tasks``, an entry here and a page in the docs. A verb that has no module in
+# ``commands/`` is ``regard predict`` under another name.
+TASKS: dict[str, TaskPlace] = {
+    "nodes": TaskPlace("regard.tasks.nodes.config:NodesConfig", "regard.tasks.nodes.task:TASK", "nodes"),
+    "links": TaskPlace("regard.tasks.links.config:LinksConfig", "regard.tasks.links.task:TASK", "links"),
+    "graphs": TaskPlace("regard.tasks.graphs.config:GraphsConfig", "regard.tasks.graphs.task:TASK", "graphs"),
+    "tagging": TaskPlace("regard.tasks.tagging.config:TaggingConfig", "regard.tasks.tagging.task:TASK", "tag"),
+    "next-item": TaskPlace(
+        "regard.tasks.next_item.config:NextItemConfig", "regard.tasks.next_item.task:TASK", "recommend"
+    ),
+    "classification": TaskPlace(
+        "regard.tasks.classification.config:ClassificationConfig", "regard.tasks.classification.task:TASK", "classify"
+    ),
+    "translation": TaskPlace(
+        "regard.tasks.translation.config:TranslationConfig", "regard.tasks.translation.task:TASK", "translate"
+    ),
+    "language-model": TaskPlace(
+        "regard.tasks.language_model.config:LanguageModelConfig", "regard.tasks.language_model.task:TASK", "generate"
+    ),
+    "masked": TaskPlace("regard.tasks.masked.config:MaskedConfig", "regard.tasks.masked.task:TASK", "fill"),
+}
+
+
 def locate(kind: str, *, saved: bool = False) -> TaskPlace:
     """The place of the task that ``task.kind`` names: one of the table, or a user's own ``package.module:NAME``.
 
@@ -36,15 +62,14 @@ def locate(kind: str, *, saved: bool = False) -> TaskPlace:
     REGARD_TASKS lists them, separated by commas. Their modules are looked for in the working folder, too. ConfigError
     where there is no such task.
     """
-    tasks: dict[str, tuple[str, str, str]] = import_module("regard.tasks").TASKS
-    if kind in tasks:
-        return TaskPlace(*tasks[kind])
+    if kind in TASKS:
+        return TASKS[kind]
     trusted = os.environ.get("REGARD_TASKS", "").split(",")
     if ":" in kind and (not saved or kind in trusted):
         if os.getcwd() not in sys.path:  # the console script does not look there; last, so that it hides no package
             sys.path.append(os.getcwd())
         return TaskPlace(f"{kind.partition(':')[0]}:CONFIG", kind)
-    why, help = f"the tasks are {', '.join(tasks)}", did_you_mean(kind, tasks)
+    why, help = f"the tasks are {', '.join(TASKS)}", did_you_mean(kind, TASKS)
     if ":" in kind:
         why = "a run folder may come from somebody else, and this one names a module to import"
         help = f"if it is your own: REGARD_TASKS={kind} regard …"

@@ -13,11 +13,12 @@ import stat
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, Self
 
 __all__ = [
     "LARGE",
     "SMALL",
+    "FileVersion",
     "TooDeep",
     "parse_json",
     "parse_toml",
@@ -132,9 +133,27 @@ def require_shallow(value: Any) -> None:
     raise TooDeep
 
 
-def shortened(text: str) -> str:
-    """Return at most 200 characters of a text, for quoting in a message."""
-    return text if len(text) <= 200 else f"{text[:199]}…"
+class FileVersion(NamedTuple):
+    """A file as it is now: the key of caches, which must not outlive a change of the file."""
+
+    path: Path
+    size: int  # −1 of a missing file, as are the others
+    modified: int  # nanoseconds
+    inode: int  # tells apart two files of one size that a copy gave one time
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """Return the present version of a file, which may be missing."""
+        try:
+            status = path.stat()
+        except OSError:
+            return cls(path, -1, -1, -1)
+        return cls(path, status.st_size, status.st_mtime_ns, status.st_ino)
+
+
+def shortened(text: str, limit: int = 200) -> str:
+    """Return the text, or its beginning and "…" if it has more than ``limit`` characters."""
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def open_regular(path: str, flags: int) -> int:

@@ -14,6 +14,7 @@ __all__ = [
     "counted",
     "counted_units",
     "counted_with",
+    "describe_error",
     "describe_failure",
     "describe_validation_error",
     "did_you_mean",
@@ -78,6 +79,21 @@ def describe_validation_error(error: ValidationError) -> str:
     failure = error.errors(include_url=False)[0]
     key = ".".join(map(str, failure["loc"]))
     return f"{key}: {describe_failure(failure)}" if key else describe_failure(failure)
+
+
+def describe_error(error: Exception) -> str:
+    """Return why a file could not be read or parsed, in one line."""
+    from pydantic import ValidationError  # this module is imported by help texts, which must come fast
+
+    if isinstance(error, ValidationError):
+        return describe_validation_error(error)
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, KeyError):
+        return f"it lacks the key {error}"
+    if isinstance(error, AttributeError | IndexError | TypeError):
+        return "it does not have the expected form"
+    return str(error)
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
+from regard.core.contents import require_unchanged
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import named_files
@@ -152,12 +153,7 @@ def open_or_prepare_documents(
     try:
         number = processes_for(text_files(text.source), processes)
         head = _write(text, cut, tokenizer, temporary, number, progress)
-        if content and head.content != content:
-            raise DataError(
-                "the text is not the one this run began with",
-                where=text.name,
-                help="restore the text to go on, or begin another run",
-            )
+        require_unchanged("text", head.content, content, where=text.name)
         with explain_os_errors(folder):
             whole = {**FORMAT, **head.model_dump(), "fingerprint": wanted}
             (temporary / "documents.json").write_text(json.dumps(whole, indent=1) + "\n")

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from regard.core.untrusted_files import parse_json
 from regard.data.column_names import document_columns, pair_columns
 from regard.data.file_names import JSON_LINES, FileNames, first_file, has_ending, named_files
 from regard.data.molecules import is_fasta, read_fasta
-from regard.data.reading import read_lines, refuse_pipe, told_keys
-from regard.data.rows import Part, column_names, form_of, read_rows, text_of
+from regard.data.reading import read_lines, refuse_pipe
+from regard.data.rows import Part, column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table, missing_column
 from regard.errors import DataError
@@ -175,16 +174,11 @@ def _json_lines(path: Path, completions: bool) -> Iterator[TextDocument]:
 
 def parse_document(line: str, *, where: str) -> TextDocument:
     """The document of a JSON line: its ``text``, or its ``prompt`` and ``completion``. DataError naming ``where``."""
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError("a line is not JSON", where=where, why=str(error)) from error
-    if not isinstance(row, dict):
-        raise DataError("a line is not a JSON object", where=where)
+    row = parse_object(line, where=where)
     wanted = ("text",) if "text" in row else ("prompt", "completion")
     if missing := [name for name in wanted if name not in row]:
         help = 'a document is {"text": …} or {"prompt": …, "completion": …}'
-        raise DataError(f'a line has no key "{missing[0]}"', where=where, why=told_keys(row), help=help)
+        raise DataError(f'a line has no key "{missing[0]}"', where=where, why=describe_keys(row), help=help)
     for name in wanted:
         if not isinstance(row[name], str):
             raise DataError(f'"{name}" is not a string', where=where)

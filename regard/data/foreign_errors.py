@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from regard.core.untrusted_files import shortened
+from regard.core.wording import describe_error
 from regard.errors import DataError, RegardError, StorageError
 
 __all__ = ["foreign_errors", "is_foreign", "unreadable"]
@@ -72,7 +73,7 @@ def unreadable(path: Path, error: OSError) -> RegardError:
     if isinstance(error, IsADirectoryError):
         return DataError("this is a folder, not a text file", where=str(path))
     if not isinstance(error, FileNotFoundError | NotADirectoryError):
-        return DataError("the file cannot be read", where=str(path), why=error.strerror or str(error))
+        return DataError("the file cannot be read", where=str(path), why=describe_error(error))
     folder = path.parent
     if not folder.is_dir():
         return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")

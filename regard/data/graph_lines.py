@@ -11,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.untrusted_files import parse_json, shortened
+from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, counted_with
 from regard.data.file_names import JSON_LINES, has_ending, named_files
-from regard.data.reading import read_lines, refuse_pipe, told_keys
+from regard.data.reading import read_lines, refuse_pipe
+from regard.data.rows import describe_keys, parse_object
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import ConfigError, DataError
 
@@ -58,7 +59,7 @@ def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[Graph
                 found, row = parse_graph(line, where=where, key=key)
                 if found.label is None:
                     help = f"name the key of the labels where it is not {key}: --set data.label=KEY"
-                    raise DataError("the graph has no label", where=where, why=told_keys(row), help=help)
+                    raise DataError("the graph has no label", where=where, why=describe_keys(row), help=help)
                 if falls_into(found.digest(), corpus.share):
                     yield found
 
@@ -75,12 +76,7 @@ def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> It
 
 def parse_graph(line: str, *, where: str | None = None, key: str = "label") -> tuple[GraphLine, Mapping[str, Any]]:
     """The graph of a line, and the object that it is. DataError where it spells none."""
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError("the line is not JSON", where=where, why=str(error)) from error
-    if not isinstance(row, dict):
-        raise DataError("the line is no JSON object", where=where, why='a graph is an object: {"edges": [[0, 1]]}')
+    row = parse_object(line, where=where)
     return graph_of(row, where=where, key=key), row
 
 
@@ -129,7 +125,7 @@ class _Reader:
                 raise self.wrong("edge_index has two lists of as many nodes", f"{len(ends[0])} and {len(ends[1])}")
             found = [list(pair) for pair in zip(*ends, strict=True)]
         if not isinstance(found, list):
-            raise self.wrong("the graph has no edges", f'{told_keys(self._row)}; without any it is "edges": []')
+            raise self.wrong("the graph has no edges", f'{describe_keys(self._row)}; without any it is "edges": []')
         for place, pair in enumerate(found):
             if not isinstance(pair, list | tuple) or [type(end) for end in pair] != [int, int]:
                 why = f"edge {place} is {shortened(str(pair))}"

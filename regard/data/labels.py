@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.codec_files import open_codec_file, save_codec_file
+from regard.core.untrusted_files import SMALL
 from regard.core.wording import counted
-from regard.errors import DataError, ModelError
+from regard.errors import DataError
 
 __all__ = ["MOST_CLASSES", "LabelNumbers", "Labels"]
 
@@ -46,22 +46,17 @@ class Labels(NamedTuple):
 
     @classmethod
     def open(cls, path: Path) -> Labels:
-        """The saved labels. ModelError where they are missing or damaged."""
-        try:
-            head = parse_json(read_bytes(path, SMALL))
-            names, counts = tuple(head["labels"]), tuple(head["counts"])
+        """Return the saved labels; raises ModelError if they are missing or damaged."""
+
+        def parse(value: Any) -> Labels:
+            names, counts = tuple(value["labels"]), tuple(value["counts"])
             if len({*names}) != len(counts) or not all(isinstance(name, str) for name in names):
                 raise ValueError("labels are different texts, each with a count")
             if not all(isinstance(count, int) and count > 0 for count in counts):
                 raise ValueError("counts are whole numbers above 0")
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ModelError(
-                "the labels of the model cannot be read",
-                where=str(path),
-                why=str(error),
-                help="copy the whole run again",
-            ) from error
-        return cls(names, counts)
+            return cls(names, counts)
+
+        return open_codec_file(path, parse, limit=SMALL)
 
     @property
     def numbers(self) -> LabelNumbers:
@@ -70,8 +65,7 @@ class Labels(NamedTuple):
 
     def save(self, path: Path) -> None:
         """Write the file that ``open`` reads."""
-        content = {"labels": list(self.names), "counts": list(self.counts)}
-        path.write_text(json.dumps(content, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        save_codec_file(path, {"labels": list(self.names), "counts": list(self.counts)})
 
     def told(self) -> str:
         """The number of labels, and the shares of the most frequent ones."""

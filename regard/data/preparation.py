@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
+from regard.core.contents import require_unchanged
 from regard.core.wording import counted
 from regard.data.corpus import FORMAT, Corpus, Report
 from regard.data.encoding import EncodedLines, encode_chunks, processes_for
@@ -68,8 +69,7 @@ def prepare(
         report = writer.report(pairs.blank if isinstance(pairs, PairReader) else 0)
         if report.pairs == 0:
             raise _nothing_left(report, name, pairs.config.share if isinstance(pairs, PairReader) else WHOLE)
-        if content and writer.content.hexdigest() != content:
-            raise _another(name)
+        require_unchanged("corpus", writer.content.hexdigest(), content, where=name)
         files = pairs.files if isinstance(pairs, PairReader) else []
         head = {**FORMAT, "name": name, "fingerprint": fingerprint, **writer.head(), "report": report._asdict()}
         with explain_os_errors(folder):
@@ -266,15 +266,6 @@ def _refuse_foreign(folder: Path) -> None:
             where=str(folder),
             help="name another folder, or empty this one",
         )
-
-
-def _another(name: str) -> DataError:
-    return DataError(
-        "the corpus is not the one this run began with",
-        where=name,
-        why="its text has changed since, and with it the order of the data",
-        help="restore the file to go on, or begin another run with the new text",
-    )
 
 
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:

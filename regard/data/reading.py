@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import difflib
 import shlex
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Generator, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.core.untrusted_files import parse_json, shortened
 from regard.core.wording import counted
 from regard.data.alignment import first_shifted_line
 from regard.data.column_names import PAIR, pair_columns
 from regard.data.file_names import FileNames, named_files, paired_files, spelled
-from regard.data.rows import column_names, form_of, read_rows, text_of
+from regard.data.rows import column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.shared_files import PartName, falls_into
 from regard.data.text_files import read_lines, read_raw_lines, refuse_pipe
 from regard.errors import DataError
@@ -36,7 +35,6 @@ __all__ = [
     "read_raw_lines",
     "refuse_pipe",
     "refuse_pipes",
-    "told_keys",
 ]
 
 NAMED_LINES = 10  # how many line numbers a message lists
@@ -317,19 +315,8 @@ def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str
     """Both sides of one JSON line; two empty ones of a blank line. DataError naming ``where`` otherwise."""
     if not line.strip():
         return "", ""
-    try:
-        row = parse_json(line)
-    except ValueError as error:
-        raise DataError("a line is not JSON", where=where, why=str(error)) from error
-    if not isinstance(row, dict):
-        raise DataError("a line is not a JSON object", where=where)
+    row = parse_object(line, where=where)
     return _text(row, config.source_key, where), _text(row, config.target_key, where)
-
-
-def told_keys(row: Mapping[str, object]) -> str:
-    """The keys of a JSON line, for a message: a few of them, in signs that every terminal can print."""
-    keys = shortened(", ".join(islice(row, 20))) or "none"
-    return f"its keys are {keys.encode('utf-8', 'backslashreplace').decode()}"
 
 
 def _text(row: dict[str, object], key: str, where: str) -> str:
@@ -338,7 +325,7 @@ def _text(row: dict[str, object], key: str, where: str) -> str:
         raise DataError(
             f'a line has no key "{key}"',
             where=where,
-            why=told_keys(row),
+            why=describe_keys(row),
             help=f'source_key or target_key = "{near[0]}"?' if near else "set source_key and target_key",
         )
     value = row[key]

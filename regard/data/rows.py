@@ -31,7 +31,9 @@ __all__ = [
     "Part",
     "Row",
     "column_names",
+    "describe_keys",
     "form_of",
+    "parse_object",
     "read_head",
     "read_rows",
     "text_of",
@@ -90,7 +92,7 @@ def read_head(path: Path) -> FileHead:
         names = [str(name) for name in next((row.cells for row in read_cells(path)), ())]
     elif form == "json-lines":
         number, line = next(((n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()), (1, ""))
-        names = tuple(_parsed_object(line, f"{path}:{number}"))
+        names = tuple(parse_object(line, where=f"{path}:{number}"))
     elif form in ("tsv", "word-lines"):
         cells = _cells(next(iter(read_lines(path))), form)
         names = tuple(cells) if is_head(cells) else ()
@@ -210,19 +212,26 @@ def _place(column: Column, names: Sequence[str], where: str) -> int:
 
 def _json_row(line: str, columns: Sequence[Column], path: Path, number: int) -> Row:
     where = f"{path}:{number}"
-    keys = _parsed_object(line, where)
+    keys = parse_object(line, where=where)
     cells = {column: _json_cell(keys, str(column), where) for column in columns}
     return Row(cells, path, number)
 
 
-def _parsed_object(line: str, where: str) -> dict[str, Any]:
+def parse_object(line: str, *, where: str | None) -> dict[str, Any]:
+    """Return the JSON object of a line; raises DataError, with the place, if the line holds none."""
     try:
-        found = parse_json(line)
+        value = parse_json(line)
     except ValueError as error:
         raise DataError("the line is not JSON", where=where, why=str(error)) from error
-    if not isinstance(found, dict):
-        raise DataError("the line is not a JSON object", where=where, why="an example is an object with a key a column")
-    return found
+    if not isinstance(value, dict):
+        raise DataError("the line is not a JSON object", where=where, why='an example is an object: {"key": value}')
+    return value
+
+
+def describe_keys(row: Mapping[str, object]) -> str:
+    """Return the first keys of an object for a message, in characters that every terminal can print."""
+    keys = shortened(", ".join(islice(row, 20))) or "none"
+    return f"its keys are {keys.encode('utf-8', 'backslashreplace').decode()}"
 
 
 def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
@@ -235,10 +244,8 @@ def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
             return tuple(map(str, value))
         why = f"it is {shortened(str(value))}"
         raise DataError(f"the list under {key!r} holds neither texts nor whole numbers", where=where, why=why)
-    known = shortened(", ".join(islice(keys, 20))) or "none"
-    why = f"its keys are {known.encode('utf-8', 'backslashreplace').decode()}"
     near = missing_column(key, [*islice(keys, 20)], where).help
-    raise DataError(f"the line has no text under {key!r}", where=where, why=why, help=near)
+    raise DataError(f"the line has no text under {key!r}", where=where, why=describe_keys(keys), help=near)
 
 
 def _fasta_row(words: Sequence[str], sequence: str, columns: Sequence[Column], where: str) -> Row:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
+from regard.core.contents import require_unchanged
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.foreign_errors import foreign_errors
@@ -199,12 +200,7 @@ def _write(
             tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize
         if not characters:
             raise DataError("there is no text to learn from", where=config.name, why="it is empty")
-        if content and digest.hexdigest() != content:
-            raise DataError(
-                "the text is not the one this run began with",
-                where=config.name,
-                help="restore the text to go on, or begin another run",
-            )
+        require_unchanged("text", digest.hexdigest(), content, where=config.name)
         head = _Head(
             name=config.name, fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
             bytes=count, characters=characters,

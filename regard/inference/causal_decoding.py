@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from regard.attention.positions.absolute import NoPosition
 from regard.engine.language_model import FastLanguageModel
+from regard.engine.language_model import obstacle as fast_obstacle
 from regard.engine.native_language_model import NativeLanguageModel, obstacle
-from regard.inference.decoding import Engine, kernels_missing, torch_dtype
+from regard.inference.decoding import Engine, Wanted, kernels_missing, possible, torch_dtype
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 
-__all__ = ["causal_decoder", "forgets", "native_obstacle"]
+__all__ = ["causal_decoder", "forgets", "native_obstacle", "possible_engine"]
 
 
 def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel | NativeLanguageModel:
@@ -22,6 +23,11 @@ def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | Fast
     if engine == "int8" or (engine == "float32" and native_obstacle(model) is None):
         return NativeLanguageModel(model, format=engine)
     return FastLanguageModel(model, dtype=torch_dtype(engine))
+
+
+def possible_engine(model: LanguageModel, engine: Wanted | None) -> Engine:
+    """Return the requested engine, or the fastest exact one; raises ConfigError if the model has no such form."""
+    return possible(engine, fast_obstacle(model), native_obstacle(model))
 
 
 def native_obstacle(model: LanguageModel) -> str | None:

@@ -46,7 +46,7 @@ class Decoding:
 
     def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
         self.device = model.head.weight.device
-        self._positions = max_positions(model)  # no output goes beyond a learned table
+        self.positions = max_positions(model)  # no output goes beyond a learned table
         self._model: EncoderDecoder | FastEncoderDecoder | NativeEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
@@ -61,7 +61,7 @@ class Decoding:
         assert isinstance(settings, SearchConfig)
         source, valid = (x.to(self.device) for x in pad_sources([list(input.tokens) for input in inputs]))
         longest = valid.sum(1) + settings.max_extra
-        for limit in (settings.max_length, self._positions):
+        for limit in (settings.max_length, self.positions):
             longest = longest if limit is None else longest.clamp_max(limit)
         session = self._model.session(source, valid)
         best = settings.beam if settings.covers else None  # the coverage penalty ranks all that a beam finished

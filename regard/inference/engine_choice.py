@@ -12,18 +12,30 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.core.processor import bfloat16_in_hardware
 from regard.core.state import State
 from regard.engine.language_model import obstacle as causal_obstacle
-from regard.engine.processor import bfloat16_in_hardware
 from regard.inference.causal_decoding import causal_decoder
 from regard.inference.causal_decoding import native_obstacle as causal_native_obstacle
 from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.language_model import LanguageModel
+from regard.native.library import find
 from regard.search.best_types import BestTypes
 from regard.search.contract import ChunkedStep
 
-__all__ = ["EngineFigures", "Judged", "Lines", "Trial", "candidates", "choose", "explain", "measure", "trial_of"]
+__all__ = [
+    "EngineFigures",
+    "Judged",
+    "Lines",
+    "Trial",
+    "candidates",
+    "choose",
+    "explain",
+    "kernel_set",
+    "measure",
+    "trial_of",
+]
 
 DIFFERENCE = 0.02  # nats; mean distance of log-probabilities from those of float32
 AGREEMENT = 0.99  # share of places, along given outputs, where the likeliest type is that of float32
@@ -113,6 +125,12 @@ def candidates(net: nn.Module) -> list[Engine]:
     by_kernels: list[Engine] = [] if missing is not None else ["torch", "int8"]
     narrow: list[Engine] = ["bfloat16"] if bfloat16_in_hardware() else []
     return ["float32", *by_kernels, *narrow]
+
+
+def kernel_set() -> str | None:
+    """Return the instruction set that the kernels in C use on this machine; None without kernels."""
+    library = find().library
+    return None if library is None else library.set
 
 
 def trial_of(net: EncoderDecoder | LanguageModel, engine: Engine, lines: Lines) -> Trial:

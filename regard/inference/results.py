@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from html import escape
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from regard.core.notebook import shortened, translation_html
+from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 
 __all__ = ["Candidate", "Translation", "joined"]
+
+REPR_LENGTH = 60  # characters of a text in a representation of one line
 
 
 class Candidate(NamedTuple):
@@ -26,7 +29,8 @@ class Candidate(NamedTuple):
     finished: bool  # False where the length limit cut it
 
     def __repr__(self) -> str:
-        return f"Candidate({shortened(self.text)!r}, score={self.score:.3f}, {counted(len(self.pieces), 'piece')})"
+        text, pieces = shortened(self.text, REPR_LENGTH), counted(len(self.pieces), "piece")
+        return f"Candidate({text!r}, score={self.score:.3f}, {pieces})"
 
 
 def joined(parts: Sequence[Candidate]) -> Candidate:
@@ -105,8 +109,17 @@ class Translation:
 
     def __repr__(self) -> str:
         more = f", {counted(len(self.candidates), 'candidate')}" if len(self.candidates) > 1 else ""
-        return f"Translation({shortened(self.text)!r}, score={self.score:.3f}{more})"
+        return f"Translation({shortened(self.text, REPR_LENGTH)!r}, score={self.score:.3f}{more})"
 
     def _repr_html_(self) -> str:
-        """The display in a notebook."""
-        return translation_html(self)
+        """Return an HTML table of the input and all candidates with scores, best first; texts are escaped."""
+        rows = [
+            f"<tr><td>{rank}</td><td>{candidate.score:.3f}</td>{_cell(candidate.text)}</tr>"
+            for rank, candidate in enumerate(self.candidates, start=1)
+        ]
+        head = f"<tr><th></th><th>score</th>{_cell(self.source, 'th')}</tr>"
+        return f"<table><thead>{head}</thead><tbody>{''.join(rows)}</tbody></table>"
+
+
+def _cell(text: str, tag: str = "td") -> str:
+    return f'<{tag} dir="auto" style="text-align: start; white-space: pre-wrap">{escape(text)}</{tag}>'

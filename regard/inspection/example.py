@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from regard.core.untrusted_files import FileVersion
 from regard.data.corpora import Corpus
 from regard.data.tokenizers.catalogue import SPECIALS
 from regard.errors import RegardError
@@ -22,12 +23,12 @@ FITTING = (6, 24)  # least and most pieces of an example that is easy to display
 
 def example_sentence(run: RunFolder) -> str | None:
     """The first validation source of a fitting length, or else the longest shorter one; None without data."""
-    return _example(run.path)
+    return _example(run.path, FileVersion.of(run.data / "valid-0" / "corpus.json"))
 
 
 @lru_cache(maxsize=64)
-def _example(path: Path) -> str | None:
-    """Cached, since reading tokenizers takes a while and validation data does not change."""
+def _example(path: Path, prepared: FileVersion) -> str | None:
+    """Read the sentence; cached, since reading tokenizers takes a while."""
     try:
         run = RunFolder.open(path)
         corpus = Corpus.open(run.data / "valid-0")

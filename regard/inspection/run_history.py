@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
 from regard.inspection.example import example_sentence
 from regard.runs import checkpoint
@@ -92,20 +93,18 @@ def training_curves(path: Path) -> list[dict[str, Any]]:
     """Curves of ``metrics.jsonl``: training loss and learning rate as at most POINTS means, and validation metrics."""
     if not path.is_file():
         return []
-    status = path.stat()
-    return _read_curves(path, status.st_mtime_ns, status.st_size)
+    return _read_curves(FileVersion.of(path))
 
 
 @lru_cache(maxsize=8)
-def _read_curves(path: Path, changed: int, size: int) -> list[dict[str, Any]]:
-    """Cached by the file's time and size."""
+def _read_curves(file: FileVersion) -> list[dict[str, Any]]:
     trained: dict[str, list[tuple[int, float]]] = defaultdict(list)
     validated: dict[str, list[tuple[int, float]]] = defaultdict(list)
-    for step, figures in read_updates(path):
+    for step, figures in read_updates(file.path):
         for name in ("loss", "rate"):
             if name in figures:
                 trained[f"training {name}"].append((step, figures[name]))
-    for step, figures in read_validations(path):
+    for step, figures in read_validations(file.path):
         for name, value in figures.items():
             validated[f"validation {name}"].append((step, value))
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import regard
+from regard.core import VERSION
 from regard.core.wording import counted, counted_with, did_you_mean
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -193,7 +193,7 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
 
 
 def _signature(name: str, references: Sequence[Sequence[str]]) -> str:
-    ours = f"version:regard-{regard.__version__}"
+    ours = f"version:regard-{VERSION}"
     how = {"WER": f"match:any|{ours}", "PER": f"match:nearest|tok:space|{ours}"}.get(name) or rouge_signature()
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"

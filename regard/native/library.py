@@ -191,7 +191,10 @@ class Pool:
 
 @cache
 def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
-    """Load the kernels for the quickest instruction set of this processor, or for the one that is chosen."""
+    """Load the kernels for the fastest instruction set of this processor, or for the one that is chosen.
+
+    A process keeps the library that it loaded first, since threads and packed matrices belong to it.
+    """
     choice = os.environ.get(CHOICE) if choice is None else choice
     if choice == "off":
         return Found(None, f"{CHOICE} is off")

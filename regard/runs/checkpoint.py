@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.core import atomic_files
 from regard.core.tensors import digest, mean
 from regard.core.untrusted_files import SMALL
-from regard.core.wording import counted
+from regard.core.wording import counted, describe_error
 from regard.errors import ModelError, RegardError
 from regard.runs.checkpoint_files import (
     FORMAT,
@@ -31,7 +31,6 @@ from regard.runs.checkpoint_files import (
     load,
     read_file,
     shapes,
-    short_reason,
     write_files,
 )
 
@@ -151,7 +150,7 @@ def read_best(folder: Path) -> Best | None:
     try:
         return Best(**_Best.model_validate_json(read_file(path, limit=SMALL)).model_dump())
     except ValueError as error:
-        raise ModelError(f"{path} is damaged", where=str(path), why=short_reason(error), help="remove it") from error
+        raise ModelError(f"{path} is damaged", where=str(path), why=describe_error(error), help="remove it") from error
 
 
 def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "model") -> dict[str, Tensor]:

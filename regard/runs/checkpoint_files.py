@@ -22,14 +22,14 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 import safetensors
 import safetensors.torch
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from torch import Tensor
 
 from regard.core import atomic_files
 from regard.core.installation import upgrade_advice
 from regard.core.tensors import separate, shared_names
 from regard.core.untrusted_files import LARGE, SMALL, open_regular, parse_json
-from regard.core.wording import describe_validation_error
+from regard.core.wording import describe_error
 from regard.errors import ModelError, StorageError
 from regard.models.saved_names import current_names
 from regard.runs import row_files
@@ -42,7 +42,6 @@ __all__ = [
     "load",
     "read_file",
     "shapes",
-    "short_reason",
     "write_files",
     "write_recorded",
 ]
@@ -313,14 +312,7 @@ def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
             raise ValueError(f"format {version!r} is unknown")
         return kind.model_validate(found)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(file, "is not what regard writes", short_reason(error)) from error
-
-
-def short_reason(error: Exception) -> str:
-    """Return one line that says why a file could not be parsed."""
-    if isinstance(error, ValidationError):
-        return describe_validation_error(error)
-    return f"{type(error).__name__}: {error}"
+        raise _damaged(file, "is not what regard writes", describe_error(error)) from error
 
 
 def _damaged(file: Path, problem: str, why: str | None = None) -> ModelError:

@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import parse_json, read_records
-from regard.core.wording import describe_validation_error
+from regard.core.wording import describe_error
 from regard.errors import ModelError
 
 __all__ = ["MetricsLog", "MetricsRecord", "read_updates", "read_validations"]
@@ -88,7 +88,7 @@ def read_validations(path: Path, *, strict: bool = False) -> Iterator[MetricsRec
             yield MetricsRecord(step, _FIGURES.validate_python(record["validation"]))
         except (ValueError, TypeError, KeyError) as error:
             if strict:
-                why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
+                why = describe_error(error)
                 where = f"{path}:{number}"
                 raise ModelError(f"{path.name} is damaged", where=where, why=why, help="remove this line") from error
 

@@ -8,7 +8,7 @@ that reads: its encoder, or the layers of a language model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -16,26 +16,12 @@ from regard.config.toml_layers import Key, TomlLayer, dotted
 from regard.errors import ConfigError
 from regard.models.origin_config import Origin
 from regard.models.stack_config import StackConfig
+from regard.runs.run_config import RunConfig, StartingPoint
 
-if TYPE_CHECKING:
-    from regard.runs.config import RunConfig
-
-__all__ = ["StartingPoint", "layer_beneath", "require_agreement", "stated_start"]
+__all__ = ["layer_beneath", "require_agreement", "stated_start"]
 
 # Keys of training: no weight knows them.
 FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen"}
-
-
-class StartingPoint(NamedTuple):
-    """Another run's whole network, or the part of it that reads, as what a run starts from."""
-
-    origin: Origin
-    part: Literal["all", "encoder"]
-
-    @property
-    def key(self) -> str:
-        """The key of a config that says so."""
-        return "model.from" if self.part == "all" else "model.encoder.from"
 
 
 def stated_start(values: Mapping[str, Any]) -> StartingPoint | None:

@@ -23,17 +23,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
-import regard
-from regard.core import atomic_files
+from regard.core import VERSION, atomic_files
 from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.core.wording import describe_validation_error, did_you_mean
+from regard.core.wording import describe_error, did_you_mean
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig, dump_config, load_config
+from regard.runs.config import dump_config, load_config
 from regard.runs.plan import Count, Plan
+from regard.runs.run_config import RunConfig
 
 __all__ = ["CheckpointChoice", "RunFolder", "environment"]
 
@@ -132,7 +132,7 @@ class RunFolder:
             return plan
         except (OSError, ValueError) as error:
             help = "copy the whole run folder again"
-            why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
+            why = describe_error(error)
             raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
@@ -225,7 +225,7 @@ class RunFolder:
 def environment() -> dict[str, Any]:
     """The conditions of a figure: versions, processor features, threads, the time."""
     return {
-        "regard": regard.__version__,
+        "regard": VERSION,
         "python": platform.python_version(),
         "torch": torch.__version__,
         "system": platform.platform(),

@@ -16,7 +16,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-import regard
+from regard.core import VERSION
 from regard.core.deadline import DeadlineExceeded
 from regard.core.wording import describe_failure
 from regard.server.api import (
@@ -59,7 +59,7 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         await asyncio.to_thread(service.stop)  # finishes accepted requests
 
     app = FastAPI(
-        title="Regard", version=regard.__version__, lifespan=lifespan,
+        title="Regard", version=VERSION, lifespan=lifespan,
         description="Predicts, generates and translates with models that Regard trained; also speaks OpenAI's "
         "completions, LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host

@@ -14,11 +14,11 @@ import threading
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import LARGE, read_bytes
-from regard.core.wording import describe_validation_error
+from regard.core.wording import describe_error
 from regard.errors import ConfigError
 
 __all__ = ["ApiKey", "KeyFile", "KeyStore", "add_key", "remove_key"]
@@ -55,7 +55,7 @@ class KeyFile(BaseModel):
         try:
             return cls.model_validate_json(read_bytes(path, LARGE))
         except (OSError, ValueError) as error:
-            why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
+            why = describe_error(error)
             raise ConfigError(
                 f"{path} is not a file of API keys", where=str(path), why=why, help=f"regard keys add {path} NAME"
             ) from error

@@ -17,9 +17,9 @@ from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.errors import ConfigError, ModelError
 from regard.runs import checkpoint
-from regard.runs.config import FORMAT
 from regard.runs.model_card import write_import_card
 from regard.runs.plan import Plan
+from regard.runs.run_config import FORMAT
 from regard.runs.run_folder import RunFolder
 from regard.share.causal_family import CausalFamily, CausalSettings, Packing
 from regard.share.causal_vocabulary import CausalVocabulary, read_vocabulary

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig
 from regard.runs.metrics_log import read_validations
 from regard.runs.model_card import write_shared_card
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.tasks.load import load
 from regard.tasks.prediction import read_inputs

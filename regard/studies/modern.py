@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-import regard
+from regard.core import VERSION
 from regard.core.atomic_files import explain_os_errors, write_json
 from regard.errors import ConfigError
 from regard.runs.parameter_counts import parameters_by_part
@@ -189,7 +189,7 @@ def _config(row: VariantRow, text: Path, size: Size, seed: int) -> dict[str, Any
 def _kept(config: Mapping[str, Any], file: Path | None) -> RowFigures:
     """The figures in ``file``, if they are those of this config; else those of a run, which are written there."""
     text = Path(config["data"]["train"][0]["source"])
-    of = {"config": config, "bytes": text.stat().st_size, "version": regard.__version__}
+    of = {"config": config, "bytes": text.stat().st_size, "version": VERSION}
     if file is not None and file.is_file():
         kept = json.loads(file.read_text(encoding="utf-8"))
         if {key: kept[key] for key in of} == of:

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from regard.core import VERSION
 from regard.core.atomic_files import explain_os_errors, remove_file, remove_folder, write_json
 from regard.core.figure import can_draw, save_figure
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
@@ -73,8 +74,6 @@ def read_record(path: Path) -> dict[str, Any]:
 def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds: float) -> dict[str, Any]:
     import torch
 
-    import regard
-
     head = asdict(study)
     del head["seconds"], head["needs_text"]
     return {
@@ -88,7 +87,7 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
         "seed": seed,
         "quick": quick,
         "seconds": round(seconds, 1),
-        "versions": {"regard": regard.__version__, "torch": torch.__version__},
+        "versions": {"regard": VERSION, "torch": torch.__version__},
         "threads": torch.get_num_threads(),
     }
 

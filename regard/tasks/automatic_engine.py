@@ -23,11 +23,10 @@ from regard.data.stream import Stream
 from regard.data.tokenizers.catalogue import BEGIN
 from regard.errors import DataError, StorageError
 from regard.inference.decoding import Engine
-from regard.inference.engine_choice import Lines, candidates, choose, explain, measure, trial_of
+from regard.inference.engine_choice import Lines, candidates, choose, explain, kernel_set, measure, trial_of
 from regard.inference.remembered_choice import alone, recall, remember
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.models.language_model import LanguageModel
-from regard.native.library import find
 from regard.runs.run_folder import RunFolder, environment
 
 __all__ = ["automatic_engine", "lines_of"]
@@ -65,8 +64,8 @@ def automatic_engine(
 def _key(checkpoint: Path) -> str:
     """A sha256 over all that decides what is measured: the weights, versions, instructions and threads."""
     manifest = hashlib.sha256((checkpoint / "manifest.json").read_bytes()).hexdigest()
-    now, kernels = environment(), find().library
-    conditions = [manifest, None if kernels is None else kernels.set, *(now[each] for each in CONDITIONS)]
+    now = environment()
+    conditions = [manifest, kernel_set(), *(now[each] for each in CONDITIONS)]
     return hashlib.sha256(json.dumps(conditions).encode()).hexdigest()
 
 

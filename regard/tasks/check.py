@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.task import Advance, find_task
-from regard.core.task_table import locate
+from regard.core.task_table import TASKS, locate
 from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
 from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
 from regard.errors import RegardError
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.tasks.find_config import find_config
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse

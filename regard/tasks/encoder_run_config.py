@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from regard.config.explain import Misfit
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import UnsmoothedRunConfig
+from regard.runs.run_config import UnsmoothedRunConfig
 
 __all__ = ["EncoderRunConfig"]
 

@@ -20,7 +20,7 @@ from regard.data.rows import column_names, form_of
 from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 from regard.models.transformer.segment_memory import SegmentMemory
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load_net
 from regard.training.canonical_ranks import CanonicalRanks

@@ -9,15 +9,15 @@ from typing import Any
 
 from regard.config.toml_layers import merge, parse_override
 from regard.core.task import Report
-from regard.core.task_table import locate
+from regard.core.task_table import TASKS, locate
 from regard.data.file_names import named_files
 from regard.data.public.catalogue import corpora
 from regard.data.rows import read_head
 from regard.data.text_files import require_content
 from regard.errors import ConfigError, DataError
-from regard.runs.config import Proposal, RunConfig, load_config, recipe_names
+from regard.runs.config import load_config, recipe_names
 from regard.runs.origin import stated_start
-from regard.tasks import TASKS
+from regard.runs.run_config import Proposal, RunConfig
 from regard.tasks.found_files import require_known_form
 from regard.training.setup import require_trainable
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import RunFiles
+from regard.core.untrusted_files import FileVersion
 from regard.core.wording import counted, counted_with
 from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph, save_graph
@@ -42,14 +42,17 @@ def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfi
 
 def graph_of(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
     """The graph of these files as the network reads it."""
-    found = _read(files.source, files.edges, files.features, data.directed, data.normalise == "rows")
+    optional = (None if path is None else FileVersion.of(path) for path in (files.edges, files.features))
+    found = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalise == "rows")
     return found if data.split is None else replace(found, parts=_drawn(found, data.split))
 
 
 @lru_cache(maxsize=2)  # training and validation are often one graph
-def _read(source: Path, edges: Path | None, features: Path | None, directed: bool, by_rows: bool) -> Graph:
-    file = None if features is None else FeatureFile(features, by_rows=by_rows)
-    graph = read_graph(source, edges, directed=directed, features=file)
+def _read(
+    source: FileVersion, edges: FileVersion | None, features: FileVersion | None, *, directed: bool, by_rows: bool
+) -> Graph:
+    file = None if features is None else FeatureFile(features.path, by_rows=by_rows)
+    graph = read_graph(source.path, edges and edges.path, directed=directed, features=file)
     return replace(graph, values=normalised_rows(graph.entries, graph.values, graph.nodes)) if by_rows else graph
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.core.wording import counted
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.config import DataSection, UnsmoothedRunConfig
+from regard.runs.run_config import DataSection, UnsmoothedRunConfig
 
 __all__ = ["GraphDataConfig", "GraphFilesConfig", "GraphRunConfig", "NodeSplit"]
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from regard.core.codec_files import open_codec_file, save_codec_file
+from regard.core.untrusted_files import SMALL
 from regard.errors import DataError
 
 __all__ = ["Scale", "read_number"]
@@ -25,6 +29,22 @@ class Scale(NamedTuple):
     @classmethod
     def of(cls, values: Sequence[float]) -> Scale:
         return cls(float(np.mean(values)), float(np.std(values)) or 1.0)
+
+    @classmethod
+    def open(cls, path: Path) -> Scale:
+        """Return the saved scale; raises ModelError if it is missing or damaged."""
+
+        def parse(value: Any) -> Scale:
+            scale = cls(float(value["mean"]), float(value["deviation"]))
+            if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
+                raise ValueError("the scale of labels is a finite mean and a deviation above 0")
+            return scale
+
+        return open_codec_file(path, parse, limit=SMALL)
+
+    def save(self, path: Path) -> None:
+        """Write the file that ``open`` reads."""
+        save_codec_file(path, self._asdict())
 
 
 def read_number(labels: Sequence[str], where: str) -> float:

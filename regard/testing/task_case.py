@@ -22,7 +22,8 @@ from regard.core.task import (
     Predictor,
     Task,
 )
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.optim import Optimizer
 from regard.training.progress import Quiet

@@ -43,7 +43,7 @@ LEARNED = 0.7  # the loss of one batch falls below this part of what it was
 
 
 def check_task(kind: str, *, seed: int = 0) -> list[str]:
-    """Check every law of the task called ``kind``: a name of ``regard.tasks.TASKS``, or ``package.module:NAME``.
+    """Check every law of the task called ``kind``: a name of ``TASKS``, or ``package.module:NAME``.
 
     Returns the names of the laws. Raises AssertionError, naming the first law that is broken. Takes seconds.
     """

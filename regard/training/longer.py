@@ -21,8 +21,9 @@ from regard.errors import ConfigError, ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
 from regard.runs.checkpoint_files import Checkpoint
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
 from regard.runs.plan import Decision, Plan, PlannedOrigin
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.origin import copy_codecs
 from regard.training.pace import fit

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import LARGE, read_bytes
+from regard.core.wording import describe_error
 from regard.errors import ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
-from regard.runs.origin import StartingPoint
 from regard.runs.plan import PlannedOrigin
+from regard.runs.run_config import StartingPoint
 from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.runs.size_check import outline, require_fitting
 from regard.training.reading_part import reading_weights
@@ -68,7 +69,7 @@ def _saved_tokenizers(origin: Origin) -> dict[str, bytes]:
             raise ValueError(f"it holds more than {MOST} files")
         return {path.name: read_bytes(path, LARGE) for path in files}
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = describe_error(error)
         raise ModelError(f"the tokenizer of {origin.run} cannot be read", where=str(there), why=why) from error
 
 

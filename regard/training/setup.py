@@ -21,16 +21,16 @@ from torch import Tensor, nn
 from regard.attention.contract import Mechanism
 from regard.config.settings import TRAINING_ENDS
 from regard.core.out_of_memory import explain_out_of_memory
+from regard.core.processor import bfloat16_in_hardware
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
 from regard.core.wording import counted, counted_with
-from regard.engine.processor import bfloat16_in_hardware
 from regard.errors import ConfigError, ModelError
 from regard.models.hidden_matrices import hidden_matrices
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig
 from regard.runs.plan import Plan
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_room
 from regard.training.optim import make_optimizer

@@ -15,8 +15,9 @@ from regard.core.interrupt import Interrupts
 from regard.core.tensors import digest
 from regard.errors import ConfigError, ModelError, RegardError, StorageError
 from regard.runs import checkpoint
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
 from regard.runs.model_card import write_card
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 from regard.training.progress import Outcome, Quiet, Reporter

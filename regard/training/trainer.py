@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from regard.core import atomic_files
 from regard.core.task import Data, ExampleIndices, Task
-from regard.runs.config import RunConfig
 from regard.runs.metrics_log import MetricsLog
 from regard.runs.plan import Decision
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule

@@ -9,12 +9,13 @@ from contextlib import AbstractContextManager
 import torch
 from torch import Tensor, nn
 
+from regard.core.contents import contents_changed
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.core.wording import counted
-from regard.errors import DataError, TrainingError
-from regard.runs.config import RunConfig
+from regard.errors import TrainingError
+from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, dealt_anew, read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
@@ -62,12 +63,8 @@ class Updater:
         plan = self._plan(progress.epoch)
         taken = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
         if not taken:
-            raise DataError(
-                "the training data are not those this run began with",
-                where=f"epoch {progress.epoch}",
-                why=f"it has {counted(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done",
-                help="restore the corpus to go on, or begin another run",
-            )
+            why = f"it has {counted(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done"
+            raise contents_changed("training data", where=f"epoch {progress.epoch}", why=why)
         progress.batch += len(taken)
         if progress.batch >= len(plan):
             progress.epoch, progress.batch = progress.epoch + 1, 0

@@ -15,7 +15,7 @@ from regard.core.reference_mode import reference_mode
 from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task, never
 from regard.core.tensors import added_sums
 from regard.errors import ModelError
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Validation

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 import regard as package
 from regard import cli
 from regard.core.task import find_task
-from regard.tasks import TASKS
+from regard.core.task_table import TASKS
 from regard.testing import TaskCase
 
 from .other_runs import OWN, train_language_model, train_means

@@ -76,7 +76,7 @@ def test_what_the_fast_engines_can_use(
     regard, monkeypatch: pytest.MonkeyPatch, hardware: bool, kernels: Any, told: tuple[str, str]
 ) -> None:
     """That oneDNN calls bfloat16 supported says nothing: it emulates it."""
-    monkeypatch.setattr("regard.engine.processor.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.core.processor.bfloat16_in_hardware", lambda: hardware)
     monkeypatch.setattr("regard.native.library.find", lambda: (kernels, "not built"))
     found = json.loads(regard("doctor", "--json").stdout)["facts"]
     assert (found["bfloat16 products"], found["8-bit products"]) == told

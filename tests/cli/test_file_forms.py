@@ -16,10 +16,10 @@ from regard import cli
 from regard.bulk import processes
 from regard.bulk.work import open_work
 from regard.bulk.worker import Order, Share, do_share, open_order
+from regard.core.task_table import TASKS
 from regard.data.text_files import read_lines
 from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.tasks.check import check
 from regard.tasks.find_config import find_config
 from regard.tasks.row_inputs import has_rows, read_row_inputs
@@ -39,7 +39,7 @@ class Cells:
 
     def __init__(self, kind: str, run: Path, folder: Path, capsys: pytest.CaptureFixture[str], address: str) -> None:
         self.kind, self.run, self.folder, self._capsys, self._address = kind, run, folder, capsys, address
-        self.verb = "predict" if kind == "masked" else TASKS[kind][2]  # regard fill reads lines alone
+        self.verb = "predict" if kind == "masked" else TASKS[kind].verb  # regard fill reads lines alone
         self.settings = ["--seed", "1", "--length", "2"] if kind == "language-model" else []
 
     def cell(self, form: str, verb: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -177,6 +178,17 @@ def test_an_example_has_a_fitting_length_and_no_piece_that_the_vocabulary_lacks(
         else:
             write_corpus(copy / "data" / "valid-0", pairs)
         assert example_sentence(RunFolder.open(copy)) == wanted, path
+
+
+def test_an_example_is_read_again_from_data_that_were_prepared_again(tiny_copy: TinyRun) -> None:
+    run = RunFolder.open(tiny_copy.path)
+    source, folder = open_codecs(run).source, run.data / "valid-0"
+    for time, text in enumerate(("a b c d e f", "f e d c b a"), start=1):
+        write_corpus(folder, [source.encode(text)])
+        os.utime(folder / "corpus.json", ns=(0, time))  # the clock of a file system may be too coarse
+        assert example_sentence(run) == text
+    shutil.rmtree(folder)
+    assert example_sentence(run) is None
 
 
 def write_corpus(folder: Path, sources: list[list[int]]) -> None:

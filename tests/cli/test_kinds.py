@@ -11,10 +11,10 @@ import pytest
 import regard
 from regard import cli
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.errors import RegardError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.tasks.prediction import read_inputs
 from regard.testing import TaskCase
 from regard.training.optim import Optimizer

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 import regard as package
-from regard import cli, tasks
+from regard import cli
 from regard.commands import predict
+from regard.core.task_table import TASKS, TaskPlace
 from regard.errors import ConfigError, DataError
 
 from .conftest import TinyRun
@@ -96,8 +97,8 @@ def test_nothing_is_printed_before_what_cannot_be_generated(regard, language_mod
 
 
 def test_a_verb_that_a_task_names(regard, own_run: Path, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    row = ("tests.laws.own_task:CONFIG", OWN, "average-numbers")
-    monkeypatch.setitem(tasks.TASKS, OWN, row)
+    place = TaskPlace("tests.laws.own_task:CONFIG", OWN, "average-numbers")
+    monkeypatch.setitem(TASKS, OWN, place)
     assert regard("average-numbers", own_run, input="1 2\n").stdout == regard("predict", own_run, input="1 2\n").stdout
     refused = regard("average-numbers", tiny_run.path, input="a\n").exception
     assert isinstance(refused, ConfigError) and refused.help == f"regard translate {tiny_run.path} is for it"

@@ -65,7 +65,7 @@ def test_what_was_never_seen_in_training_is_said_once_and_counted(regard, tiny_r
 def test_emulated_bfloat16_is_told(
     regard, tiny_run: TinyRun, monkeypatch: pytest.MonkeyPatch, engine: str, hardware: bool, told: bool
 ) -> None:
-    monkeypatch.setattr("regard.engine.processor.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.core.processor.bfloat16_in_hardware", lambda: hardware)
     result = regard("translate", tiny_run.path, "--engine", engine, input="a b\n")
     assert result.stdout == "A B\n"
     assert ("emulates bfloat16" in result.stderr) is told

@@ -17,7 +17,7 @@ from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
 from regard.data.rows import form_of, read_rows
 from regard.errors import RegardError
-from regard.runs.config import RunConfig
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import given_files
 from regard.tasks.find_config import find_config

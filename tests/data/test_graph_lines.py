@@ -69,7 +69,7 @@ def test_what_is_no_graph(row: dict[str, Any], told: str) -> None:
     assert told in str(caught.value) and caught.value.where == "a.jsonl:7"
 
 
-@pytest.mark.parametrize(("line", "told"), [("[", "not JSON"), ("[1]", "no JSON object")])
+@pytest.mark.parametrize(("line", "told"), [("[", "not JSON"), ("[1]", "not a JSON object")])
 def test_what_is_no_line(line: str, told: str) -> None:
     with pytest.raises(DataError, match=told):
         parse_graph(line)

@@ -40,6 +40,8 @@ def test_saved_labels_are_opened_and_damaged_ones_refused(tmp_path: Path) -> Non
     path, labels = tmp_path / "labels.json", made({"ä": 2, "b": 1})
     labels.save(path)
     assert Labels.open(path) == labels
+    with pytest.raises(ModelError, match="is missing"):
+        Labels.open(tmp_path / "none.json")
     for damaged in (
         '{"labels": ["a", "a"], "counts": [1, 1]}', '{"labels": ["a", 1], "counts": [1, 1]}',
         '{"labels": ["a", "b"], "counts": [1, 0]}', '{"labels": ["a", "b"], "counts": [1, "2"]}',

@@ -17,7 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.task import find_task
-from regard.runs.config import RunConfig, dump_config, load_config
+from regard.runs.config import dump_config, load_config
+from regard.runs.run_config import RunConfig
 
 CASES = list(map(json.loads, Path(__file__).with_name("networks_v1.jsonl").read_text().splitlines()))
 # A saved config had every key: those of all kinds of sides, whatever kinds there were.

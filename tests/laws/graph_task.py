@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from regard.core.task import Card, Carry, CodecsAndSpec, Data, ExampleIndices, LossTerms, Task
 from regard.models.dropout import Dropout
-from regard.runs.config import DataSection, RunConfig
+from regard.runs.run_config import DataSection, RunConfig
 
 from .plain_predictor import LINES, word_counter
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.core.task import Card, CodecsAndSpec, Data, ExampleIndices, LossTerms, Metric, Task, never
-from regard.runs.config import DataSection, RunConfig
+from regard.runs.run_config import DataSection, RunConfig
 
 
 class NumbersConfig(RunConfig):

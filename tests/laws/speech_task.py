@@ -20,7 +20,7 @@ from torch.nn.utils.rnn import pad_sequence
 from regard.core.randomness import example_generator
 from regard.core.task import Card, Carry, CodecsAndSpec, Data, ExampleIndices, LossTerms, Task
 from regard.models.dropout import Dropout
-from regard.runs.config import DataSection, RunConfig
+from regard.runs.run_config import DataSection, RunConfig
 
 from .plain_predictor import LINES, word_counter
 

@@ -15,9 +15,9 @@ from torch import nn
 
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
+from regard.core.task_table import TASKS
 from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
-from regard.tasks import TASKS
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from tests.laws import own_task

@@ -16,7 +16,8 @@ from regard.commands import train as train_command
 from regard.core import atomic_files
 from regard.errors import ConfigError, ModelError
 from regard.runs.averaging import average_run
-from regard.runs.config import RunConfig, load_config
+from regard.runs.config import load_config
+from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training import start
 

@@ -22,14 +22,13 @@ from regard.attention.mask import Span
 from regard.config.constructor_options import LARGEST, validate_options
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.core.task import find_task
-from regard.core.task_table import locate
+from regard.core.task_table import TASKS, locate
 from regard.errors import ConfigError, RegardError
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.transformer.mixers import PLACED, find_mixer, place_mixer
 from regard.runs.config import load_config
 from regard.runs.plan import Plan
 from regard.runs.size_check import outline, require_proportion
-from regard.tasks import TASKS
 
 ABSURD = 10**9
 NOT_FINITE = (math.inf, -math.inf, math.nan)

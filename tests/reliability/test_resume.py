@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from regard.core.task import find_task
+from regard.core.task_table import TASKS
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
-from regard.tasks import TASKS
 from regard.testing import TaskCase
 
 from .conftest import ONE_THREAD, STEPS, Children, Undisturbed, kept, tiny_config, trace

@@ -9,11 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from regard.core.installation import upgrade_advice
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
-from regard.core.wording import describe_validation_error
+from regard.core.wording import describe_error
 from regard.data.tokenizers.closed import (
     ByteTokenizer,
     CharacterTokenizer,
@@ -101,8 +99,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
         digests = dict(head["files"])
         pieces = head["pieces"]
     except (KeyError, TypeError, ValueError) as error:
-        why = describe_validation_error(error) if isinstance(error, ValidationError) else str(error)
-        raise _not_a_tokenizer(head_path, why) from error
+        raise _not_a_tokenizer(head_path, describe_error(error)) from error
     if config.kind in FIXED:
         return (NotesTokenizer if config.kind == "notes" else ByteTokenizer)(config)
     if config.kind in (*COUNTED, "listed") and not _is_list_of_text(pieces):
@@ -175,7 +172,7 @@ def _read(path: Path) -> bytes:
             help="copy the whole model folder again",
         ) from error
     except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else str(error)
+        why = describe_error(error)
         raise ModelError(f"the tokenizer file {path.name} cannot be read", where=str(path), why=why) from error
 
 

@@ -95,15 +95,15 @@ static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
     int64_t stripes = (m->outputs + STRIPE - 1) / STRIPE;
     int64_t first = stripes * s->part / s->parts, last = stripes * (s->part + 1) / s->parts;
     const float *x = at(b, begin * every + every - 1, o->in);
-    s->quantised.stride = m->inputs;
+    s->quantized.stride = m->inputs;
     for (int64_t r = 0; r < rows; r++) {
-        if (m->format == INT8) quantise(x + r * every * b->stride, m->inputs, &s->quantised, r);
+        if (m->format == INT8) quantize(x + r * every * b->stride, m->inputs, &s->quantized, r);
         if (!b->best) continue;
         forget(partial(b, s->part, begin + r), b->best);
     }
     for (int64_t i = first; i < last; i++) {
         float *to = b->best ? s->logits : b->log_p + begin * m->outputs + i * STRIPE;
-        stripe(x, every * b->stride, &s->quantised, 0, rows, m, i, NONE, 0, to, b->best ? STRIPE : m->outputs);
+        stripe(x, every * b->stride, &s->quantized, 0, rows, m, i, NONE, 0, to, b->best ? STRIPE : m->outputs);
         if (!b->best) continue;
         int64_t left = m->outputs - i * STRIPE;
         for (int64_t r = 0; r < rows; r++)

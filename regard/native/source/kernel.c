@@ -1,48 +1,23 @@
 // Operations on the rows of a batch, compiled once for each instruction set.
 #include "native.h"
 #include "vectors.h"
+#include "quantized.h"
+#if defined(__AMX_INT8__)
+#include "tiles.h"
+#endif
 #include "products.h"
 #include "attention.h"
-
-typedef struct {  // the part of the work that a thread has
-    int64_t row, rows;     // its rows
-    int64_t part, parts;   // and of features: stripes, heads
-    int64_t head, heads;   // its heads in the operation at hand
-    int64_t some, somes;   // rows where an operation cannot be cut by features
-    Quantised quantised;
-    float *energy, *logits, *tops;
-} Share;
-
-static Share share_of(const Batch *b, int thread, int threads) {
-    Share s;
-    if (b->cut) {
-        s.row = s.some = b->cut[thread], s.rows = s.somes = b->cut[thread + 1];
-        s.part = 0, s.parts = 1;
-    } else {
-        s.row = 0, s.rows = b->rows, s.part = thread, s.parts = threads;
-        s.some = b->rows * thread / threads, s.somes = b->rows * (thread + 1) / threads;
-    }
-    char *room = b->scratch + thread * b->scratch_bytes;
-    s.quantised = (Quantised){(int8_t *)room, 0, 0, b->stride};
-    room += (b->rows + SPARE_ROWS) * b->stride;
-    s.quantised.scale = (float *)room, room += 4 * b->rows;
-    s.quantised.sum = (int32_t *)room, room += 4 * b->rows;
-    s.logits = (float *)room, room += 4 * b->rows * STRIPE;
-    s.tops = (float *)room, room += 4 * b->rows;
-    s.energy = (float *)room;
-    return s;
-}
-
-static float *at(const Batch *b, int64_t row, int64_t feature) { return b->record + row * b->stride + feature; }
+#include "share.h"
+#include "head.h"
 
 static void product(const Operation *o, const Batch *b, Share *s) {
     const Matrix *m = o->matrix;
     int64_t rows = s->rows - s->row, stripes = (m->outputs + STRIPE - 1) / STRIPE;
-    s->quantised.stride = m->inputs;
+    s->quantized.stride = m->inputs;
     if (m->format == INT8)
-        for (int64_t r = s->row; r < s->rows; r++) quantise(at(b, r, o->in), m->inputs, &s->quantised, r);
+        for (int64_t r = s->row; r < s->rows; r++) quantize(at(b, r, o->in), m->inputs, &s->quantized, r);
     for (int64_t i = stripes * s->part / s->parts; i < stripes * (s->part + 1) / s->parts; i++)
-        stripe(at(b, s->row, o->in), b->stride, &s->quantised, s->row, rows, m, i, o->activation, o->add,
+        stripe(at(b, s->row, o->in), b->stride, &s->quantized, s->row, rows, m, i, o->activation, o->add,
                at(b, s->row, o->out) + i * STRIPE, b->stride);
 }
 
@@ -151,8 +126,6 @@ static void elementwise(const Operation *o, const Batch *b, int64_t row) {
     default: memmove(y, x, 4 * (size_t)o->width);
     }
 }
-
-#include "head.h"
 
 static void operate(const Operation *o, const Batch *b, Share *s) {
     int64_t heads = 0;

@@ -7,7 +7,7 @@
 #define STRIPE 64  // outputs of a matrix that lie together
 #define LANES 16   // floats of a vector; every width is a multiple
 #define MOST_BEST 64
-#define SPARE_ROWS 32  // room behind the quantised rows, which tiles read in vain
+#define SPARE_ROWS 32  // room behind the quantized rows, which tiles read in vain
 
 enum { FLOAT32, INT8, BRAIN };  // BRAIN: bfloat16, in training alone
 enum { NONE, RELU, RELU2, GELU, GELU_TANH, SWISH, SIGMOID };

@@ -1,14 +1,5 @@
 // Products with packed matrices. A row's result does not depend on the rows beside it, to the bit.
 
-typedef struct {  // rows as whole numbers from -127 to 127, with a scale each
-    int8_t *x;
-    float *scale;
-    int32_t *sum;
-    int64_t stride;
-} Quantised;
-
-INLINE void finish(Vector y, float *out, int add) { store(out, add ? y + load(out) : y); }
-
 // Apart from the products, whose loops stay small.
 static void activate(float *out, int64_t stride, int64_t rows, int count, int kind) {
     for (int64_t r = 0; r < rows; r++)
@@ -52,10 +43,9 @@ INLINE void float_tile(const int rows, const float *x, int64_t stride, const flo
 }
 
 #if defined(__AVX512VNNI__)
-#define OFFSET 128  // weights are unsigned; 128 times a row's sum is taken off
 #define WHOLE_ROWS 6
 // [stripes][inputs / 4][64][4]
-INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
+INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const uint8_t *w, const float *scale,
                        const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
     __m512i total[WHOLE_ROWS][4];
@@ -87,13 +77,12 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
             }
 }
 #else
-#define OFFSET 0
 #define WHOLE_ROWS 4
 #if defined(__AVX2__)
 // a₀b₀ + a₁b₁ and so on, as |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
 INLINE __m256i pairs(__m256i a, __m256i b) { return _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
 #endif
-INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const uint8_t *w, const float *scale,
+INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const uint8_t *w, const float *scale,
                        const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
     for (int c = 0; c < count; c++) {
@@ -152,12 +141,8 @@ INLINE void whole_tile(const int rows, const Quantised *q, int64_t first, const 
 }
 #endif
 
-#if defined(__AMX_INT8__)
-#include "tiles.h"
-#endif
-
 // Rows from `first` on by one stripe of a matrix; `out`: of the first of them.
-static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t first, int64_t rows, const Matrix *m,
+static void stripe(const float *x, int64_t stride, const Quantized *q, int64_t first, int64_t rows, const Matrix *m,
                    int64_t number, int activation, int add, float *out, int64_t out_stride) {
     int64_t left = (m->outputs - number * STRIPE) / LANES;
     int count = left < 4 ? (int)left : 4;
@@ -190,29 +175,6 @@ static void stripe(const float *x, int64_t stride, const Quantised *q, int64_t f
     }
 #undef TILE
     if (activation != NONE) activate(out, out_stride, rows, count, activation);
-}
-
-static void quantise(const float *x, int64_t width, const Quantised *q, int64_t row) {
-    // Sizes of floats stand in the order of their bits, those of what is no number or infinite behind all others.
-    Whole most = (Whole){0};
-    for (int64_t i = 0; i < width; i += LANES) most = whole_greater((Whole)absolute(load(x + i)), most);
-    int32_t greatest_bits = whole_greatest(most);
-    float top;
-    memcpy(&top, &greatest_bits, sizeof top);
-    int bad = !(top <= 3.4e38f);
-    top = top > 1e-30f ? top : 1e-30f;
-    float inverse = bad ? 0 : 127 / top;
-    Whole total = (Whole){0};
-    int8_t *out = q->x + row * q->stride;
-    for (int64_t i = 0; i < width; i += LANES) {
-        Vector a = bad ? every(0) : load(x + i);
-        Vector scaled = a * inverse;  // rounded, whether or not the set fuses products and sums
-        Whole whole = (Whole)(scaled + 12582912.0f) - 0x4B400000;
-        total += whole;
-        *(LooseBytes *)(out + i) = __builtin_convertvector(whole, Bytes);
-    }
-    q->scale[row] = bad ? NAN : top / 127;
-    q->sum[row] = whole_sum(total);
 }
 
 // W (outputs, inputs) into a packed matrix that was zeros; `filled`: inputs with the filling.

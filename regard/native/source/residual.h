@@ -1,6 +1,8 @@
 // The end of a residual branch in training, forward and backward: dropout, sum and LayerNorm in one pass over rows that
 // lie one after the other. Each step is rounded where torch's own operations round it.
 
+#define CHUNK_ROWS 64  // rows that give one part of a gradient of gains, for any number of threads
+
 INLINE const char *row_of(const char *p, int64_t at, const int format) { return p + (format == FLOAT32 ? 4 : 2) * at; }
 
 // What dropout multiplies by, of sixteen draws.

@@ -48,7 +48,7 @@ static void sums_of_tiles(int tiles, const int8_t *x, int64_t stride, const uint
 }
 
 // Rows from `first` on by a stripe; behind the last row of `q` lie up to 31 that are read in vain.
-static void tiled_stripe(const Quantised *q, int64_t first, int64_t rows, const Matrix *m, int64_t number, int add,
+static void tiled_stripe(const Quantized *q, int64_t first, int64_t rows, const Matrix *m, int64_t number, int add,
                          float *out, int64_t out_stride) {
     int32_t total[2 * TILE_ROWS * STRIPE] __attribute__((aligned(64)));
     int64_t left = (m->outputs - number * STRIPE) / LANES, count = left < 4 ? left : 4;

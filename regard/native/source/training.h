@@ -4,7 +4,6 @@
 #pragma clang fp contract(off)
 #endif
 
-#define CHUNK_ROWS 64       // of which each gives a part of a gradient of gains, whatever the number of threads
 #define CHUNK_NUMBERS 8192  // of a pass without rows
 
 #include "residual.h"

@@ -189,3 +189,6 @@ INLINE Vector activated(Vector x, int kind) {
     default: return x;
     }
 }
+
+// Store a result, or add it to what is there.
+INLINE void finish(Vector y, float *out, int add) { store(out, add ? y + load(out) : y); }

@@ -8,7 +8,7 @@ from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
 from regard.data.shared_files import FilesConfig
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.label_columns import LabelColumns, labelled_columns, unnamed_label_column
 from regard.tasks.classification.labelled_text import read_labelled

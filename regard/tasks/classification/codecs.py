@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import NamedTuple
 
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.errors import DataError, ModelError
+from regard.errors import DataError
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled_part
@@ -65,7 +63,7 @@ def make_codec(run: RunFiles, say: Report) -> LabelCodec:
 def _learned_scale(examples: list[LabelledText], run: RunFiles, say: Report) -> Scale:
     scale = Scale.of([read_number(each.labels, each.where) for each in examples] or [0.0])
     say(f"labels: numbers, mean {scale.mean:.4g}, standard deviation {scale.deviation:.4g}")
-    atomic_files.write_json(run.tokenizers / FILE, scale._asdict())
+    scale.save(run.tokenizers / FILE)
     return scale
 
 
@@ -73,21 +71,8 @@ def open_codec(run: RunFiles) -> LabelCodec:
     """The saved tokenizer and labels. ModelError where they are missing or damaged."""
     tokenizer, path = load_tokenizer(run.tokenizers, "text"), run.tokenizers / FILE
     if run.config.data.label_kind == "number":
-        return LabelCodec(tokenizer, Labels((), ()), _opened_scale(run))
+        return LabelCodec(tokenizer, Labels((), ()), Scale.open(path))
     return LabelCodec(tokenizer, Labels.open(path), None, _temperature(run))
-
-
-def _opened_scale(run: RunFiles) -> Scale:
-    path = run.tokenizers / FILE
-    try:
-        found = parse_json(read_bytes(path, SMALL))
-        scale = Scale(float(found["mean"]), float(found["deviation"]))
-        if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
-            raise ValueError("a mean is finite, and a deviation above 0")
-    except (OSError, OverflowError, ValueError, KeyError, TypeError) as error:
-        what = "the scale of the model cannot be read"
-        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
-    return scale
 
 
 def _temperature(run: RunFiles) -> float:

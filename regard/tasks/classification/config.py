@@ -11,7 +11,7 @@ from pydantic import model_validator
 from regard.config.explain import Misfit
 from regard.core.wording import counted
 from regard.models.classifier_config import ClassifierModelConfig
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.encoder_run_config import EncoderRunConfig
 

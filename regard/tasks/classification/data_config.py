@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from regard.config.explain import Misfit
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.runs.config import DataSection
+from regard.runs.run_config import DataSection
 
 __all__ = ["LabelledDataConfig"]
 

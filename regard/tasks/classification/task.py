@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -45,20 +45,15 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: ClassificationConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    known, contents = run.contents or {}, dict[str, str]()
+    parts = PreparedParts(run.contents, say)
 
     def examples(name: str, rows: list[LabelledText], corpora: tuple[FilesConfig, ...]) -> LabelledExamples:
         if not rows:
             raise DataError("there is no example", where=corpora[0].name, why="the files, or their share, are empty")
         found = LabelledExamples(rows, config, codec)
-        contents[name] = found.digest()
-        if known.get(name, contents[name]) != contents[name]:
-            what = "the texts are not those that the run began with"
-            raise DataError(what, where=corpora[0].name, help="restore them, or begin another run")
-        most = config.data.max_length
-        cut = f", {sum(found.cut):,} of them cut to {most} pieces" if any(found.cut) else ""
-        say(f"{name}: {counted(len(found), 'example')}{cut}")
-        atomic_files.fault_point("corpus")
+        cut = f", {sum(found.cut):,} of them cut to {config.data.max_length} pieces" if any(found.cut) else ""
+        report = f"{name}: {counted(len(found), 'example')}{cut}"
+        parts.add(name, found.digest(), report, what="texts", where=corpora[0].name)
         return found
 
     valid, data = None, config.data
@@ -67,7 +62,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         report_moved(data, lambda corpora: read_labelled(corpora, data), len(rows), say)
         valid = examples("valid", rows, data.valid) if rows or not is_own_split(data) else None
     train = examples("train", read_labelled_part(data, "train"), data.train)
-    return Data(train, valid, codec, codec.spec, contents, max(map(len, train.rows)))
+    return Data(train, valid, codec, codec.spec, parts.contents, max(map(len, train.rows)))
 
 
 def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceClassifier:

@@ -15,7 +15,7 @@ from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.found_files import found_corpus, held_out_parts
 
 __all__ = ["choose"]

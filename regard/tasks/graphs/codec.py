@@ -12,15 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core import atomic_files
+from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
 from regard.core.wording import counted
 from regard.data.graph_lines import MOST_FEATURES, GraphLine, read_graph_lines
 from regard.data.graph_union import return_probabilities
 from regard.data.graphs import UNLABELLED, Graph, edge_pairs
 from regard.data.labels import Labels
 from regard.data.shared_files import FilesConfig
-from regard.errors import DataError, ModelError
+from regard.errors import DataError
 from regard.tasks.graphs.config import GraphsDataConfig
 from regard.tasks.label_numbers import Scale, read_number
 from regard.tasks.split import read_part
@@ -194,36 +194,27 @@ def _root_mean_squares(lines: Sequence[GraphLine]) -> tuple[float, ...]:
 
 
 def _save(codec: GraphCodec, run: RunFiles) -> None:
-    run.tokenizers.mkdir(parents=True, exist_ok=True)
-    atomic_files.write_json(run.tokenizers / NODES, {"scale": list(codec.scale), "kinds": list(codec.kinds)})
-    if codec.number is None:
-        codec.labels.save(run.tokenizers / LABELS)
-    else:
-        atomic_files.write_json(run.tokenizers / LABELS, codec.number._asdict())
+    save_codec_file(run.tokenizers / NODES, {"scale": list(codec.scale), "kinds": list(codec.kinds)})
+    (codec.labels if codec.number is None else codec.number).save(run.tokenizers / LABELS)
 
 
 def open_codec(run: RunFiles) -> GraphCodec:
-    """The codec that ``make_codec`` saved. ModelError where it is missing or damaged."""
-    data, path = run.config.data, run.tokenizers / NODES
-    try:
-        found = parse_json(read_bytes(path, LARGE))
-        scale, kinds = tuple(map(float, found["scale"])), tuple(found["kinds"])
-        if not all(0 < each < math.inf for each in scale) or len(scale) > MOST_FEATURES:
-            raise ValueError("scales are numbers above 0")
-        if len({*kinds}) != len(kinds) or len(kinds) > MOST_KINDS or not all(isinstance(each, str) for each in kinds):
-            raise ValueError("labels of nodes are different texts")
-        codec = GraphCodec(data, scale, kinds, Labels((), ()))
-        if data.label_kind == "class":
-            return codec._replace(labels=Labels.open(run.tokenizers / LABELS))
-        path = run.tokenizers / LABELS
-        told = parse_json(read_bytes(path, SMALL))
-        learned = Scale(float(told["mean"]), float(told["deviation"]))
-        if not (math.isfinite(learned.mean) and 0 < learned.deviation < math.inf):
-            raise ValueError("a mean is finite, and a deviation above 0")
-    except (OSError, OverflowError, ValueError, KeyError, TypeError) as error:
-        what = "what the model knows of graphs cannot be read"
-        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
-    return codec._replace(number=learned)
+    """Return the codec that ``make_codec`` saved; raises ModelError if it is missing or damaged."""
+    data, path = run.config.data, run.tokenizers / LABELS
+    scale, kinds = open_codec_file(run.tokenizers / NODES, _node_features)
+    if data.label_kind == "class":
+        return GraphCodec(data, scale, kinds, Labels.open(path))
+    return GraphCodec(data, scale, kinds, Labels((), ()), Scale.open(path))
+
+
+def _node_features(value: Any) -> tuple[tuple[float, ...], tuple[str, ...]]:
+    """Return the scales and the kinds of nodes that are saved; raises ValueError if they cannot be those."""
+    scale, kinds = tuple(map(float, value["scale"])), tuple(value["kinds"])
+    if not all(0 < each < math.inf for each in scale) or len(scale) > MOST_FEATURES:
+        raise ValueError("scales are numbers above 0")
+    if len({*kinds}) != len(kinds) or len(kinds) > MOST_KINDS or not all(isinstance(each, str) for each in kinds):
+        raise ValueError("labels of nodes are different texts")
+    return scale, kinds
 
 
 def open_run(run: RunFiles) -> CodecsAndSpec:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from regard.config.explain import Misfit
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.config import DataSection, Proposal
+from regard.runs.run_config import DataSection, Proposal
 from regard.tasks.graph_run_config import GraphRunConfig
 
 __all__ = ["GraphsConfig", "GraphsDataConfig", "GraphsModelConfig"]

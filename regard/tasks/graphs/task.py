@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -26,7 +26,6 @@ from regard.core.task import (
 )  # fmt: skip
 from regard.data.graph_lines import read_graph_inputs, read_graph_lines
 from regard.data.shared_files import FilesConfig
-from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables
 from regard.metrics.numbers import number_metrics
 from regard.models.graph.build import build_graph_net
@@ -45,19 +44,14 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: GraphsConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    known, contents = run.contents or {}, dict[str, str]()
+    parts = PreparedParts(run.contents, say)
 
     def examples(name: str, corpora: tuple[FilesConfig, ...]) -> GraphExamples:
         lines = read_graph_part(config.data, name)
         if not lines:
             raise no_graphs(corpora)
         found = GraphExamples(lines, codec, nodes=config.train.batch_tokens, seed=config.seed)
-        contents[name] = found.digest()
-        if known.get(name, contents[name]) != contents[name]:
-            what = "the graphs are not those that the run began with"
-            raise DataError(what, where=corpora[0].name, help="restore them, or begin another run")
-        say(f"{name}: {found.told}")
-        atomic_files.fault_point("corpus")
+        parts.add(name, found.digest(), f"{name}: {found.told}", what="graphs", where=corpora[0].name)
         return found
 
     valid, data = None, config.data
@@ -65,7 +59,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         left = len(read_graph_part(data, "valid"))
         report_moved(data, lambda corpora: read_graph_lines(corpora, data.label), left, say)
         valid = examples("valid", data.valid) if left or not is_own_split(data) else None
-    return Data(examples("train", config.data.train), valid, codec, codec.spec, contents)
+    return Data(examples("train", config.data.train), valid, codec, codec.spec, parts.contents)
 
 
 def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:

@@ -18,7 +18,7 @@ from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
 from regard.data.text_files import read_lines
 from regard.errors import DataError
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
 
 __all__ = ["choose", "division"]

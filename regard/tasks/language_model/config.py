@@ -16,7 +16,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import DataSection, Proposal, UnsmoothedRunConfig
+from regard.runs.run_config import DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 

@@ -26,10 +26,9 @@ from regard.data.packs import PackExamples
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
-from regard.engine.language_model import obstacle
 from regard.errors import ConfigError, DataError
-from regard.inference.causal_decoding import causal_decoder, forgets, native_obstacle
-from regard.inference.decoding import Engine, possible
+from regard.inference.causal_decoding import causal_decoder, forgets, possible_engine
+from regard.inference.decoding import Engine
 from regard.inference.prompt_decoding import PromptDecoding
 from regard.inference.run_search import require_seed
 from regard.models.language_model import LanguageModel
@@ -83,7 +82,7 @@ class Generator:
         self.model, self.tokenizer = model.eval(), tokenizer
         self.settings, self.context, self.carried = settings, context, carried
         self.device = model.head.weight.device
-        self.engine = possible(engine, obstacle(model), native_obstacle(model))
+        self.engine = possible_engine(model, engine)
 
     @cached_property
     def decoding(self) -> PromptDecoding:

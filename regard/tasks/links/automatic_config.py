@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.graph_found import found_graph
 
 __all__ = ["choose"]

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["LinksConfig", "LinksDataConfig", "LinksModelConfig"]

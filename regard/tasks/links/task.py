@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -46,30 +46,26 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     config: LinksConfig = run.config
     data = config.data
     whole = graph_of(only_graph(data.train, "data.train"), data)
-    parts = dealt_edges(whole, data)
-    seen = replace(whole, pairs=along(whole, parts.train, directed=data.directed))
+    edges = dealt_edges(whole, data)
+    seen = replace(whole, pairs=along(whole, edges.train, directed=data.directed))
     if run.makes_codecs:
         save_in_run(seen, run)
     codec = seen if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
         why = f"it has {counted(whole.nodes, 'node')} of {counted(whole.features, 'feature')}"
         raise DataError("this graph is not the model's", where=whole.where, why=why)
-    known, contents = run.contents or {}, {"graph": whole.digest()}
-    if known.get("graph", contents["graph"]) != contents["graph"]:
-        what = "the graph is not the one that the run began with"
-        raise DataError(what, where=whole.where, help="restore it, or begin another run")
-    told = ", ".join(f"{len(edges):,} {name}" for name, edges in parts._asdict().items())
-    say(f"links: {whole.told()}; edges: {told}")
-    atomic_files.fault_point("corpus")
+    sizes = ", ".join(f"{len(part):,} {name}" for name, part in edges._asdict().items())
+    parts = PreparedParts(run.contents, say)
+    parts.add("graph", whole.digest(), f"links: {whole.told()}; edges: {sizes}", what="graph", where=whole.where)
 
     def examples(name: str, stream: int) -> LinkExamples:
         seed = config.seed if name == "train" else data.draw
-        return LinkExamples(codec, whole, getattr(parts, name), seed=seed, stream=stream)
+        return LinkExamples(codec, whole, getattr(edges, name), seed=seed, stream=stream)
 
     if is_evaluation(run):
-        return Data(examples("test" if data.part == "all" else data.part, 8), None, codec, _spec(codec), contents)
+        return Data(examples("test" if data.part == "all" else data.part, 8), None, codec, _spec(codec), parts.contents)
     valid = examples("valid", 7) if data.valid else None
-    return Data(examples("train", 6), valid, codec, _spec(codec), contents)
+    return Data(examples("train", 6), valid, codec, _spec(codec), parts.contents)
 
 
 def _spec(graph: Graph) -> dict[str, int]:

@@ -15,7 +15,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.masked_config import MaskedModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import DataSection, RunConfig
+from regard.runs.run_config import DataSection, RunConfig
 
 __all__ = ["FillConfig", "MaskedConfig", "MaskedDataConfig"]
 

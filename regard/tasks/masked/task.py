@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
 from regard.core import atomic_files
+from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import (
     Advance,
     Card,
@@ -26,7 +28,6 @@ from regard.core.task import (
     RunFiles,
     Task,
 )
-from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import counted
 from regard.data.column_names import DOCUMENTS
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
@@ -36,7 +37,7 @@ from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS
-from regard.errors import DataError, ModelError
+from regard.errors import DataError
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
@@ -65,15 +66,16 @@ def _open(run: RunFiles) -> CodecsAndSpec:
 
 def _frequencies(path: Path, types: int) -> Tensor | None:
     """Shares of the types, each counted once more than it occurs, none of them special."""
-    if not path.is_file():
-        return None
-    try:
-        counts = np.array(parse_json(read_bytes(path, LARGE)), np.int64)
+
+    def parse(value: Any) -> npt.NDArray[np.int64]:
+        counts = np.array(value, np.int64)
         if counts.shape != (types,) or (counts < 0).any():
             raise ValueError(f"it has not a count for each of {counted(types, 'type')}")
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ModelError("the counts of this run are damaged", where=str(path), why=str(error)) from error
-    smoothed = torch.from_numpy(counts).double() + 1
+        return counts
+
+    if not path.is_file():
+        return None
+    smoothed = torch.from_numpy(open_codec_file(path, parse)).double() + 1
     smoothed[: len(SPECIALS)] = 0
     return smoothed / smoothed.sum()
 
@@ -90,7 +92,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     }
     if run.makes_codecs:
         counts = sum(np.bincount(stream.tokens, minlength=len(tokenizer)) for stream in parts["train"])
-        atomic_files.write_json(run.tokenizers / COUNTS, np.asarray(counts).tolist())
+        save_codec_file(run.tokenizers / COUNTS, np.asarray(counts).tolist())
     examples = {part: _examples(config, streams, tokenizer) for part, streams in parts.items() if streams}
     for part, found in examples.items():
         if not len(found):

@@ -10,7 +10,7 @@ from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time_column
 from regard.data.rows import FileHead
 from regard.data.shared_files import FilesConfig
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.sessions import read_sessions

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core import atomic_files
+from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN
@@ -69,7 +69,7 @@ def make_codec(run: RunFiles, say: Report) -> ItemCodec:
     say(f"{kinds}, {counted(events, 'time')} in {counted(len(sessions), 'session')}")
     tokenizer.save(run.tokenizers, "text")
     followers = {str(item): list(best) for item, best in codec.followers.items()}
-    atomic_files.write_json(run.tokenizers / FOLLOWERS, {"popular": list(codec.popular), "followers": followers})
+    save_codec_file(run.tokenizers / FOLLOWERS, {"popular": list(codec.popular), "followers": followers})
     atomic_files.fault_point("vocabulary")
     return codec
 
@@ -80,7 +80,7 @@ def _best(counts: Counter[int]) -> tuple[int, ...]:
 
 def open_codec(run: RunFiles) -> ItemCodec:
     """The saved items and followers. ModelError where they are missing or damaged."""
-    tokenizer, path = load_tokenizer(run.tokenizers, "text"), run.tokenizers / FOLLOWERS
+    tokenizer = load_tokenizer(run.tokenizers, "text")
     items = range(len(SPECIALS), len(tokenizer))
     if tokenizer.config.kind != "word" or len({*tokenizer.pieces(items)}) < len(items):
         what = "the items of the model cannot be read"
@@ -91,13 +91,11 @@ def open_codec(run: RunFiles) -> ItemCodec:
             raise ValueError(f"followers are at most {BEST} numbers of items")
         return tuple(found)
 
-    try:
-        saved = parse_json(read_bytes(path, LARGE))
-        followers = {int(item): best(found) for item, found in saved["followers"].items()}
-        return ItemCodec(tokenizer, best(saved["popular"]), followers)
-    except (AttributeError, KeyError, OSError, TypeError, ValueError) as error:
-        what = "the items of the model cannot be read"
-        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
+    def parse(value: Any) -> ItemCodec:
+        followers = {int(item): best(found) for item, found in value["followers"].items()}
+        return ItemCodec(tokenizer, best(value["popular"]), followers)
+
+    return open_codec_file(run.tokenizers / FOLLOWERS, parse)
 
 
 def open_run(run: RunFiles) -> CodecsAndSpec:

@@ -12,7 +12,7 @@ from regard.config.explain import Misfit
 from regard.core.wording import counted
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.config import Proposal, UnsmoothedRunConfig
+from regard.runs.run_config import Proposal, UnsmoothedRunConfig
 from regard.tasks.next_item.data_config import SessionDataConfig
 
 __all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -26,7 +26,6 @@ from regard.core.task import (
 )  # fmt: skip
 from regard.core.wording import counted
 from regard.data.tokenizers.tokenizer import SPECIALS
-from regard.errors import DataError
 from regard.models.head import Head
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
@@ -43,23 +42,19 @@ __all__ = ["TASK"]
 def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
     config: NextItemConfig = run.config
     codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    known, contents = run.contents or {}, dict[str, str]()
+    parts = PreparedParts(run.contents, say)
 
     def examples(name: str) -> SessionExamples:
         found = SessionExamples(name, config, codec)
-        contents[name] = found.digest()
-        if known.get(name, contents[name]) != contents[name]:
-            what = "the sessions are not those that the run began with"
-            raise DataError(what, where=found.where(0), help="restore them, or begin another run")
-        parts = len(found) - found.sessions
-        cut = f", {counted(parts, 'more part')} of those of over {config.data.context} items" if parts else ""
-        say(f"{name}: {counted(found.sessions, 'session')}{cut}")
-        atomic_files.fault_point("corpus")
+        further = len(found) - found.sessions
+        cut = f", {counted(further, 'more part')} of those of over {config.data.context} items" if further else ""
+        report = f"{name}: {counted(found.sessions, 'session')}{cut}"
+        parts.add(name, found.digest(), report, what="sessions", where=found.where(0))
         return found
 
     valid = examples("valid") if config.data.valid else None
     train = examples("train")
-    return Data(train, valid, codec, codec.spec, contents, config.data.context)
+    return Data(train, valid, codec, codec.spec, parts.contents, config.data.context)
 
 
 def _build(config: NextItemConfig, spec: Mapping[str, int]) -> LanguageModel:

@@ -9,7 +9,7 @@ from typing import Any
 from regard.config.settings import TRAINING_ENDS
 from regard.data.graph_files import class_sizes
 from regard.errors import RegardError
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.graph_found import found_graph
 from regard.tasks.graph_run_config import NodeSplit
 

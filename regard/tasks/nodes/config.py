@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.core.wording import counted
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["NodesConfig", "NodesDataConfig"]

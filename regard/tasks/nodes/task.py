@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -49,26 +49,22 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
         save_in_run(graph, run)
     codec = graph if run.makes_codecs else open_saved(run)
-    known, contents = run.contents or {}, dict[str, str]()
+    parts = PreparedParts(run.contents, say)
 
     def examples(name: str, found: Graph) -> WholeGraph | SampledNodes:
         if (found.features, found.classes) != (codec.features, codec.classes):
             why = f"{_kind(found)}, and those of the model are {_kind(codec)}"
             raise DataError("this graph is of another kind than the model's", where=found.where, why=why)
-        contents[name] = found.digest()
-        if known.get(name, contents[name]) != contents[name]:
-            what = "the graph is not the one that the run began with"
-            raise DataError(what, where=found.where, help="restore it, or begin another run")
         asked = asked_nodes(found, data.part if is_evaluation(run) else name)
-        say(f"{name}: {int(asked.sum()):,} of {found.told()}")
-        atomic_files.fault_point("corpus")
+        report = f"{name}: {int(asked.sum()):,} of {found.told()}"
+        parts.add(name, found.digest(), report, what="graph", where=found.where)
         if data.batch_nodes is None:
             return WholeGraph(found, asked)
         most = data.neighbours or [None] * config.model.layers
         return SampledNodes(found, asked, batch=data.batch_nodes, most=most, seed=config.seed)
 
     valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None
-    return Data(examples("train", graph), valid, codec, _spec(codec), contents)
+    return Data(examples("train", graph), valid, codec, _spec(codec), parts.contents)
 
 
 def _kind(graph: Graph) -> str:

@@ -13,7 +13,7 @@ from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead
 from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.tagged_text import read_tagged, word_and_tag

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from regard.core import atomic_files
+from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.core.untrusted_files import LARGE, SMALL, parse_json, read_bytes
+from regard.core.untrusted_files import SMALL
 from regard.core.wording import counted
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.errors import ModelError
 from regard.tasks.tagging.spans import SCHEMES, TagScheme, find_scheme, scheme_of_names, spans, transitions, write_iob
 from regard.tasks.tagging.tagged_text import read_tagged_part
 from regard.tasks.text_tokenizer import make_text_tokenizer
@@ -88,42 +87,32 @@ def make_codec(run: RunFiles, say: Report) -> TagCodec:
     if scheme is not None:
         say(f"tags spell spans in the scheme {scheme.upper()}")
     tags.save(run.tokenizers / TAGS)
-    atomic_files.write_json(run.tokenizers / WORDS, words)
-    atomic_files.write_json(run.tokenizers / SCHEME, scheme)
+    save_codec_file(run.tokenizers / WORDS, words)
+    save_codec_file(run.tokenizers / SCHEME, scheme)
     atomic_files.fault_point("vocabulary")
     return TagCodec(tokenizer, tags, words, scheme)
 
 
 def open_codec(run: RunFiles) -> TagCodec:
-    """The saved tokenizer, tags and words. ModelError where they are missing or damaged."""
-    tokenizer, tags, path = (
-        load_tokenizer(run.tokenizers, "text"),
-        Labels.open(run.tokenizers / TAGS),
-        run.tokenizers / WORDS,
-    )
-    try:
-        words = parse_json(read_bytes(path, LARGE))
-        classes = range(len(tags.names))
-        if not isinstance(words, dict) or not all(type(tag) is int and tag in classes for tag in words.values()):
+    """Return the saved tokenizer, tags and words; raises ModelError if they are missing or damaged."""
+    tokenizer, tags = load_tokenizer(run.tokenizers, "text"), Labels.open(run.tokenizers / TAGS)
+    classes = range(len(tags.names))
+
+    def parse_words(value: Any) -> dict[str, int]:
+        if not isinstance(value, dict) or not all(type(tag) is int and tag in classes for tag in value.values()):
             raise ValueError("it is a table of words and the numbers of their tags")
-    except (OSError, ValueError) as error:
-        what = "the words of the model cannot be read"
-        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
-    return TagCodec(tokenizer, tags, words, _open_scheme(run.tokenizers / SCHEME, tags.names))
+        return value
+
+    words = open_codec_file(run.tokenizers / WORDS, parse_words)
+    path = run.tokenizers / SCHEME  # runs of early versions saved none
+    scheme = open_codec_file(path, _parse_scheme, limit=SMALL) if path.exists() else scheme_of_names(tags.names)
+    return TagCodec(tokenizer, tags, words, scheme)
 
 
-def _open_scheme(path: Path, names: Sequence[str]) -> TagScheme | None:
-    """Return the saved scheme, or, of a run that saved none, the one that its tags suggest."""
-    if not path.exists():
-        return scheme_of_names(names)
-    try:
-        scheme = parse_json(read_bytes(path, SMALL))
-        if scheme is not None and scheme not in SCHEMES:
-            raise ValueError(f"expected one of {', '.join(SCHEMES)}, or null")
-    except (OSError, ValueError, TypeError) as error:
-        what = "the tag scheme of the model is damaged"
-        raise ModelError(what, where=str(path), why=str(error), help="copy the whole run again") from error
-    return cast("TagScheme | None", scheme)
+def _parse_scheme(value: Any) -> TagScheme | None:
+    if value is not None and value not in SCHEMES:
+        raise ValueError(f"expected one of {', '.join(SCHEMES)}, or null")
+    return cast("TagScheme | None", value)
 
 
 def open_run(run: RunFiles) -> CodecsAndSpec:

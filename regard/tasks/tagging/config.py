@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from regard.core.wording import counted
 from regard.models.tagger_config import TaggerModelConfig
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
 from regard.tasks.tagging.data_config import TaggedDataConfig
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.runs.config import DataSection
+from regard.runs.run_config import DataSection
 
 __all__ = ["TaggedDataConfig"]
 

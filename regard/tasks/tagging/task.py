@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import nn
 
-from regard.core import atomic_files
+from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
 from regard.core.wording import counted
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 from regard.metrics.classes import class_metrics, class_tables, prediction_sums
 from regard.models.cross_entropy import smoothed_nll
 from regard.models.tagger import TokenTagger, build_tagger
@@ -33,18 +33,15 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
     if config.train.best_by == "entity_f1" and codec.scheme is None:
         why = f"no tags of spans (IOB1, IOB2, IOBES, BILOU), such as B-X, I-X, O: {', '.join(codec.tags.names[:5])} …"
         raise ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
-    known, contents = run.contents or {}, dict[str, str]()
+    parts = PreparedParts(run.contents, say)
 
     def examples(name: str) -> TaggedExamples:
         found = TaggedExamples(name, config, codec)
-        contents[name] = found.digest()
-        if known.get(name, contents[name]) != contents[name]:
-            what = "the sentences are not those that the run began with"
-            raise DataError(what, where=found.where(0), help="restore them, or begin another run")
-        tokens, parts = int(found.token_counts().sum()), len(found) - len(found.sentences)
-        cut = f", {counted(parts, 'more part')} of those longer than {config.data.max_length} pieces" if parts else ""
-        say(f"{name}: {counted(tokens, 'token')} in {counted(len(found.sentences), 'sentence')}{cut}")
-        atomic_files.fault_point("corpus")
+        tokens, further = int(found.token_counts().sum()), len(found) - len(found.sentences)
+        longest = config.data.max_length
+        cut = f", {counted(further, 'more part')} of those longer than {longest} pieces" if further else ""
+        report = f"{name}: {counted(tokens, 'token')} in {counted(len(found.sentences), 'sentence')}{cut}"
+        parts.add(name, found.digest(), report, what="sentences", where=found.where(0))
         return found
 
     valid, data = None, config.data
@@ -53,7 +50,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         report_moved(data, lambda corpora: read_tagged(corpora, data), left, say)
         valid = examples("valid") if left or not is_own_split(data) else None
     train = examples("train")
-    return Data(train, valid, codec, codec.spec, contents, max(len(row.columns) for row in train.rows))
+    return Data(train, valid, codec, codec.spec, parts.contents, max(len(row.columns) for row in train.rows))
 
 
 def _build(config: TaggingConfig, spec: Mapping[str, int]) -> TokenTagger:

@@ -12,7 +12,7 @@ from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import pair_languages
 from regard.data.tokenizers.white_space import has_layout
-from regard.runs.config import Proposal
+from regard.runs.run_config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
 

@@ -17,7 +17,7 @@ from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
-from regard.runs.config import DataSection, Proposal, RunConfig
+from regard.runs.run_config import DataSection, Proposal, RunConfig
 
 __all__ = ["DataConfig", "TranslationConfig", "translation_config"]
 

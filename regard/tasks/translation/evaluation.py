@@ -52,7 +52,7 @@ def translated(
     model: Translator,
     examples: EvaluationSet,
     search: SearchConfig,
-    done: Advance | None = None,
+    done: Advance = lambda count: None,
     peers: Peers | None = None,
 ) -> dict[str, str]:
     """The output of each distinct source, translated once: by one of the ``peers``, told to all of them."""

@@ -20,10 +20,10 @@ from regard.attention.observe import observe, twin
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
 from regard.config.settings import SearchConfig
-from regard.core.notebook import shortened
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, Report, never
+from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 from regard.data.order import batches_in_order
 from regard.data.pairs import PairExamples, pad_sources
@@ -41,7 +41,7 @@ from regard.search.coverage_penalty import reranked
 from regard.tasks.load import ignore, require_task
 from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.long_lines import cut
-from regard.tasks.translation.measure import measure
+from regard.tasks.translation.measure import GREEDY, measure
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
@@ -135,15 +135,14 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         prefixes: Sequence[str] | None = None,
-        done: Callable[[int], None] | None = None,
-        interrupted: Callable[[], bool] = lambda: False,
+        done: Callable[[int], None] = lambda count: None,
+        interrupted: Callable[[], bool] = never,
     ) -> list[Translation]:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
-        A blank line gives an empty translation, and a line's end inside one is read as a space. A line of more than
-        ``max_length`` pieces is cut at spaces, its parts translated and joined; or cropped where the run says so, which
-        ``Translation.unread`` tells. ``done`` is told how many parts are completed; ``interrupted`` is asked before
-        every step and raises KeyboardInterrupt.
+        A blank line gives an empty translation; line ends inside a line are read as spaces. A line of more than
+        ``max_length`` pieces is cut at spaces, its parts translated and joined; or cropped (``Translation.unread``).
+        ``done`` receives the number of completed parts. Raises KeyboardInterrupt if ``interrupted`` returns true.
         """
         settings = search or self.search
         inputs = [self.parts(line) for line in lines]
@@ -159,8 +158,7 @@ class Translator:
             for finished in run_search(self.decoding, longest_first, settings, rows=rows, interrupted=interrupted):
                 for index, hypotheses in finished:
                     found[index] = hypotheses
-                    if done is not None:
-                        done(1)
+                    done(1)
         results, at = [], 0
         for line, parts in zip(lines, inputs, strict=True):
             results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
@@ -182,8 +180,13 @@ class Translator:
     def measure(
         self, examples: PairExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
     ) -> MetricSums:
-        """See ``core.task.Predictor`` and ``tasks.translation.measure``."""
-        return measure(self, examples, indices, names, interrupted)
+        """See ``core.task.Predictor`` and ``tasks.translation.measure``; decodes greedily."""
+        search = self.search.model_copy(update=GREEDY)
+
+        def translate(sources: list[str]) -> list[str]:
+            return [found.text for found in self.translate(sources, search=search, interrupted=interrupted)]
+
+        return measure(examples, indices, names, translate, self.target.config, self.language)
 
     @torch.no_grad()
     def score(
@@ -345,9 +348,8 @@ class Translator:
         if len(parts) == 1:
             candidates = [self._candidate(hypothesis, stops) for hypothesis in found[0]]
             tokens = found[0][0].tokens
-            told: dict[str, Any] = {"pieces": self.source.pieces(parts[0]), "unknown": unknown}
-            told["unread"] = self.unread(line)
-            return Translation(line, candidates, lambda: self.attention(parts[0], tokens), **told)
+            pieces, attend = self.source.pieces(parts[0]), partial(self.attention, parts[0], tokens)
+            return Translation(line, candidates, attend, pieces=pieces, unknown=unknown, unread=self.unread(line))
         best = joined([self._candidate(hypotheses[0], stops) for hypotheses in found])
         return Translation(line, [best], lambda: _refuse_long(self.max_length), unknown=unknown)
 
@@ -367,9 +369,8 @@ class Translator:
                 help="search.coverage_penalty = 0",
             )
         mean = torch.cat(heads, 1).mean(1)
-        weights = [
-            row[: len(each.tokens) + each.finished, : len(source)] for row, each in zip(mean, found, strict=True)
-        ]
+        pairs = zip(mean, found, strict=True)
+        weights = [row[: len(each.tokens) + each.finished, : len(source)] for row, each in pairs]
         return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
 
     def _candidate(self, hypothesis: Hypothesis, stops: Sequence[str]) -> Candidate:
