@@ -1,4 +1,4 @@
-"""Construction of a model from a config."""
+"""Construction of a model from a config, and what its mechanisms warn of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import torch
 from torch import nn
 
-from regard.attention.contract import Decoder, Encoder
+from regard.attention.contract import Decoder, Encoder, Mechanism
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional import build as build_convolutional
 from regard.models.copying import Copying
@@ -16,7 +16,7 @@ from regard.models.head import Head
 from regard.models.recurrent import build as build_recurrent
 from regard.models.transformer import build as build_transformer
 
-__all__ = ["build"]
+__all__ = ["build", "mechanism_warnings"]
 
 
 class Architecture(Protocol):
@@ -64,3 +64,9 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
 
 def _matrix(types: int, width: int) -> nn.Parameter:
     return nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
+
+
+def mechanism_warnings(net: nn.Module, longest: int) -> list[str]:
+    """Return the distinct warnings of the mechanisms of a network about sequences of up to ``longest`` tokens."""
+    messages = (module.warning(longest) for module in net.modules() if isinstance(module, Mechanism))
+    return list(dict.fromkeys(filter(None, messages)))

@@ -6,15 +6,16 @@ import json
 import sys
 import time
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.core.wording import counted
+from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput
 from regard.runs.run_folder import environment
-from regard.search.batch_search import in_order, search
 from regard.share.export_format import Decode
 from regard.tasks.translation.translator import Translator
 
@@ -73,9 +74,9 @@ def greedy_decoder(translator: Translator) -> Decode:
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
         decoding = translator.decoding
         settings = SearchConfig(beam=1, max_extra=max_length, max_length=max_length)
-        opened = decoding.open(range(len(sources)), list(map(SearchInput, sources)), settings)
-        finished = search(decoding.step, opened)
-        return [best[0].tokens[: max_length - 1] for best in in_order(finished, len(sources))]
+        steps = run_search(decoding, enumerate(map(SearchInput, sources)), settings, rows=len(sources))
+        outputs = dict(chain.from_iterable(steps))
+        return [outputs[number][0].tokens[: max_length - 1] for number in range(len(sources))]
 
     return decode
 

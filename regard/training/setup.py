@@ -18,7 +18,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from regard.attention.contract import Mechanism
 from regard.config.settings import TRAINING_ENDS
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.processor import bfloat16_in_hardware
@@ -27,6 +26,7 @@ from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
 from regard.core.wording import counted, counted_with
 from regard.errors import ConfigError, ModelError
+from regard.models.build import mechanism_warnings
 from regard.models.hidden_matrices import hidden_matrices
 from regard.runs import checkpoint
 from regard.runs.plan import Plan
@@ -181,9 +181,8 @@ def _require_data(config: RunConfig) -> None:
 
 
 def _warnings(net: nn.Module, longest: int) -> list[str]:
-    """Warnings of the mechanisms of a network about sequences of up to ``longest`` tokens; none is an error."""
-    found = (module.warning(longest) for module in net.modules() if isinstance(module, Mechanism))
-    return [f"warning: {text}" for text in dict.fromkeys(filter(None, found))]
+    """Lines that report what suits the sequences badly; none is an error."""
+    return [f"warning: {text}" for text in mechanism_warnings(net, longest)]
 
 
 def _shards(config: RunConfig, net: nn.Module, ranks: int = 1) -> int:
