@@ -15,8 +15,7 @@ from regard import cli
 from regard.errors import ConfigError
 from regard.metrics.text import evaluate
 from regard.runs.config import load_config
-from regard.server.batching.jobs import Limits
-from regard.server.batching.models import ServedModel
+from regard.server.batching.served import ServedModel
 from regard.tasks.load import load
 from regard.tasks.translation.extracts import central_sentence, copied_share, first_sentence
 
@@ -151,8 +150,13 @@ def test_no_pieces_are_said_twice_where_that_is_forbidden(run: Path) -> None:
 def test_a_server_gives_one_summary_a_text(run: Path) -> None:
     """Sentences and lines are not summarised one by one."""
     model = load(run / "run")
-    settings: dict[str, Any] = {"search": model.search, "reads_whole": True, "limits": Limits()}
-    served = ServedModel("first", load_translator=lambda: model, **settings)
+    settings: dict[str, Any] = {
+        "settings": model.search,
+        "reads_whole": True,
+        "task": "translation",
+        "serves": {"translate"},
+    }
+    served = ServedModel("first", load_predictor=lambda: model, **settings)
     text = "ka mo. le fu\nba be bi bo"
     with serving([served]) as (port, _):
         found = httpx.post(f"http://127.0.0.1:{port}/v1/translate", json={"text": [text]}, timeout=60).json()

@@ -7,7 +7,7 @@ import os
 import socket
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from regard.inference.decoding import Wanted
     from regard.server.batching.metrics import ServerMetrics
     from regard.server.batching.models import ModelRegistry
-    from regard.server.batching.served import Served
+    from regard.server.batching.served import ServedModel
     from regard.server.client_state import ClientState
     from regard.server.draining_server import DrainingServer
     from regard.server.settings import ServerSettings
@@ -182,51 +182,42 @@ def _served(
     given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Wanted | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
     languages: str | None = None,
-) -> Served[Any]:  # fmt: skip
+) -> ServedModel:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
-    from regard.commands.options import open_model, open_predictor
+    from regard.commands.options import open_predictor
     from regard.inspection.inspector import run_inspector
     from regard.runs.run_folder import RunFolder
     from regard.server.batching.jobs import Limits
     from regard.server.batching.metrics import ModelMetrics
-    from regard.server.batching.models import ServedModel
-    from regard.server.batching.served_generator import ServedGenerator
-    from regard.server.batching.served_predictor import ServedPredictor
-    from regard.tasks.language_model.config import LanguageModelConfig
-    from regard.tasks.translation.config import TranslationConfig
+    from regard.server.batching.served import ServedModel
 
     name, path = _name_and_path(given)
     run = RunFolder.open(path)
     chosen = run.weights_path(checkpoint)
     if not chosen.path.is_dir():
         raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
-    config = run.config
+    config, task = run.config, run.task
     opening: dict[str, Any] = {"device": device, "threads": threads, "mapped": mapped}
+    engines: dict[str, Any] = {} if config.search_settings is None else {"engine": engine}
 
     def open(which: str | None) -> Any:
         """Open the model for inspection: the one that is served, or another checkpoint."""
         return open_predictor(path, checkpoint=which, **opening) if which else model.start()[0]
 
-    inspector = run_inspector(run, name=name, open=open, checkpoint=checkpoint)
-    common: dict[str, Any] = {"observer": ModelMetrics(metrics, name), "threads": threads, "inspector": inspector}
-    model: Served[Any]
-    if isinstance(config, TranslationConfig):
-        source, target = _languages(given, languages, config.data)
-        model = ServedModel(
-            name, load_translator=lambda: open_model(path, checkpoint=checkpoint, engine=engine, **opening),
-            search=config.search, reads_whole=config.data.crops, source=source, target=target,
-            limits=Limits(rows=settings.rows, waiting=settings.waiting), **common,
-        )  # fmt: skip
-    elif isinstance(config, LanguageModelConfig):
-        model = ServedGenerator(
-            name, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, engine=engine, **opening),
-            waiting=settings.waiting, rows=settings.rows, **common,
-        )  # fmt: skip
-    else:
-        model = ServedPredictor(
-            name, task=config.task.kind, load_predictor=lambda: open_predictor(path, checkpoint=checkpoint, **opening),
-            waiting=settings.waiting, **common,
-        )  # fmt: skip
+    source, target = (
+        _languages(given, languages, cast("DataConfig", config.data)) if "translate" in task.serves else (None, None)
+    )
+    limits = Limits(rows=settings.rows, waiting=settings.waiting)
+    if "generate" in task.serves:  # outputs are long: none waits for others, and one client leaves rows free
+        limits = limits._replace(patience=0, shares=True)
+    model = ServedModel(
+        name, task=config.task.kind, load_predictor=lambda: open_predictor(
+            path, checkpoint=checkpoint, **engines, **opening
+        ),
+        serves=task.serves, settings=config.search_settings, source=source, target=target,
+        reads_whole=getattr(config.data, "crops", False), limits=limits, observer=ModelMetrics(metrics, name),
+        threads=threads, inspector=run_inspector(run, name=name, open=open, checkpoint=checkpoint),
+    )  # fmt: skip
     return model
 
 

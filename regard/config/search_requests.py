@@ -55,9 +55,9 @@ class ChoiceRequest(BaseModel):
 
     @classmethod
     def of(cls, settings: BaseModel) -> Self:
-        """Return the request that has the settings of a model."""
+        """Return the settings of a model as a request, of which none counts as set."""
         own = settings.model_dump(mode="json", include=set(cls.model_fields))
-        return cast(Self, cls.model_construct(**own))
+        return cast(Self, cls.model_construct(_fields_set=set(), **own))
 
 
 class SearchRequest(ChoiceRequest):

@@ -233,6 +233,7 @@ class Task:
     # for the laws: (folder, config of ``sample``) to configs with equal training data whose held-out data differ in
     # every text and label; unset: the sample, and the same with fewer lines to validate on
     unit: str = "tokens"  # plural noun of what ``Batch.weight`` and ``Examples.token_counts`` count
+    serves: frozenset[str] = frozenset()  # endpoints of a server beyond prediction: "translate", "generate"
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
     # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
     row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from jaxtyping import Int
 from torch import Tensor
@@ -16,13 +16,40 @@ from regard.search.beam import BeamStep, start_beam
 from regard.search.choice import TokenChoice
 from regard.search.constrained import start_constrained_beam
 from regard.search.constraint_state import Constraints
-from regard.search.contract import Reduce, SearchState, StatePair, Symbols
+from regard.search.contract import Hypothesis, Reduce, SearchState, StatePair, Symbols
 from regard.search.draws import Draws
 from regard.search.rows import TokenListener, start_rows
 
-__all__ = ["SearchInput", "SearchModel", "WatchBeam", "choice_of", "require_probabilities", "rows_of", "start_search"]
+__all__ = [
+    "SearchInput",
+    "SearchModel",
+    "Searches",
+    "WatchBeam",
+    "choice_of",
+    "require_probabilities",
+    "rows_of",
+    "start_search",
+]
 
 WatchBeam = Callable[[int, BeamStep], None]
+
+
+@runtime_checkable
+class Searches(Protocol):
+    """Capability of a predictor: its outputs are searched step by step, those of many inputs at once."""
+
+    @property
+    def decoding(self) -> SearchModel:
+        """The model as a search uses it."""
+
+    def requested(self, request: Any) -> ChoiceConfig:
+        """Return the model's settings with those that a request sets. ConfigError for what they cannot be."""
+
+    def search_inputs(self, input: Any, settings: ChoiceConfig) -> list[SearchInput]:
+        """Return the parts of an input that are searched."""
+
+    def output(self, input: Any, found: Sequence[list[Hypothesis]], settings: ChoiceConfig) -> Any:
+        """Return the output of an input whose parts have these hypotheses, best first."""
 
 
 @dataclass(frozen=True)

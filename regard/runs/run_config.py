@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
-from regard.config.settings import TrainConfig
+from regard.config.settings import ChoiceConfig, TrainConfig
 from regard.config.toml_layers import Key
 from regard.core.wording import did_you_mean
 from regard.models.net_config import NetConfig
@@ -76,6 +76,11 @@ class RunConfig(BaseModel):
     task: TaskSection = TaskSection()
     data: DataSection
     train: TrainConfig = TrainConfig()
+
+    @property
+    def search_settings(self) -> ChoiceConfig | None:
+        """Settings of the search for outputs; None for a task that searches none."""
+        return None
 
     @property
     def width(self) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
-from regard.server.batching.served_generator import NumberedStep, ServedGenerator, TextsRequest
+from regard.server.batching.generating import Generating, NumberedStep, TextsRequest
 from regard.server.keys import ApiKey
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TextStep
@@ -75,7 +75,7 @@ class OpenedRequest:
 
     service: Service
     asked: GenerationRequest
-    model: ServedGenerator
+    model: Generating
     texts: TextsRequest
     key: ApiKey | None
 

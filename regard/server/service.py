@@ -18,8 +18,9 @@ from regard.server.api.requests import Credentials
 from regard.server.api_error import ApiError
 from regard.server.batching.jobs import Limits, Overloaded, SchedulerClosed, WorkJob
 from regard.server.batching.metrics import ServerMetrics
-from regard.server.batching.models import ModelRegistry, ServedModel, search_settings
+from regard.server.batching.models import ModelRegistry
 from regard.server.batching.scheduler import Scheduler
+from regard.server.batching.translating import Translating, search_settings
 from regard.server.client_state import ClientState
 from regard.server.keys import ApiKey, KeyStore
 from regard.server.off_loop import off_loop
@@ -255,7 +256,7 @@ class Service:
         self._auxiliary_thread.join()
         self.models.stop()
 
-    def search_settings(self, model: ServedModel, given: Mapping[str, float | int | None]) -> SearchConfig:
+    def search_settings(self, model: Translating, given: Mapping[str, float | int | None]) -> SearchConfig:
         """Return the model's settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
         return search_settings(model.search, given, self.settings)
 
@@ -269,7 +270,7 @@ class ParsedDocument(NamedTuple):
 
 
 def _parse(
-    request: TranslationRequest, texts: Sequence[str], model: ServedModel, deadline: Deadline
+    request: TranslationRequest, texts: Sequence[str], model: Translating, deadline: Deadline
 ) -> tuple[list[ParsedDocument], list[str]]:
     """Return the document of each text, and the sentences of all of them as the model reads them."""
     documents, sentences = [], []

@@ -10,7 +10,7 @@ from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.sentence_split import split_sentences, whole_text
 from regard.inference.results import Translation
 from regard.server.api.requests import Credentials
-from regard.server.batching.models import ServedModel
+from regard.server.batching.translating import Translating
 from regard.server.text.documents import Document
 from regard.server.text.glossary import Glossary
 from regard.server.text.languages import Language
@@ -76,7 +76,7 @@ def parse_document(
 class ModelChoice(NamedTuple):
     """Model chosen for a text, the code of its source language, and that language if it was identified."""
 
-    model: ServedModel
+    model: Translating
     source: str | None
     detected: Language | None
 
@@ -89,7 +89,7 @@ class TranslationResult(NamedTuple):
     """
 
     candidates: list[tuple[str, float]]
-    model: ServedModel
+    model: Translating
     source: str | None
     detected: Language | None
     sentences: list[Translation]
@@ -101,7 +101,7 @@ class TranslationResult(NamedTuple):
 
 
 def align_sentences(
-    model: ServedModel, document: Document, translations: Sequence[Translation], deadline: Deadline
+    model: Translating, document: Document, translations: Sequence[Translation], deadline: Deadline
 ) -> dict[int, WordAlignment]:
     """Return the word alignments that ``document`` needs, by number of sentence.
 

@@ -12,7 +12,7 @@ import pytest
 import regard
 from regard.inspection.inspector import run_inspector
 from regard.runs.run_folder import RunFolder
-from regard.server.batching.served_generator import ServedGenerator
+from regard.server.batching.served import ServedModel
 
 from ..server.conftest import serving
 from ..server.predicting import Book, mean
@@ -22,11 +22,14 @@ from .test_page import browser, click, on, playwright, pytestmark  # noqa: F401 
 TEXT = "the cat sat"
 
 
-def served(path: Path) -> ServedGenerator:
+def served(path: Path) -> ServedModel:
     made = regard.load(path)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
     inspector = run_inspector(RunFolder.open(path), name="book", open=lambda which: found)
-    return ServedGenerator("book", load_predictor=lambda: found, waiting=64, rows=8, threads=1, inspector=inspector)
+    return ServedModel(
+        "book", task="language-model", serves={"generate"}, load_predictor=lambda: found, settings=found.settings,
+        threads=1, inspector=inspector,
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import uvicorn
 
 from regard.server.app import create_app
 from regard.server.batching.metrics import ServerMetrics
-from regard.server.batching.models import ModelRegistry, ServedModel
+from regard.server.batching.models import ModelRegistry
+from regard.server.batching.served import ServedModel
 from regard.server.connections import limited_protocol
 from regard.server.draining_server import DrainingServer
 from regard.server.keys import KeyStore

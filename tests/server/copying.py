@@ -12,17 +12,21 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.config.settings import ChoiceConfig, SearchConfig
+from regard.config.search_requests import SearchRequest
+from regard.config.settings import ChoiceConfig, SearchConfig, override_search
+from regard.core.predictor_interface import PredictorInterface
 from regard.inference.results import Candidate, Translation
+from regard.inference.run_search import inputs_of
 from regard.inference.search_model import SearchInput
 from regard.search.beam import start_beam
 from regard.search.constrained import start_constrained_beam
 from regard.search.contract import Hypothesis, Reduce, StatePair, Symbols
 from regard.search.rows import start_rows
 from regard.server.batching.jobs import Limits
-from regard.server.batching.models import ServedModel
+from regard.server.batching.served import ServedModel
 
 BEGIN, END, FIRST, TYPES = 0, 1, 2, 1024
+SEARCH = SearchConfig(beam=1, length_penalty=0.0)
 LIMIT = 200  # letters of a part
 
 
@@ -110,6 +114,21 @@ class Capitals:
         text = output.candidates[0].text
         return dumps({"text": text}) if json else text
 
+    @property
+    def interface(self) -> PredictorInterface:
+        return PredictorInterface(
+            "a text", "capitals", SearchRequest.of(SEARCH), lambda line, settings, interrupted: None
+        )
+
+    def requested(self, request: SearchRequest) -> SearchConfig:
+        return override_search(SEARCH, **request.model_dump(exclude_unset=True))
+
+    def search_inputs(self, line: str, settings: SearchConfig) -> list[SearchInput]:
+        return inputs_of(self.parts(line), settings)
+
+    def output(self, line: str, found: list[list[Hypothesis]], settings: SearchConfig) -> Translation:
+        return self.assemble(line, self.parts(line), found, search=settings)
+
     def assemble(
         self, line: str, parts: list[list[int]], found: list[list[Hypothesis]], *, search: SearchConfig
     ) -> Translation:
@@ -125,8 +144,8 @@ def capitals(
     read: Callable[[str], str] = str.upper, **limits: Any,
 ) -> tuple[ServedModel, Copying]:  # fmt: skip
     translator: Any = Capitals(read)
-    search = SearchConfig(beam=1, length_penalty=0.0)
     model = ServedModel(
-        name, load_translator=lambda: translator, search=search, source=source, target=target, limits=Limits(**limits)
-    )
+        name, task="translation", serves={"translate"}, load_predictor=lambda: translator, settings=SEARCH,
+        source=source, target=target, limits=Limits(**limits),
+    )  # fmt: skip
     return model, translator.decoding

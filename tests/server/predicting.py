@@ -12,10 +12,9 @@ import torch
 
 from regard.core.observation import AttentionWeights, Axis, Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
-from regard.server.batching.jobs import SearchJob
+from regard.server.batching.jobs import Limits, SearchJob
 from regard.server.batching.scheduler import Scheduler
-from regard.server.batching.served_generator import ServedGenerator
-from regard.server.batching.served_predictor import ServedPredictor
+from regard.server.batching.served import ServedModel
 from regard.tasks.language_model.generator import Generated, Generator
 
 from ..inspection.language_models import generator
@@ -36,12 +35,13 @@ def dumps(found: Any) -> str:
     return json.dumps(found)
 
 
-def book(name: str = "book", *, waiting: int = 256, rows: int = 8, **model: Any) -> ServedGenerator:
+def book(name: str = "book", *, waiting: int = 256, rows: int = 8, **model: Any) -> ServedModel:
     """Of the letters a to g and the newline, with 12 tokens of context; 30 tokens of length unless asked."""
     made = generator(**model)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
-    return ServedGenerator(
-        name, load_predictor=lambda: found, waiting=waiting, rows=rows, threads=1,
+    return ServedModel(
+        name, task="language-model", serves={"generate"}, load_predictor=lambda: found, settings=found.settings,
+        limits=Limits(rows=rows, waiting=waiting, patience=0, shares=True), threads=1,
         inspector=Inspecting(name, "language-model", lambda: found),  # type: ignore[arg-type]
     )  # fmt: skip
 
@@ -82,11 +82,12 @@ class Mean:
         )
 
 
-def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedPredictor, Mean]:
+def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedModel, Mean]:
     found = Mean()
     inspector: Any = Inspecting(name, "own:TASK", lambda: found)
-    return ServedPredictor(
-        name, task="own:TASK", load_predictor=lambda: found, waiting=waiting, inspector=inspector
+    limits = Limits(waiting=waiting)
+    return ServedModel(
+        name, task="own:TASK", load_predictor=lambda: found, limits=limits, inspector=inspector
     ), found  # fmt: skip
 
 
@@ -131,10 +132,10 @@ class Halting(Scheduler):
             super()._advance()
 
 
-def halting(name: str = "book", **options: int) -> tuple[ServedGenerator, Halting]:
+def halting(name: str = "book", **options: int) -> tuple[ServedModel, Halting]:
     """A language model, of which a test says how far it goes."""
     served = book(name, **options)
     generator = served._load_predictor()
-    scheduler = Halting(generator.decoding, served._limits)
+    scheduler = Halting(generator.decoding, served.limits)
     served._open = lambda: (generator, scheduler)  # type: ignore[method-assign]
     return served, scheduler

@@ -10,7 +10,7 @@ import pytest
 
 from regard.data.protected_spans import missing_terms
 from regard.inference.results import Candidate, Translation
-from regard.server.batching.models import ServedModel
+from regard.server.batching.served import ServedModel
 from regard.server.text.enforce_terms import find_required_terms
 from regard.server.text.glossary import Glossary
 
@@ -49,7 +49,7 @@ class Forgetful(Capitals):
 def forgetful() -> ServedModel:
     model, _ = capitals()
     translator: Any = Forgetful(str.upper)
-    model._load_translator = lambda: translator
+    model._load_predictor = lambda: translator
     return model
 
 

@@ -11,7 +11,7 @@ import threading
 import httpx
 import pytest
 
-from regard.server.batching.models import ServedModel
+from regard.server.batching.served import ServedModel
 
 from .conftest import create_server, running, serving
 from .copying import capitals
@@ -21,8 +21,8 @@ from .test_app import until
 def loading(monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[ServedModel, threading.Event]:
     """A model that is loaded when the event is set."""
     model, _ = capitals(name)
-    loaded, load = threading.Event(), model._load_translator
-    monkeypatch.setattr(model, "_load_translator", lambda: loaded.wait(30) and load())
+    loaded, load = threading.Event(), model._load_predictor
+    monkeypatch.setattr(model, "_load_predictor", lambda: loaded.wait(30) and load())
     return model, loaded
 
 

@@ -18,7 +18,7 @@ from regard.config.search_requests import GenerateRequest
 from regard.core.predictor_interface import PredictionInterrupted
 from regard.server.api.event_stream import EventStream, event
 from regard.server.api.openai import _scored
-from regard.server.batching.served_generator import _scores
+from regard.server.batching.generating import _scores
 from regard.tasks.language_model.config import GenerateConfig
 
 from .conftest import serving

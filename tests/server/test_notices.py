@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from regard.server.batching.jobs import Limits
-from regard.server.batching.models import ServedModel
+from regard.server.batching.served import ServedModel
 from regard.server.text.languages import LanguageIdentifier
 
 from ..inspection.models import translator
@@ -26,8 +26,10 @@ def of_words() -> ServedModel:
     model = translator()
     return ServedModel(
         "words",
-        load_translator=lambda: model,
-        search=model.search,
+        task="translation",
+        serves={"translate"},
+        load_predictor=lambda: model,
+        settings=model.search,
         source="en",
         target="de",
         limits=Limits(),

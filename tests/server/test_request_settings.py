@@ -15,7 +15,8 @@ import regard
 from regard.server.api.api_v1 import ScoredPair, ScoreRequest, TranslatedText, TranslateRequest
 from regard.server.api.inspection_api import InspectRequest
 from regard.server.api.prediction_api import PredictRequest, PredictResponse
-from regard.server.batching.served_predictor import ServedPredictor
+from regard.server.batching.jobs import Limits
+from regard.server.batching.served import ServedModel
 from regard.tasks.links.task import TASK as LINKS
 from regard.tasks.next_item.task import TASK as NEXT_ITEM
 
@@ -43,7 +44,8 @@ def url(models: dict[str, Any]) -> Iterator[str]:
         return lambda: model
 
     served: list[Any] = [
-        ServedPredictor(task, task=task, load_predictor=opener(model), waiting=9) for task, model in models.items()
+        ServedModel(task, task=task, load_predictor=opener(model), limits=Limits(waiting=9))
+        for task, model in models.items()
     ]
     with serving(served) as (port, _):
         yield f"http://127.0.0.1:{port}/v1"

@@ -297,7 +297,7 @@ class Judge:
     def align_words(self, translation: Translation) -> list[int]:
         return even_alignment(len(word_spans(translation.source)), len(word_spans(translation.text)))
 
-    def score(self, sources: list[str], targets: list[str]) -> list[list[float]]:
+    def piece_scores(self, sources: list[str], targets: list[str]) -> list[list[float]]:
         self.asked += 1
         if any("long" in target for target in targets):
             raise DataError("too long")

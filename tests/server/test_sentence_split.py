@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from regard.data.sentence_split import LIST_MARKER, split_sentences
 from regard.data.tokenizers.subword import MarianTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.server.batching.translating import Translating
 
 from .copying import capitals
 
@@ -64,12 +65,13 @@ def test_a_mark_of_the_target_language_is_before_every_sentence_of_a_model_that_
     model, _ = capitals()
     text = ">>deu<< A dog runs. It barks.\nA cat."
     parted = split_sentences(text, "en")
-    assert model.mark_sentences(text, parted) == parted.sentences  # letters: a mark is text like any other
+    marked = Translating(model).mark_sentences
+    assert marked(text, parted) == parted.sentences  # letters: a mark is text like any other
     translator = model.start()[0]
     translator.source = MarianTokenizer.__new__(MarianTokenizer)  # type: ignore[misc]
     translator.source.config = TokenizerConfig(kind="listed")
     try:
-        assert model.mark_sentences(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
-        assert model.mark_sentences("A dog.", split_sentences("A dog.", "en")) == ["A dog."]
+        assert marked(text, parted) == [">>deu<< A dog runs.", ">>deu<< It barks.", ">>deu<< A cat."]
+        assert marked("A dog.", split_sentences("A dog.", "en")) == ["A dog."]
     finally:
         model.stop()

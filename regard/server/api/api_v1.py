@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, Literal
 
 from fastapi import APIRouter, Request
@@ -17,7 +16,6 @@ from regard.server.api.json_route import JsonRoute, Strings
 from regard.server.api.notices import count_unknown
 from regard.server.api.requests import Credentials, credentials, unless_disconnected, validate_texts
 from regard.server.api_error import ApiError
-from regard.server.batching.models import ServedModel
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.text.languages import Language
@@ -200,7 +198,7 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
         client, key = service.admit(credentials(request, "Bearer"))
         targets, sources = body.targets, body.sources
         model = service.models.scorer(body.model)
-        if sources is None and isinstance(model, ServedModel):
+        if sources is None and model.needs_sources:
             raise ApiError(400, "Invalid request: sources: a translation model scores targets given their sources")
         if sources is not None and len(sources) != len(targets):
             raise ApiError(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
@@ -208,10 +206,8 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
         service.check_size(texts, max_texts=2 * service.settings.texts)
         try:
             with service.charge(sum(map(len, texts)), client, key):
-                if isinstance(model, ServedModel):
-                    work = service.run_auxiliary(partial(model.score, sources or (), targets), client=client)
-                else:
-                    work = model.score(sources, targets, client=client, seconds=service.settings.seconds)
+                seconds, auxiliary = service.settings.seconds, service.run_auxiliary
+                work = model.score(sources, targets, client=client, seconds=seconds, auxiliary=auxiliary)
                 scores = await unless_disconnected(request, work)
         except DataError as error:
             raise ApiError(413, f"Too long: {error.what}.") from error

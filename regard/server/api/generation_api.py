@@ -14,7 +14,7 @@ from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.json_route import JsonRoute, Strings
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
-from regard.server.batching.served_generator import text_of
+from regard.server.batching.generating import text_of
 from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
 from regard.server.off_loop import off_loop
 from regard.server.service import Service

@@ -8,12 +8,13 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.config.settings import SearchConfig
 from regard.core.predictor_interface import interface_of, read_input
 from regard.errors import ConfigError, DataError
 from regard.inspection.observed_sentence import LONGEST
@@ -23,10 +24,9 @@ from regard.server.api.file_translation import FILE_SUFFIXES
 from regard.server.api.json_route import FIRST_ERROR, JsonRoute
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.models import ServedModel
-from regard.server.batching.served import Served
-from regard.server.batching.served_generator import ServedGenerator
-from regard.server.batching.served_predictor import ServedPredictor, require_cost
+from regard.server.batching.predictions import require_cost
+from regard.server.batching.served import ServedModel
+from regard.server.batching.translating import search_settings
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
@@ -84,7 +84,7 @@ def router(service: Service) -> APIRouter:
         inspector = _inspector(served)
         details = await asyncio.to_thread(inspector.details)
         openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
-        if not isinstance(served, ServedModel):
+        if not _translates(served):
             await served.wait_until_loaded(service.settings.seconds)
         offer = await asyncio.to_thread(_offer, served, service.settings)
         return await off_loop(_json_response, openai | details | offer)
@@ -102,10 +102,9 @@ def router(service: Service) -> APIRouter:
         served = service.models.get(body.model)
         try:
             with service.charge(len(body.text), client, key):
-                if isinstance(served, ServedModel):
+                if _translates(served):
                     work = service.run_auxiliary(_translation_work(service, served, body), client=client)
                 else:
-                    assert isinstance(served, ServedPredictor)
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
                     work = _observe(served, body, client, seconds, service.settings.numbers)
                 return await off_loop(_json_response, await unless_disconnected(request, work))
@@ -118,7 +117,7 @@ def router(service: Service) -> APIRouter:
 def _translation_work(service: Service, served: ServedModel, body: InspectRequest) -> Callable[[], dict[str, Any]]:
     """Return the work that builds the document of a sentence. ApiError beyond a limit."""
     overrides = body.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty"})
-    settings = service.search_settings(served, overrides)
+    settings = search_settings(cast(SearchConfig, served.settings), overrides, service.settings)
 
     def build() -> dict[str, Any]:
         """Return the document; runs in the thread for auxiliary work."""
@@ -133,7 +132,7 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
 
 
 async def _observe(
-    served: ServedPredictor, body: InspectRequest, client: str, seconds: float, limit: int
+    served: ServedModel, body: InspectRequest, client: str, seconds: float, limit: int
 ) -> dict[str, Any]:
     """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
     if foreign := sorted(body.model_fields_set - {"text", "model", "checkpoint"}):
@@ -194,9 +193,9 @@ def _require_page() -> None:
         raise ApiError(404, f"{public_message(error)}; the interfaces are described by /openapi.json") from error
 
 
-def _offer(served: Served[Any], limits: ServerSettings) -> dict[str, Any]:
+def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
     """Return what the model takes and gives, and the limits that the page names before a request is refused."""
-    if isinstance(served, ServedModel):
+    if _translates(served):
         pieces = min(LONGEST, translation_config(_inspector(served).run).data.max_length)
         allowed = {
             "characters": limits.characters, "pieces": pieces, "beam": limits.beam, "nbest": limits.nbest,
@@ -210,7 +209,6 @@ def _offer(served: Served[Any], limits: ServerSettings) -> dict[str, Any]:
             "streams": False,
             "limits": allowed,
         }
-    assert isinstance(served, ServedPredictor)
     predictor, _ = served.start()
     interface = interface_of(predictor)
     settings = None
@@ -219,12 +217,17 @@ def _offer(served: Served[Any], limits: ServerSettings) -> dict[str, Any]:
         settings["schema"] = type(interface.settings).model_json_schema()
     return {
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
-        "inspects": hasattr(predictor, "inspect"), "streams": isinstance(served, ServedGenerator),
+        "inspects": hasattr(predictor, "inspect"), "streams": "generate" in served.serves,
         "limits": {"characters": limits.characters, "length": limits.length},
     }  # fmt: skip
 
 
-def _inspector(model: Served[Any], checkpoint: str | None = None) -> Any:
+def _translates(served: ServedModel) -> bool:
+    """Return whether the model is inspected as a translation, with its search."""
+    return "translate" in served.serves
+
+
+def _inspector(model: ServedModel, checkpoint: str | None = None) -> Any:
     """Return the model's inspector. ApiError 404 if it has none, or has no such checkpoint."""
     if model.inspector is None:
         raise ApiError(404, f"The model {model.name} cannot be inspected.")

@@ -153,9 +153,9 @@ async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list
     if body.logprobs is None:
         with opened.charge():
             return None
-    generator, _ = opened.model.start()
+    generator, _ = opened.model.served.start()
     works = [partial(_scored, generator, tokens, body.logprobs) for tokens in opened.texts.prompts]
-    scored = opened.model.compute(works, client=opened.texts.client, seconds=opened.seconds)
+    scored = opened.model.served.compute(works, client=opened.texts.client, seconds=opened.seconds)
     if body.max_tokens != 0:
         return await scored
     with opened.charge():

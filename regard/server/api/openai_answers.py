@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from regard.data.tokenizers.tokenizer import Tokenizer
-from regard.server.batching.served_generator import text_of
+from regard.server.batching.generating import text_of
 from regard.server.generation_request import OpenedRequest
 from regard.tasks.language_model.text_listener import TextStep, TokenScore
 
@@ -109,7 +109,7 @@ class Answer:
     ) -> None:  # fmt: skip
         self._opened, self._echo, self._logprobs, self.told = opened, echo, logprobs, told
         self._prompt_scores = prompt_scores
-        tokenizer = opened.model.start()[0].tokenizer
+        tokenizer = opened.model.served.start()[0].tokenizer
         self._texts = len(opened.texts.prompts) * opened.texts.samples
         self._spellings = [_Spelling(tokenizer) for _ in range(self._texts)]
         self._tokens = [0] * self._texts

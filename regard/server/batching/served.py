@@ -7,61 +7,96 @@ import logging
 import math
 import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from regard.core.deadline import DeadlineExceeded
+from regard.config.settings import ChoiceConfig
+from regard.core.deadline import Deadline, DeadlineExceeded
+from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError, DataError
+from regard.inference.search_model import Searches
 from regard.inspection.run_inspector import RunInspector
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.jobs import Overloaded, SchedulerClosed, SchedulerJob, TooManyInputs
+from regard.server.batching.jobs import (
+    Limits,
+    Overloaded,
+    SchedulerClosed,
+    SchedulerJob,
+    SchedulerObserver,
+    SearchJob,
+    TooManyInputs,
+    WorkJob,
+)
+from regard.server.batching.predictions import output_json, predict_one, read_inputs, request_settings
 from regard.server.batching.scheduler import Scheduler
 from regard.server.off_loop import cancel_all, off_loop, results_of
 
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-__all__ = ["Served"]
+__all__ = ["ServedModel"]
 
 log = logging.getLogger("regard.server")
+Result = TypeVar("Result")
 
 
-Predictor = TypeVar("Predictor")
+class ServedModel:
+    """Model of any task: its name, its predictor once it is loaded, and the scheduler of its thread.
 
-
-class Served(ABC, Generic[Predictor]):
-    """Model of any task: its name, its predictor once it is loaded, and the queue of its thread.
-
-    ``source``, ``target``: language codes of a translation model; None for other tasks, and where none are named.
+    Work that is no job of the scheduler (``run_serial``) runs in one more thread: every thread that computes keeps
+    buffers of its own.
     """
 
-    source: str | None = None
-    target: str | None = None
-
-    def __init__(self, name: str, *, task: str, threads: int | None, inspector: RunInspector[Any] | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        *,
+        task: str,
+        load_predictor: Callable[[], Any],
+        serves: Collection[str] = (),
+        settings: ChoiceConfig | None = None,
+        source: str | None = None,
+        target: str | None = None,
+        reads_whole: bool = False,
+        limits: Limits | None = None,
+        observer: SchedulerObserver | None = None,
+        threads: int | None = None,
+        inspector: RunInspector[Any] | None = None,
+    ) -> None:
         """Describe a model; nothing is loaded yet.
 
-        ``name``: the name by which clients ask for it. ``task``: its kind. ``threads``: torch threads of each thread
-        that computes; None: torch's own choice. ``inspector``: for looks inside; None: not offered.
+        Args:
+            name: the name by which clients request it.
+            task: name of its task, for clients.
+            load_predictor: reads the weights.
+            serves: endpoints beyond prediction (``core.task.Task.serves``).
+            settings: of the run's search, if it has one.
+            source: language code of the inputs; None if none is known.
+            target: language code of the outputs; None if none is known.
+            reads_whole: texts are not split into sentences.
+            limits: of the scheduler.
+            observer: informed of the scheduler's work.
+            threads: torch threads of each thread that computes; None: torch's own choice.
+            inspector: for attention; None: not offered.
         """
-        self.name, self.task, self._threads, self.inspector = name, task, threads, inspector
+        self.name, self.task, self.serves, self.settings = name, task, frozenset(serves), settings
+        self.source, self.target, self.reads_whole, self.inspector = source, target, reads_whole, inspector
+        self.limits, self.observer, self._threads = limits or Limits(), observer, threads
         self.created = int(time.time())
         self.on_loaded: Callable[[], None] = lambda: None  # called after the model was loaded
+        self._load_predictor = load_predictor
         self._lock = threading.Lock()
         self._loading: asyncio.Future[None] | None = None
-        self._started: tuple[Predictor, Scheduler, threading.Thread] | None = None
+        self._started: tuple[Any, Scheduler, threading.Thread] | None = None
+        self._serial = ThreadPoolExecutor(1, f"serial {name}", initializer=self._set_threads)
 
-    @abstractmethod
-    def _open(self) -> tuple[Predictor, Scheduler]:
-        """Load the predictor, and make the queue of its thread."""
-
-    @abstractmethod
-    async def predict(
-        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
-    ) -> list[Any]:
-        """Return the output for each input, as the predictor writes it in JSON. ApiError beyond a limit."""
+    def _open(self) -> tuple[Any, Scheduler]:
+        """Load the predictor, and make the scheduler of its thread."""
+        predictor = self._load_predictor()
+        decoding = predictor.decoding if isinstance(predictor, Searches) else None
+        return predictor, Scheduler(decoding, self.limits, observer=self.observer)
 
     @property
     def ready(self) -> bool:
@@ -73,8 +108,8 @@ class Served(ABC, Generic[Predictor]):
         """Number of inputs that wait, and of those that run."""
         return self._started[1].load if self._started else (0, 0)
 
-    def start(self) -> tuple[Predictor, Scheduler]:
-        """Return the predictor and its queue, loaded and started if they are not yet."""
+    def start(self) -> tuple[Any, Scheduler]:
+        """Return the predictor and its scheduler, loaded and started if they are not yet."""
         with self._lock:
             if self._started is None:
                 began = time.monotonic()
@@ -89,18 +124,18 @@ class Served(ABC, Generic[Predictor]):
 
     def stop(self) -> None:
         """Finish accepted inputs and stop; a model that is still being loaded has none, and may take minutes."""
-        if not self._lock.acquire(blocking=False):
-            return
-        try:
-            if self._started is not None:
-                _, scheduler, thread = self._started
-                scheduler.close()
-                thread.join()
-        finally:
-            self._lock.release()
+        if self._lock.acquire(blocking=False):
+            try:
+                if self._started is not None:
+                    _, scheduler, thread = self._started
+                    scheduler.close()
+                    thread.join()
+            finally:
+                self._lock.release()
+        self._serial.shutdown()
 
     def _run(self, scheduler: Scheduler) -> None:
-        """Run the queue; the body of the model's thread."""
+        """Run the scheduler; the body of the model's thread."""
         self._set_threads()
         scheduler.run()
 
@@ -111,8 +146,8 @@ class Served(ABC, Generic[Predictor]):
 
             torch.set_num_threads(self._threads)
 
-    async def wait_until_loaded(self, seconds: float) -> tuple[Predictor, Scheduler]:
-        """Return the predictor and its queue, loaded once, in a thread, for all requests that wait.
+    async def wait_until_loaded(self, seconds: float) -> tuple[Any, Scheduler]:
+        """Return the predictor and its scheduler, loaded once, in a thread, for all requests that wait.
 
         ApiError for all of them if loading fails, or takes more than ``seconds``.
         """
@@ -129,8 +164,51 @@ class Served(ABC, Generic[Predictor]):
         assert self._started is not None
         return self._started[:2]
 
-    async def _results(self, scheduler: Scheduler, jobs: Sequence[SchedulerJob], seconds: float) -> list[Any]:
-        """Return the result of each job. ApiError if the queue refuses or fails any of them."""
+    async def predict(
+        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
+    ) -> list[Any]:
+        """Return the output for each input, as the predictor writes it in JSON. ApiError beyond a limit."""
+        deadline = Deadline(seconds)
+        predictor, _ = await self.wait_until_loaded(seconds)
+        if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
+            raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
+        interface = interface_of(predictor)
+        chosen = await off_loop(request_settings, interface, settings, limits)
+        lines = await off_loop(read_inputs, predictor, inputs, limits.numbers, deadline)
+        if not isinstance(predictor, Searches):
+            works = [partial(predict_one, predictor, interface, line, chosen) for line in lines]
+            return await self.compute(works, client=client, seconds=deadline.left)
+        try:
+            search = predictor.requested(chosen)
+            parts = await off_loop(lambda: [predictor.search_inputs(line, search) for line in lines])
+        except (ConfigError, DataError) as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+        jobs = [SearchJob(part, search, client=client, deadline=deadline.end) for of_line in parts for part in of_line]
+        hypotheses = iter(await self.results(jobs, deadline.left))
+
+        def write() -> list[Any]:
+            """Return the outputs as JSON."""
+            found = [[next(hypotheses) for _ in of_line] for of_line in parts]
+            outputs = [predictor.output(line, own, search) for line, own in zip(lines, found, strict=True)]
+            return [output_json(predictor, output) for output in outputs]
+
+        return await self.run_serial(write)  # some outputs take a pass of the model
+
+    async def compute(
+        self, works: Sequence[Callable[[Callable[[], bool]], Result]], *, client: str, seconds: float
+    ) -> list[Result]:
+        """Return the results of works, each done in the model's thread when it is the client's turn."""
+        deadline = time.monotonic() + seconds
+        await self.wait_until_loaded(seconds)
+        return await self.results([WorkJob(work, client, deadline) for work in works], seconds)
+
+    async def run_serial(self, work: Callable[[], Result]) -> Result:
+        """Return the result of a pass of the model that joins no batch. Passes run one after another, in one thread."""
+        return await asyncio.wrap_future(self._serial.submit(work))
+
+    async def results(self, jobs: Sequence[SchedulerJob], seconds: float) -> list[Any]:
+        """Return the result of each job. ApiError if the scheduler refuses or fails any of them."""
+        _, scheduler = self.start()
         complete = False
         try:
             await off_loop(scheduler.submit, jobs)

@@ -13,7 +13,7 @@ from regard.data.protected_spans import RequiredTerm, find_protected_spans, miss
 from regard.errors import DataError
 from regard.inference.results import Candidate, Translation
 from regard.server.api_error import ApiError
-from regard.server.batching.models import ServedModel
+from regard.server.batching.translating import Translating
 from regard.server.off_loop import off_loop
 from regard.server.text.glossary import Glossary
 from regard.server.text.term_insertion import insert_terms
@@ -34,7 +34,7 @@ def find_required_terms(
 
 
 async def translate_with_terms(
-    model: ServedModel,
+    model: Translating,
     sentences: Sequence[str],
     settings: SearchConfig,
     *,
@@ -79,7 +79,7 @@ def _required_terms(
 
 
 def _incomplete(
-    model: ServedModel, translations: Sequence[Translation], required: Sequence[Sequence[RequiredTerm]]
+    model: Translating, translations: Sequence[Translation], required: Sequence[Sequence[RequiredTerm]]
 ) -> tuple[list[int], bool]:
     """Return the numbers of the translations with an output that lacks a term, and whether the model can spell any."""
     numbers = [
@@ -92,7 +92,7 @@ def _incomplete(
 
 
 def _complete(
-    model: ServedModel,
+    model: Translating,
     first: Translation,
     second: Translation | None,
     terms: Sequence[RequiredTerm],
@@ -119,7 +119,7 @@ def _complete(
 
 
 def _mended(
-    model: ServedModel,
+    model: Translating,
     first: Translation,
     candidate: Candidate,
     terms: Sequence[RequiredTerm],
@@ -135,7 +135,7 @@ def _mended(
 
 
 def _more_probable(
-    model: ServedModel,
+    model: Translating,
     first: Translation,
     second: Translation | None,
     terms: Sequence[RequiredTerm],
@@ -153,14 +153,14 @@ def _more_probable(
     if time.monotonic() >= deadline:
         return searched
     try:
-        scores = model.score([first.source] * 2, [searched.text, inserted.text])
+        scores = model.piece_scores([first.source] * 2, [searched.text, inserted.text])
     except DataError:  # too long for one pass
         return searched
     return searched if sum(scores[0]) >= sum(scores[1]) else inserted
 
 
 def _with_missing_terms(
-    model: ServedModel, translation: Translation, terms: Sequence[RequiredTerm], deadline: float
+    model: Translating, translation: Translation, terms: Sequence[RequiredTerm], deadline: float
 ) -> Translation:
     """Return the translation with its missing terms inserted; words are aligned by position after ``deadline``."""
     missing = missing_terms(terms, translation.text)

@@ -158,6 +158,10 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     generate: GenerateConfig = GenerateConfig()
 
     @property
+    def search_settings(self) -> ChoiceConfig:
+        return self.generate
+
+    @property
     def width(self) -> int:
         return self.model.decoder.width
 

@@ -31,7 +31,9 @@ from regard.inference.causal_decoding import causal_decoder, forgets, possible_e
 from regard.inference.decoding import Engine
 from regard.inference.prompt_decoding import PromptDecoding
 from regard.inference.run_search import require_seed
+from regard.inference.search_model import SearchInput
 from regard.models.language_model import LanguageModel
+from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.observe import observe_tokens
@@ -227,11 +229,9 @@ class Generator:
             raise ConfigError(f"greedy cannot be {shortened(repr(greedy))}", where="greedy", why="it is true or false")
         if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
             raise ConfigError(f"samples cannot be {shortened(repr(samples))}", where="samples", why="it is 1 or more")
-        seed = settings.seed if seed is None else require_seed(seed)
-        seed = secrets.randbits(64) if seed is None else seed
         settings = settings.greedy() if greedy else settings
         tokens = [self.tokens(prompt) for prompt in prompts]
-        search = TextSearch(self.decoding, self.tokenizer, settings, seed)
+        search = self.text_search(settings, seed)
         return search.beams(tokens, samples) if settings.beam > 1 else search.rows(tokens, samples)
 
     @torch.no_grad()
@@ -265,14 +265,34 @@ class Generator:
         """Attention over a text, and the probability of each of its tokens given those before it."""
         return observe_tokens(self.model, self.tokenizer, text, self._encode(text), context=self.context)
 
+    def requested(self, request: GenerateRequest) -> GenerateConfig:
+        """See ``inference.search_model.Searches``."""
+        options = request.model_dump(exclude={"greedy"}, exclude_unset=True)
+        settings = self.adjusted({name: value for name, value in options.items() if value is not None})
+        return settings.greedy() if request.greedy else settings
+
+    def search_inputs(self, prompt: str, settings: GenerateConfig) -> list[SearchInput]:
+        """See ``inference.search_model.Searches``."""
+        return [self.text_search(settings).input(self.tokens(prompt), 0, 0)]
+
+    def output(self, prompt: str, found: Sequence[list[Hypothesis]], settings: GenerateConfig) -> Generated:
+        """See ``inference.search_model.Searches``."""
+        (hypotheses,) = found
+        piece = self.text_search(settings).whole(0, hypotheses[0])
+        return _generated(prompt, piece, 0)
+
+    def text_search(self, settings: GenerateConfig, seed: int | None = None) -> TextSearch:
+        """Return a search for texts; with the seed of the settings unless given, or else one that is drawn."""
+        seed = settings.seed if seed is None else require_seed(seed)
+        return TextSearch(self.decoding, self.tokenizer, settings, secrets.randbits(63) if seed is None else seed)
+
     @property
     def interface(self) -> PredictorInterface:
         """Settings of a request, and generation that can be interrupted: for servers."""
 
         def predict(prompt: str, requested: GenerateRequest, interrupted: Callable[[], bool]) -> Generated:
-            chosen = self.adjusted(requested.model_dump(exclude={"greedy"}, exclude_none=True))
             parts = []
-            for part in self.stream(prompt, chosen, greedy=requested.greedy):
+            for part in self.stream(prompt, self.requested(requested)):
                 if interrupted():
                     raise PredictionInterrupted
                 parts.append(part)

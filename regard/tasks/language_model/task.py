@@ -287,6 +287,7 @@ def _read_prompts(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
 
 TASK = Task(
     name="language-model",
+    serves=frozenset({"generate"}),
     open=_open,
     prepare=_prepare,
     build=_build,

@@ -46,14 +46,18 @@ class TextSearch:
         for finished in run_search(self.decoding, inputs, settings, rows=max(ROWS // beam, 1)):
             for number, hypotheses in finished:
                 for sample, hypothesis in enumerate(hypotheses):
-                    steps = self.steps_of(number * samples + sample, hypothesis)
-                    yield steps[-1].piece._replace(text="".join(step.piece.text for step in steps))
+                    yield self.whole(number * samples + sample, hypothesis)
+
+    def whole(self, number: int, hypothesis: Hypothesis) -> GeneratedPiece:
+        """Return text ``number``, which was found whole, in one piece."""
+        steps = self.steps_of(number, hypothesis)
+        return steps[-1].piece._replace(text="".join(step.piece.text for step in steps))
 
     def steps_of(self, number: int, hypothesis: Hypothesis) -> list[TextStep]:
-        """Return the steps of text ``number``, which a beam found whole."""
+        """Return the steps of text ``number``, which was found whole."""
         steps: list[TextStep] = []
         listener = TextListener(number, self.tokenizer, self.settings, steps.append)
-        ends = [END] if hypothesis.finished else []
+        ends = [END] * (len(hypothesis.token_log_probabilities) - len(hypothesis.tokens))
         for token, log_p in zip([*hypothesis.tokens, *ends], hypothesis.token_log_probabilities, strict=True):
             listener.count += 1
             listener.add(token, log_p)
@@ -64,7 +68,7 @@ class TextSearch:
         tokens: list[int],
         sample: int,
         number: int,
-        on_step: Callable[[TextStep], None],
+        on_step: Callable[[TextStep], None] = lambda step: None,
         alternatives: int = 0,
     ) -> SearchInput:
         """Return a prompt as the input of a search for one text by rows.

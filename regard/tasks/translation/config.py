@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
-from regard.config.settings import SearchConfig
+from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.data.corpora import CorpusConfig, given_corpus
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
@@ -77,6 +77,10 @@ class TranslationConfig(RunConfig):
     data: DataConfig
     model: ModelConfig = ModelConfig()
     search: SearchConfig = SearchConfig()
+
+    @property
+    def search_settings(self) -> ChoiceConfig:
+        return self.search
 
     @property
     def width(self) -> int:

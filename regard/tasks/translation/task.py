@@ -68,6 +68,7 @@ def _read_sources(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
 
 TASK = Task(
     name="translation",
+    serves=frozenset({"translate"}),
     open=open_run,
     prepare=prepare,
     build=_build,

@@ -11,7 +11,6 @@ from json import dumps
 from pathlib import Path
 from typing import Any, overload
 
-import numpy as np
 import torch
 from pydantic import ValidationError
 from torch import Tensor
@@ -19,21 +18,21 @@ from torch import Tensor
 from regard.attention.observe import observe, twin
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
-from regard.config.settings import SearchConfig
+from regard.config.settings import SearchConfig, override_search
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, Report, never
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
-from regard.data.order import batches_in_order
-from regard.data.pairs import PairExamples, pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
-from regard.errors import ConfigError, DataError
+from regard.data.pairs import PairExamples
+from regard.data.tokenizers.catalogue import UNKNOWN, Tokenizer
+from regard.errors import ConfigError
 from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible, torch_obstacle
 from regard.inference.results import Candidate, Translation, joined
 from regard.inference.run_search import inputs_of, require_seed, run_search
+from regard.inference.search_model import SearchInput
 from regard.inference.spelling import StopListener, text_before
-from regard.models.encoder_decoder import EncoderDecoder, shift_right
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
 from regard.search.beam import length_normaliser
 from regard.search.contract import Hypothesis
@@ -42,11 +41,12 @@ from regard.tasks.load import ignore, require_task
 from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.long_lines import cut
 from regard.tasks.translation.measure import GREEDY, measure
+from regard.tasks.translation.pair_scorer import PairScorer
 
 __all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
 
-class Translator:
+class Translator(PairScorer):
     """Text in, text out; safe to call from several threads.
 
     ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
@@ -69,9 +69,8 @@ class Translator:
         language: str | None = None,
         engine: Engine | None = None,
     ) -> None:
-        self.model, self.source, self.target = model.eval(), source, target
-        self.search, self.max_length, self.crops, self.language = search, max_length, crops, language
-        self.device = model.head.weight.device
+        super().__init__(model, source, target, max_length)
+        self.search, self.crops, self.language = search, crops, language
         self.engine = possible(engine, torch_obstacle(model), native_obstacle(model))
         self._observing = threading.Lock()
 
@@ -116,14 +115,34 @@ class Translator:
         except ValidationError as error:
             raise explain(error, SearchConfig, (), ()) from error
 
+    def requested(self, request: SearchRequest) -> SearchConfig:
+        """See ``inference.search_model.Searches``."""
+        try:
+            return override_search(self.search, **request.model_dump(exclude_unset=True))
+        except ValidationError as error:
+            raise explain(error, SearchConfig, (), ()) from error
+
+    def search_inputs(self, line: str, settings: SearchConfig) -> list[SearchInput]:
+        """See ``inference.search_model.Searches``."""
+        return self._inputs(self.parts(line), settings)
+
+    def output(self, line: str, found: Sequence[list[Hypothesis]], settings: SearchConfig) -> Translation:
+        """See ``inference.search_model.Searches``."""
+        return self.assemble(line, self.parts(line), list(found), search=settings)
+
+    def _inputs(
+        self, parts: Sequence[list[int]], settings: SearchConfig, prefixes: Sequence[list[int]] | None = None
+    ) -> list[SearchInput]:
+        listener = partial(StopListener, self.target, settings.stop) if settings.stop else None
+        return inputs_of(parts, settings, prefixes=prefixes, listener=listener)
+
     @property
     def interface(self) -> PredictorInterface:
         """Settings of a request, and translation that can be interrupted: for servers."""
 
         def predict(line: str, settings: SearchRequest, interrupted: Callable[[], bool]) -> Translation:
-            search = self.adjusted(settings.model_dump(exclude_none=True))
             try:
-                return self.translate([line], search=search, interrupted=interrupted)[0]
+                return self.translate([line], search=self.requested(settings), interrupted=interrupted)[0]
             except KeyboardInterrupt as error:
                 raise PredictionInterrupted from error
 
@@ -152,8 +171,7 @@ class Translator:
         rows = settings.batch_sentences
         help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
         with explain_out_of_memory("translating", help=help):
-            listener = partial(StopListener, self.target, settings.stop) if settings.stop else None
-            sources = inputs_of(flat, settings, prefixes=forced, listener=listener)
+            sources = self._inputs(flat, settings, forced)
             longest_first = sorted(enumerate(sources), key=lambda numbered: -len(numbered[1].tokens))
             for finished in run_search(self.decoding, longest_first, settings, rows=rows, interrupted=interrupted):
                 for index, hypotheses in finished:
@@ -188,49 +206,6 @@ class Translator:
 
         return measure(examples, indices, names, translate, self.target.config, self.language)
 
-    @torch.no_grad()
-    def score(
-        self,
-        sources: Sequence[str],
-        targets: Sequence[str],
-        *,
-        tokens: int = 4096,
-        where: Callable[[int], str] = lambda index: f"pair {index + 1}",
-    ) -> list[list[float]]:
-        """log p of every piece of each target (the end symbol's last), given its source and the pieces before.
-
-        Pairs of like length go together, ``tokens`` of the longer side at a time, padding included. Raises DataError
-        for one of more than ``max_length`` pieces, named by ``where(index)``.
-        """
-        encoded = [self.source.encode(self._readable(line)) for line in sources]
-        wanted = [self.target.encode(line) for line in targets]
-        lengths = np.array([max(map(len, pair)) for pair in zip(encoded, wanted, strict=True)], np.int64)
-        for index in np.flatnonzero(lengths > self.max_length)[:1].tolist():
-            raise DataError(
-                f"a sentence of {lengths[index]:,} pieces is too long to score",
-                where=where(index),
-                why=f"this model was trained on at most {self.max_length:,} a side (data.max_length)",
-                help="leave this pair out",
-            )
-        scores: list[list[float]] = [[] for _ in wanted]
-        for indices in batches_in_order(lengths + 1, tokens):
-            rows = self._scored([encoded[i] for i in indices], [wanted[i] for i in indices])
-            for index, row in zip(indices.tolist(), rows, strict=True):
-                scores[index] = row
-        return scores
-
-    def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
-        output, valid = (x.to(self.device) for x in pad_sources(targets))
-        log_p = self.log_probabilities(sources, targets).gather(-1, output[..., None]).squeeze(-1)
-        return [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]
-
-    @torch.no_grad()
-    def log_probabilities(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]], *, model: EncoderDecoder | None = None
-    ) -> Tensor:
-        """(batch, target, types) of pairs of piece numbers: log p of every type at every place, the end's included."""
-        return (model or self.model).log_probabilities(*self._taught(sources, targets))
-
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
         """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
         with self.observed() as model, observe(model) as seen:
@@ -252,14 +227,6 @@ class Translator:
     def _twin(self) -> EncoderDecoder:
         return twin(self.model)
 
-    def _taught(
-        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Source, target and what of both is valid: column t of the target predicts piece t, the last one END."""
-        sides = (pad_sources([list(pieces) for pieces in side]) for side in (sources, targets))
-        (source, source_valid), (output, valid) = ([x.to(self.device) for x in side] for side in sides)
-        return source, source_valid, shift_right(output, BEGIN), valid
-
     def parts(self, line: str) -> list[list[int]]:
         """The line's pieces, in one part unless it is too long; none for a blank line.
 
@@ -278,13 +245,6 @@ class Translator:
     def unknown(self, line: str) -> list[str]:
         """The parts of a line that the model has no piece for (``Tokenizer.unknown``)."""
         return self.source.unknown(self._readable(line))
-
-    def _readable(self, line: str) -> str:
-        """With a space for every other white space that no training line had; line ends never stood in one."""
-        for space in {sign for sign in line if sign.isspace()} - {" "}:
-            if space in "\r\n" or UNKNOWN in self.source.encode(space):
-                line = line.replace(space, " ")
-        return line
 
     def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool = True) -> Translation:
         """The same with another text for the best output: its pieces, log probabilities, score and attention.

@@ -1,32 +1,28 @@
-"""Served language model: texts of all clients grow together, step by step, and may be read as they do."""
+"""Generation by a served model: texts of all clients grow together, step by step, and may be read as they do."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import secrets
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from regard.config.search_requests import GenerateRequest
 from regard.errors import ConfigError
 from regard.inference.search_model import SearchInput
-from regard.inspection.run_inspector import RunInspector
 from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError, public_message
-from regard.server.batching.jobs import Limits, SchedulerObserver, SearchJob
-from regard.server.batching.scheduler import Scheduler
-from regard.server.batching.served_predictor import ServedPredictor, request_settings
+from regard.server.batching.jobs import SearchJob
+from regard.server.batching.predictions import request_settings
+from regard.server.batching.served import ServedModel
 from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
 from regard.tasks.language_model.config import GenerateConfig
-from regard.tasks.language_model.generator import Generated, Generator
+from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.text_listener import TextStep
-from regard.tasks.language_model.text_search import TextSearch
 
-__all__ = ["NumberedStep", "ServedGenerator", "TextsRequest", "text_of"]
+__all__ = ["Generating", "NumberedStep", "TextsRequest", "text_of"]
 
 NumberedStep = tuple[int, TextStep]
 
@@ -46,40 +42,27 @@ class TextsRequest(NamedTuple):
     alternatives: int = 0
 
 
-class ServedGenerator(ServedPredictor):
-    """Language model behind the server."""
+class Generating:
+    """A served model that generates text: texts of all clients grow together, step by step, and may be read so."""
 
-    def __init__(
-        self, name: str, *, load_predictor: Callable[[], Generator], waiting: int, rows: int,
-        observer: SchedulerObserver | None = None, threads: int | None = None,
-        inspector: RunInspector[Any] | None = None,
-    ) -> None:  # fmt: skip
-        """Describe a model; nothing is loaded yet.
+    needs_sources = False  # for the score of a text
 
-        ``rows``: texts that run at once. The rest is as in ``ServedPredictor``.
-        """
-        super().__init__(
-            name, task="language-model", load_predictor=load_predictor, waiting=waiting, observer=observer,
-            threads=threads, inspector=inspector,
-        )  # fmt: skip
-        self._limits = Limits(rows=rows, waiting=waiting, patience=0, shares=True)
-
-    def _open(self) -> tuple[Generator, Scheduler]:
-        generator = self._load_predictor()
-        return generator, Scheduler(generator.decoding, self._limits, observer=self._observer)
+    def __init__(self, served: ServedModel) -> None:
+        self.served, self.name = served, served.name
 
     async def settings(
         self, given: Mapping[str, Any], limits: ServerSettings, *, seconds: float, length_name: str = "settings.length"
     ) -> GenerateRequest:
         """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
-        generator, _ = await self.wait_until_loaded(seconds)
-        chosen = await off_loop(request_settings, generator.interface, given, limits, length_name=length_name)
-        assert isinstance(chosen, GenerateRequest)
-        return chosen
+        generator, _ = await self.served.wait_until_loaded(seconds)
+        return cast(
+            GenerateRequest,
+            await off_loop(request_settings, generator.interface, given, limits, length_name=length_name),
+        )
 
     async def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of prompts. ApiError for one that the vocabulary cannot spell."""
-        generator, _ = self.start()
+        generator, _ = self.served.start()
         try:
             return await off_loop(lambda: [generator.tokens(prompt) for prompt in prompts])
         except ConfigError as error:
@@ -89,11 +72,11 @@ class ServedGenerator(ServedPredictor):
         self, request: TextsRequest, on_step: Callable[[int, TextStep], None] | None = None
     ) -> list[list[TextStep]]:
         """Return the steps of each text; ``on_step`` is called with each, in the model's thread."""
-        generator, _ = self.start()
-        settings = adjusted(generator, request.settings)
+        generator, _ = self.served.start()
+        settings = _requested(generator, request.settings)
         if settings.beam > 1:
             return await self._beams(request, settings, on_step)
-        search = _text_search(generator, settings)
+        search = generator.text_search(settings)
         texts: list[list[TextStep]] = []
         inputs = []
         for prompt in request.prompts:
@@ -109,7 +92,7 @@ class ServedGenerator(ServedPredictor):
         self, request: TextsRequest, settings: GenerateConfig, on_step: Callable[[int, TextStep], None] | None
     ) -> list[list[TextStep]]:
         """Return the steps of the best texts of each prompt, which are known at the end."""
-        generator, _ = self.start()
+        generator, _ = self.served.start()
         if request.samples > settings.beam:
             raise ApiError(
                 400, f"Invalid request: a beam of {settings.beam} has no {request.samples} texts of a prompt"
@@ -117,7 +100,7 @@ class ServedGenerator(ServedPredictor):
         best = settings.model_copy(update={"nbest": request.samples})
         found = await self._search(request, list(map(SearchInput, request.prompts)), best)
         hypotheses = [each for of_prompt in found for each in of_prompt]
-        search = _text_search(generator, settings)
+        search = generator.text_search(settings)
         texts = [search.steps_of(number, hypothesis) for number, hypothesis in enumerate(hypotheses)]
         for number, steps in enumerate(texts if on_step is not None else []):
             for step in steps:
@@ -128,9 +111,8 @@ class ServedGenerator(ServedPredictor):
         self, request: TextsRequest, inputs: Sequence[SearchInput], settings: GenerateConfig
     ) -> list[list[Hypothesis]]:
         """Return the outputs of each input."""
-        _, scheduler = self.start()
         jobs = [SearchJob(input, settings, client=request.client, deadline=request.deadline) for input in inputs]
-        return await self._results(scheduler, jobs, max(request.deadline - time.monotonic(), 0.0))
+        return await self.served.results(jobs, max(request.deadline - time.monotonic(), 0.0))
 
     async def stream(self, request: TextsRequest) -> AsyncGenerator[NumberedStep, None]:
         """Yield the steps of all texts as they are made. The texts end when the iterator is closed."""
@@ -149,44 +131,21 @@ class ServedGenerator(ServedPredictor):
             work.cancel()
 
     async def score(
-        self, prompts: Sequence[str] | None, texts: Sequence[str], *, client: str, seconds: float
+        self, prompts: Sequence[str] | None, texts: Sequence[str], *, client: str, seconds: float, auxiliary: object
     ) -> list[list[float]]:
-        """Return the log probabilities (nats) of the pieces of each text, whole or as it goes on from a prompt."""
-        generator, _ = await self.wait_until_loaded(seconds)
+        """Return the log probabilities (nats) of the pieces of each text, whole or as the continuation of a prompt."""
+        generator, _ = await self.served.wait_until_loaded(seconds)
         given: Sequence[str | None] = [None] * len(texts) if prompts is None else prompts
         works = [partial(_scores, generator, text, prompt) for text, prompt in zip(texts, given, strict=True)]
-        return await self.compute(works, client=client, seconds=seconds)
-
-    async def predict(
-        self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
-    ) -> list[Any]:
-        deadline = time.monotonic() + seconds
-        chosen = await self.settings(settings, limits, seconds=seconds)
-        generator, _ = self.start()
-        request = TextsRequest(await self.tokens(inputs), chosen, 1, client, deadline)
-        found = await self.generate(request)
-
-        def write() -> list[Any]:
-            """Return the outputs as JSON."""
-            outputs = [_generated(prompt, steps) for prompt, steps in zip(inputs, found, strict=True)]
-            return [json.loads(generator.write(output, json=True)) for output in outputs]
-
-        return await off_loop(write)
+        return await self.served.compute(works, client=client, seconds=seconds)
 
 
-def adjusted(generator: Generator, asked: GenerateRequest) -> GenerateConfig:
+def _requested(generator: Generator, request: GenerateRequest) -> GenerateConfig:
     """Return the settings of generation that a request has. ApiError for what they cannot be."""
     try:
-        settings = generator.adjusted(asked.model_dump(include=set(GenerateConfig.model_fields), exclude_none=True))
-        return settings.greedy() if asked.greedy else settings
+        return generator.requested(request)
     except ConfigError as error:
         raise ApiError(400, f"Invalid request: {public_message(error)}") from error
-
-
-def _text_search(generator: Generator, settings: GenerateConfig) -> TextSearch:
-    """Return the search for texts of a request; its seed is drawn where the settings have none."""
-    seed = secrets.randbits(63) if settings.seed is None else settings.seed
-    return TextSearch(generator.decoding, generator.tokenizer, settings, seed)
 
 
 def _add(steps: list[TextStep], on_step: Callable[[TextStep], None] | None, step: TextStep) -> None:
@@ -204,10 +163,3 @@ def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Ca
 def text_of(steps: Sequence[TextStep]) -> str:
     """Return the text that steps give together."""
     return "".join(step.piece.text for step in steps)
-
-
-def _generated(prompt: str, steps: Sequence[TextStep]) -> Generated:
-    """Return a whole text as the generator's ``write`` takes it."""
-    last = steps[-1].piece
-    finished = last.finish_reason != "length"
-    return Generated(prompt, text_of(steps), last.log_probability, finished, last.finish_reason, last.tokens)

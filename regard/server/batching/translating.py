@@ -1,0 +1,188 @@
+"""Translation by a served model: sentences of all clients in one running batch, with the terms that they require."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+
+from regard.config.settings import SearchConfig, override_search
+from regard.core.deadline import Deadline
+from regard.core.wording import describe_validation_error
+from regard.data.protected_spans import RequiredTerm
+from regard.data.tokenizers.subword import split_language_mark
+from regard.errors import ConfigError
+from regard.inference.results import Translation
+from regard.inference.run_search import inputs_of
+from regard.inference.search_model import SearchInput
+from regard.server.api_error import ApiError
+from regard.server.batching.constraints import term_constraints, widen_beam
+from regard.server.batching.jobs import SearchJob
+from regard.server.batching.served import ServedModel
+from regard.server.off_loop import off_loop
+from regard.server.settings import ServerSettings
+from regard.server.text.documents import Document
+from regard.server.text.word_alignment import align_words
+from regard.tasks.translation.translator import Translator
+
+__all__ = ["Translating", "search_settings"]
+
+Result = TypeVar("Result")
+Auxiliary = Callable[..., Awaitable[Any]]
+
+
+class Translating:
+    """A served model that translates. ``translate`` is called from the event loop; the model computes in its thread.
+
+    Other passes (``score``, ``align_words``) run in one more thread, by ``run_serial``.
+    """
+
+    needs_sources = True  # for the score of a target
+
+    def __init__(self, served: ServedModel) -> None:
+        self.served, self.name = served, served.name
+        self.source, self.target, self.reads_whole = served.source, served.target, served.reads_whole
+
+    @property
+    def search(self) -> SearchConfig:
+        """The search settings of the run."""
+        return cast(SearchConfig, self.served.settings)
+
+    async def wait_until_loaded(self, seconds: float) -> None:
+        """Load the model. ApiError if that fails, or takes more than ``seconds``."""
+        await self.served.wait_until_loaded(seconds)
+
+    async def run_serial(self, work: Callable[[], Result]) -> Result:
+        """Return the result of a pass of the model that joins no batch: ``ServedModel.run_serial``."""
+        return await self.served.run_serial(work)
+
+    def can_spell(self, text: str) -> bool:
+        """Return whether the model, which must be loaded, has target pieces for ``text``."""
+        return self.served.start()[0].spelled(text) is not None
+
+    def mark_sentences(self, text: str, document: Document) -> list[str]:
+        """Return the sentences of a document, each with the target-language mark that ``text`` begins with.
+
+        A mark is ``>>de<<``; models without marks get the sentences unchanged.
+        """
+        marks, _ = split_language_mark(text.lstrip())
+        if not marks or not self.served.start()[0].source.reads_language_marks:
+            return document.sentences
+        return [each if each.startswith(">>") else f"{marks[0]} {each}" for each in document.sentences]
+
+    def piece_scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
+        """Return the log probabilities (nats) of the pieces of each target: ``Translator.score``."""
+        scores: list[list[float]] = self.served.start()[0].score(sources, targets)
+        return scores
+
+    async def score(
+        self,
+        sources: Sequence[str] | None,
+        targets: Sequence[str],
+        *,
+        client: str,
+        seconds: float,
+        auxiliary: Auxiliary,
+    ) -> list[list[float]]:
+        """Return the scores of the pieces of each target.
+
+        ``auxiliary``: computes passes that may wait, each for a client.
+        """
+        scores: list[list[float]] = await auxiliary(partial(self.piece_scores, sources or (), targets), client=client)
+        return scores
+
+    def spelling(self, translation: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
+        """Return the translation with ``text`` as its best output: ``Translator.spelling``."""
+        return self.served.start()[0].spelling(translation, text, search, scored=scored)
+
+    def align_words(self, translation: Translation) -> list[int]:
+        """Return the source word of each word of the best output (``regard.server.text.word_alignment``)."""
+        inspector: Any = self.served.inspector
+        return align_words(translation, inspector.aligner if inspector else None)
+
+    async def translate(
+        self,
+        sentences: Sequence[str],
+        settings: SearchConfig,
+        *,
+        client: str,
+        seconds: float,
+        required_terms: Sequence[Sequence[RequiredTerm]] | None = None,
+    ) -> list[Translation]:
+        """Return one translation a sentence, within ``seconds``, that contains ``required_terms`` where it can.
+
+        ``client``: the name under which the sentences wait. ``required_terms``: of each sentence; terms that the model
+        cannot spell are ignored. ApiError if the queue is full, the time is over, or the model fails.
+        """
+        deadline = Deadline(seconds)
+        translator, _ = await self.served.wait_until_loaded(seconds)
+        terms = required_terms or [()] * len(sentences)
+
+        def prepare() -> tuple[list[list[list[int]]], list[SearchJob]]:
+            """Return the parts of each sentence, and a job for each part."""
+            parts: list[list[list[int]]] = []
+            jobs: list[SearchJob] = []
+            for sentence, required in zip(sentences, terms, strict=True):
+                deadline.check()
+                parts.append(translator.parts(sentence))
+                jobs += _jobs(translator, parts[-1], required, settings, client, deadline)
+            return parts, jobs
+
+        parts, jobs = await off_loop(prepare)
+        found = await self.served.results(jobs, seconds)
+
+        def assemble() -> list[Translation]:
+            """Return the translations, joined from the parts of each sentence."""
+            outputs = iter(found)
+            translations = []
+            for sentence, of_sentence in zip(sentences, parts, strict=True):
+                hypotheses = list(islice(outputs, len(of_sentence)))
+                translations.append(translator.assemble(sentence, of_sentence, hypotheses, search=settings))
+            return translations
+
+        try:  # the coverage penalty is a pass of the model
+            return await (self.run_serial if settings.covers else off_loop)(assemble)
+        except ConfigError as error:
+            raise ApiError(400, f"Invalid request: {error.what}, since {error.why}") from error
+
+
+def _jobs(
+    translator: Translator,
+    parts: Sequence[list[int]],
+    terms: Sequence[RequiredTerm],
+    settings: SearchConfig,
+    client: str,
+    deadline: Deadline,
+) -> list[SearchJob]:
+    """Return a job for each part of a sentence; with a wider beam where a term is required.
+
+    ``parts``: numbers of source pieces. ``terms``: required terms of the sentence. ``settings``: of the search.
+    ``client``: the name under which the jobs wait. ``deadline``: of the request.
+    """
+    constraints = term_constraints(translator, parts, terms, settings, deadline)
+    wide = widen_beam(settings) if any(constraints) else settings
+    plain = inputs_of(parts, settings)
+    return [
+        SearchJob(
+            SearchInput(input.tokens, constraints=required) if required else input,
+            wide if required else settings, client=client, deadline=deadline.end,
+        )
+        for input, required in zip(plain, constraints, strict=True)
+    ]  # fmt: skip
+
+
+def search_settings(own: SearchConfig, given: Mapping[str, Any], limits: ServerSettings) -> SearchConfig:
+    """Return a model's ``own`` settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
+    overrides = {key: value for key, value in given.items() if value is not None}
+    if overrides.get("nbest", 1) > limits.nbest:
+        raise ApiError(400, f"Invalid request: more than {limits.nbest} outputs of a text")
+    try:
+        search = override_search(own, **overrides)
+    except ValidationError as error:
+        raise ApiError(400, f"Invalid request: {describe_validation_error(error)}") from error
+    if search.beam > limits.beam and "beam" in overrides:
+        raise ApiError(400, f"Invalid request: a beam of {search.beam} is wider than {limits.beam}")
+    return search
