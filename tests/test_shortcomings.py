@@ -155,6 +155,23 @@ def test_the_command_of_a_run_within_its_first_epoch_completes_it(
     assert "within its first epoch" not in again.stderr and "done (epochs)" in again.stderr
 
 
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_command_of_a_schedule_with_an_end_trains_it_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    """A language model of ``train.steps`` has the linear schedule, which epochs alone do not end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("one more word after another\n" * 100)
+    result = regard("train", "book.txt", *settings("train.steps=1", "train.schedule=linear"), "--name", "short")
+    if resumed:
+        result = regard("train", "--resume", "runs/short")
+    begin = "this run was already finished" if resumed else "warning: training ended within its first epoch"
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith(begin)]
+    again = regard(*shlex.split(line.partition("regard ")[2]))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert "going on from step 1" in again.stderr
+
+
 def test_the_command_of_a_run_at_its_baseline_trains_it_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     table = tmp_path / "noise.csv"

@@ -129,7 +129,8 @@ def _better(metric: Metric, value: float, baseline: float) -> bool:
 
 
 def _longer(run: RunFolder, course: _Course) -> str:
-    return f"train longer: regard train --continue {run.path} --set train.epochs={max(2 * course.epochs, 1)}"
+    end = run.config.train.longer_end(epochs=course.epochs, updates=course.updates)
+    return f"train longer: regard train --continue {run.path} --set {end}"
 
 
 def _lower(run: RunFolder) -> str:
