@@ -114,6 +114,13 @@ def test_pages_show_recipes() -> None:
     assert len(RECIPES) >= 2
 
 
+def test_the_readme_reads_a_head_of_the_demo() -> None:
+    layers = load_config("demo").model.decoder.layers
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    numbers = [int(number) for number in re.findall(r'attention\["decoder\.(\d+)\.', text)]
+    assert numbers and max(numbers) < layers
+
+
 def _corpora_of(recipe: str) -> set[str]:
     sources = {Path(each.source).parent.name for each in load_config(recipe).data.train}
     return sources.intersection(corpora())

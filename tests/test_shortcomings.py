@@ -69,6 +69,10 @@ GOOD = {"loss": 0.2, "accuracy": 0.9, "majority": 0.6}
         ([update(1, 0.7), validation(1, **GOOD | {"loss": 1077725.0})], 1, ["diverged: validation loss 1,077,725"]),
         ([update(1, 0.7), validation(1, **GOOD), validation(9, **GOOD | {"loss": 1.5})], 1, ["0.2000 at step 1"]),
         ([update(1, 0.7), validation(1, **GOOD), validation(9, **GOOD | {"loss": 1.3})], 1, []),
+        (
+            [update(1, 0.7), validation(1, **GOOD), update(2, 0.1), validation(2, **GOOD | {"loss": 1.5})], 1,
+            ["the model overfits: validation loss 1.5000, 0.2000 at step 1, the best checkpoint; use more data"],
+        ),
         ([update(1, 0.7), validation(1, **GOOD | {"loss": 0.7})], 1, ["nothing was learned"]),
         ([validation(0, **GOOD), update(1, 0.7), validation(1, **GOOD | {"loss": 0.19})], 1, []),
         ([validation(0, **GOOD), update(1, 0.7), validation(1, **GOOD | {"loss": 0.3})], 0, ["nothing was learned"]),
@@ -142,6 +146,17 @@ def test_the_commands_of_a_diverged_run_train_one_that_learns(tmp_path: Path, mo
     assert "diverged" not in again.stderr and Path("runs/hot-2/config.toml").is_file()
 
 
+def test_the_command_of_a_run_that_overfits_stops_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"word{n} word{n + 1} word{n + 2},{'odd' if n * n % 7 % 2 else 'even'}" for n in range(60)]
+    (tmp_path / "noise.csv").write_text("text,label\n" + "".join(f"{row}\n" for row in rows))
+    result = regard("train", "noise.csv", *settings("train.epochs=30", "train.lr=0.1"), "--name", "noise")
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith("warning: the model overfits")]
+    again = regard(*shlex.split(line.partition("regard ")[2]))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert "overfits" not in again.stderr and "diverged" not in again.stderr
+
+
 def test_the_command_of_a_run_within_its_first_epoch_completes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -153,6 +168,23 @@ def test_the_command_of_a_run_within_its_first_epoch_completes_it(
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, (again.output, again.exception)
     assert "within its first epoch" not in again.stderr and "done (epochs)" in again.stderr
+
+
+@pytest.mark.parametrize("resumed", [False, True])
+def test_the_command_of_a_schedule_with_an_end_trains_it_longer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, resumed: bool
+) -> None:
+    """A language model of ``train.steps`` has the linear schedule, which epochs alone do not end."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("one more word after another\n" * 100)
+    result = regard("train", "book.txt", *settings("train.steps=1", "train.schedule=linear"), "--name", "short")
+    if resumed:
+        result = regard("train", "--resume", "runs/short")
+    begin = "this run was already finished" if resumed else "warning: training ended within its first epoch"
+    (line,) = [line for line in result.stderr.splitlines() if line.startswith(begin)]
+    again = regard(*shlex.split(line.partition("regard ")[2]))
+    assert again.exit_code == 0, (again.output, again.exception)
+    assert "going on from step 1" in again.stderr
 
 
 def test_the_command_of_a_run_at_its_baseline_trains_it_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,6 +109,17 @@ class TrainConfig(BaseModel):
         lower = min(self.learning_rate / 10, usual)
         return max(lower, 0.01) if self.schedule == "noam" else lower
 
+    def longer_end(self, *, epochs: int, updates: int) -> str:
+        """Return the override that ends a longer training: in epochs where the schedule allows it, else in updates.
+
+        Args:
+            epochs: epochs completed so far.
+            updates: updates done so far.
+        """
+        if self.schedule == "linear":  # epochs alone do not tell at which update its rate is zero
+            return f"train.steps={max(2 * updates, 1)}"
+        return f"train.epochs={max(2 * epochs, 1)}"
+
     @model_validator(mode="after")
     def _factor_is_no_rate(self) -> Self:
         if self.schedule == "noam" and self.learning_rate < 0.01:

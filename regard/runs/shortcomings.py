@@ -1,4 +1,4 @@
-"""The shortcomings of a training that ended: it diverged, stayed below a baseline, or did not see all examples."""
+"""The shortcomings of a training that ended: it diverged, overfits, is below a baseline or left examples unused."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ class _Course(NamedTuple):
     validated: bool
     updates: int
     epochs: int  # complete ones
+    fits: bool  # the training loss fell
 
     @property
     def loss_name(self) -> str:
@@ -69,26 +70,28 @@ def _course(run: RunFolder) -> _Course | None:
     last.extend(updates)
     validations = list(read_validations(run.path / "metrics.jsonl"))
     done = int(last[-1].figures.get("epoch", 1))
+    losses = [record.figures["nll"] for record in last if "nll" in record.figures]
+    fits = bool(losses) and fmean(losses) < first.figures.get("nll", 0.0)
     if not validations:
-        losses = [record.figures["nll"] for record in last if "nll" in record.figures]
         end = MetricsRecord(last[-1].step, {"loss": fmean(losses)} if losses else {})
-        return _Course(first.figures.get("nll", 0.0), end, end, False, last[-1].step, done)
+        return _Course(first.figures.get("nll", 0.0), end, end, False, last[-1].step, done, fits)
     start = validations[0] if validations[0].step == 0 else first
     loss = start.figures.get("loss" if start is validations[0] else "nll", 0.0)
     marked = checkpoint.best_or_none(run.checkpoints)
     best = next((each for each in validations if marked is not None and each.step == marked.step), validations[-1])
-    return _Course(loss, best, validations[-1], True, last[-1].step, done)
+    return _Course(loss, best, validations[-1], True, last[-1].step, done, fits)
 
 
 def _diverged(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
-    """A loss that rose far above that of the untrained network."""
+    """A loss that rose far above that of the untrained network: of validation alone, or of training, too."""
     best, last = (record.figures.get("loss", 0.0) for record in (course.best, course.last))
     if last > DIVERGED * course.start > 0:
         before = f"{figure_text(course.start)} before the first update"
         if best < course.start:
             before = f"{figure_text(best)} at step {course.best.step:,}, the best checkpoint"
-        what = f"training diverged: {course.loss_name} {figure_text(last)}, {before}"
-        yield Shortcoming(what, _lower(run))
+        verdict = "the model overfits" if course.fits else "training diverged"
+        what = f"{verdict}: {course.loss_name} {figure_text(last)}, {before}"
+        yield Shortcoming(what, _earlier(run) if course.fits else _lower(run))
 
 
 def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
@@ -109,7 +112,7 @@ def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcom
         if name in figures and not _better(metric, figures[name], baseline)
     ]
     if below:
-        help = _lower(run) if diverged else f"{_longer(run, course)}, or use more data or another learning rate"
+        help = diverged[0].help if diverged else f"{_longer(run, course)}, or use more data or another learning rate"
         yield Shortcoming(f"the model is no better than its baseline: {', '.join(below)}", help)
 
 
@@ -129,7 +132,12 @@ def _better(metric: Metric, value: float, baseline: float) -> bool:
 
 
 def _longer(run: RunFolder, course: _Course) -> str:
-    return f"train longer: regard train --continue {run.path} --set train.epochs={max(2 * course.epochs, 1)}"
+    end = run.config.train.longer_end(epochs=course.epochs, updates=course.updates)
+    return f"train longer: regard train --continue {run.path} --set {end}"
+
+
+def _earlier(run: RunFolder) -> str:
+    return f"use more data, or stop earlier: regard train {run.path / 'config.toml'} --set train.early_stopping=2"
 
 
 def _lower(run: RunFolder) -> str:

@@ -174,7 +174,8 @@ def _fit(
     begun = trainer.progress.step
     outcome = trainer.fit()
     if 0 < begun == outcome.progress.step and outcome.reason != "interrupted":
-        more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
+        end = run.config.train.longer_end(epochs=outcome.progress.epoch, updates=outcome.progress.step)
+        more = f"regard train --continue {run.path} --set {end}"
         reporter.said(f"this run was already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
