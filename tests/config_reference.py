@@ -318,9 +318,15 @@ def _spell(kind: Any, metadata: Any = ()) -> str:
         return f"{len(inner)} × {_spell(inner[0])}"
     if isinstance(kind, type) and issubclass(kind, BaseModel):
         return "table"
-    bounds = [form.format(getattr(each, name)) for each in metadata for sort, name, form in BOUNDS
+    bounds = [form.format(_power_of_ten(getattr(each, name))) for each in metadata for sort, name, form in BOUNDS
               if isinstance(each, sort)]  # fmt: skip
     return " ".join([WORDS[kind], ", ".join(dict.fromkeys(bounds))]).strip()
+
+
+def _power_of_ten(bound: Any) -> str:
+    """Spell a bound; large powers of ten by their exponents."""
+    zeros = len(f"{bound}") - 1
+    return f"10^{zeros}" if zeros > 5 and bound == 10**zeros else f"{bound}"
 
 
 def _default(field: FieldInfo) -> str:

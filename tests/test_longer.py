@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from regard.core.tensors import digest
+from regard.errors import ConfigError
 from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
+from regard.training.longer import longer_run
 from regard.training.progress import saved_progress
 from tests.test_shortcomings import regard, review_table, settings
 
@@ -159,3 +161,22 @@ def test_a_finished_run_that_is_resumed_names_the_command(short: Path, tmp_path:
 def test_a_resumed_run_whose_model_is_to_change_is_resumed_as_it_is(short: Path) -> None:
     error = regard("train", "--resume", short, "--set", "model.width=8").exception
     assert command_of(getattr(error, "help", None)) == ["train", "--resume", str(short)]
+
+
+@pytest.mark.parametrize("end", [f"steps={10**20}", "minutes=1e300", f"epochs={10**20}", f"tokens={10**13}"])
+def test_an_end_that_no_training_reaches_is_refused_by_its_key(short: Path, tmp_path: Path, end: str) -> None:
+    key = f"train.{end.partition('=')[0]}"
+    table, runs = short.parent.parent / "reviews.csv", tmp_path / "runs"
+    for begin in (["--continue", short], [table]):
+        result = regard("train", *begin, "--runs", runs, "--set", f"train.{end}")
+        assert isinstance(result.exception, ConfigError) and key in str(result.exception), result.exception
+        assert not runs.exists() or not list(runs.iterdir())
+
+
+def test_a_run_whose_clock_never_moved_is_trained_for_minutes(short: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(short, run)
+    source = longer_run(RunFolder.open(run), ["train.minutes=1000"], pytest.fail)
+    source.progress.seconds = 0.0
+    plan = source.begin(tmp_path / "longer", lambda message: None).read_plan()
+    assert plan is not None and plan.steps == 6 * 10**13

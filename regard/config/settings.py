@@ -15,14 +15,17 @@ __all__ = ["TRAINING_ENDS", "ChoiceConfig", "SearchConfig", "TrainConfig", "over
 
 TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: any of them ends it
 
-Positive = Annotated[int, Field(gt=0)]
+MAX_UPDATES = 10**15  # no training has more updates, and no other number of it is larger
+MAX_MINUTES = 10**7  # 19 years
+
+Positive = Annotated[int, Field(gt=0, le=MAX_UPDATES)]
 Width = Annotated[
     int, Field(gt=0, le=1 << 16)
 ]  # rows held in memory together; bounded, as a config may come from anywhere
 Length = Annotated[int, Field(gt=0, le=1 << 20)]
 Extra = Annotated[int, Field(ge=0, le=1 << 20)]
 Threads = Annotated[int, Field(gt=0, le=4096)]
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=MAX_UPDATES)]
 Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
@@ -48,7 +51,7 @@ class TrainConfig(BaseModel):
     # Whichever of these comes first ends the training.
     steps: Positive | None = None
     epochs: Positive | None = None
-    minutes: Annotated[float, Field(gt=0)] | None = None
+    minutes: Annotated[float, Field(gt=0, le=MAX_MINUTES)] | None = None
     tokens: Positive | None = None  # target tokens, without padding
 
     batch_tokens: Positive = 4096  # rows × longest of source and target, padding included

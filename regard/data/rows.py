@@ -50,8 +50,14 @@ ENDINGS: dict[Form, tuple[str, ...]] = {
 }  # fmt: skip
 SAMPLED = 100  # rows, all of whose cells of a column must be lists for the column to hold lists
 DOCUMENT_START = "-DOCSTART-"  # the word of a line that divides documents (CoNLL-2003)
-ITEM = r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?"""
-PYTHON_LIST = re.compile(rf"\[\s*(?:(?:{ITEM})\s*(?:,\s*(?:{ITEM})\s*)*,?\s*)?\]")
+MAX_COLUMN = 1 << 20
+# Possessive, so that each character is examined once, whatever the cell holds.
+ITEM = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+""")
+BLANK = r"[ \t\r\n]*+"
+PYTHON_LIST = re.compile(
+    rf"\[{BLANK}(?:(?:{ITEM.pattern}){BLANK}(?:,{BLANK}(?:{ITEM.pattern}){BLANK})*+(?:,{BLANK})?+)?+\]"
+)
+PLAIN_TEXT = re.compile(r"""(["'])[^\\\n\r\0]*+""")  # quoted, without an escape
 
 
 class Row(NamedTuple):
@@ -128,10 +134,20 @@ def read_rows(
     """
     refuse_pipe(path)
     requested = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
+    if form_of(path) != "json-lines":  # of which a number is a key
+        _require_numbers(requested, path)
     rows = _with_lists(_rows_of(path, requested, grouped), lists)
     for row in rows:
         if part is None or part_of(_single(row.cells[part[0]], part[0], row.where), row.where) == part[1]:
             yield row
+
+
+def _require_numbers(columns: Sequence[Column], path: Path) -> None:
+    """DataError for the number of a column that no file has."""
+    for column in columns:
+        if isinstance(column, int) and not 1 <= column <= MAX_COLUMN:
+            why = f"columns are numbered from 1, and at most {MAX_COLUMN:,} are read"
+            raise DataError(f"there is no column {column}", where=str(path), why=why)
 
 
 def text_of(row: Row, column: Column) -> str:
@@ -272,10 +288,11 @@ def _line_rows(path: Path, columns: Sequence[Column], form: Form) -> Iterator[Ro
         if form == "conll-u" and (line.startswith("#") or not cells[0].isdigit()):
             continue  # a comment; 1-2, a token of several words; 1.1, a word that is not written
         if places is None:
-            named = any(isinstance(column, str) for column in columns)
-            places = [_place(column, cells if named else [""] * column, f"{path}:1") for column in columns]  # type: ignore[operator]
-            if named:
+            numbers = [column for column in columns if isinstance(column, int)]
+            if len(numbers) < len(columns):
+                places = [_place(column, cells, f"{path}:1") for column in columns]
                 continue
+            places = [number - 1 for number in numbers]
         if len(cells) <= max(places):
             raise DataError(
                 f"the line has {counted(len(cells), 'column')}",
@@ -325,11 +342,19 @@ def _python_list(text: str) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # of an unknown escape, which Python reads as it stands
-            found = ast.literal_eval(text)
+            found = [_python_item(item[0]) for item in ITEM.finditer(text)]
         "".join(map(str, found)).encode()
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
+    except (SyntaxError, ValueError):
         return None
     return found
+
+
+def _python_item(item: str) -> str | int | float:
+    """Return the text or number of one item. The syntax tree of a whole list takes 500 times its length."""
+    if item[0] not in "\"'":
+        return float(item) if "." in item else int(item)
+    value: str = item[1:-1] if PLAIN_TEXT.fullmatch(item) else ast.literal_eval(item)
+    return value
 
 
 def _parsed_list(cell: Cell, column: Column, where: str) -> tuple[str, ...]:

@@ -6,11 +6,14 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
+from regard.config.settings import MAX_UPDATES
+
 __all__ = ["Count", "Decision", "Fit", "Plan", "PlannedOrigin"]
 
-Count = Annotated[int, Field(ge=0, lt=10**15)]
+Count = Annotated[int, Field(ge=0, le=MAX_UPDATES)]
 Types = Annotated[int, Field(ge=1, lt=1 << 31)]
-Updates = Annotated[int, Field(ge=1, lt=10**15)]
+Updates = Annotated[int, Field(ge=1, le=MAX_UPDATES)]
+Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Decision(NamedTuple):
@@ -23,7 +26,7 @@ class Decision(NamedTuple):
 class Fit(NamedTuple):
     """Numbers of updates that suit the length of a training."""
 
-    warmup: Annotated[int, Field(ge=0, lt=10**15)]
+    warmup: Count
     validate_every: Updates
     save_every: Updates
 
@@ -46,7 +49,7 @@ class Plan(BaseModel):
     precision: Literal["float32", "bfloat16"]
     steps: Count | None  # updates, where their number is known
     threads: Annotated[int, Field(ge=1, le=4096)]  # of torch for each shard: sums depend on how they are split
-    seconds_per_update: dict[str, float]  # by number format; 0 where nothing was measured
+    seconds_per_update: dict[str, Seconds]  # by number format; 0 where nothing was measured
     spec: dict[str, Types]  # sizes that the data decides, such as those of vocabularies
     shards: Annotated[int, Field(ge=1, le=1 << 12)] | None = None  # None in older runs: rows dealt to their workers
     corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs

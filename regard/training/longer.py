@@ -26,7 +26,7 @@ from regard.runs.plan import Decision, Plan, PlannedOrigin
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.origin import copy_codecs
-from regard.training.pace import fit
+from regard.training.pace import fit, updates_within
 from regard.training.progress import TrainingProgress, saved_progress
 from regard.training.setup import planned_updates, prepare, updates_of
 
@@ -78,7 +78,7 @@ class LongerRun:
             _require_longer(self.source, "tokens", others[-1] > progress.step, f"{settings.tokens:,} tokens", "")
         fitting = None
         if settings.minutes is not None:
-            fitting = max(int(settings.minutes * 60 * progress.step / progress.seconds), progress.step + 1)
+            fitting = max(updates_within(settings.minutes, progress.seconds / max(progress.step, 1)), progress.step + 1)
         steps = min([*others, *([] if fitting is None else [fitting])], default=None)
         intervals = fit(settings, planned_updates(steps, self.config, data))
         if settings.warmup is None and plan.fit is not None:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from regard.config.settings import TrainConfig
+from regard.config.settings import MAX_UPDATES, TrainConfig
 from regard.runs.plan import Decision, Fit
 from regard.training.optim import Schedule
 
-__all__ = ["Pace", "fit", "rate_over"]
+__all__ = ["Pace", "fit", "rate_over", "updates_within"]
 
 CHECKS = 50  # times that the clock is asked in a training as long as first planned
 SLACK = 0.02  # a plan that is off by a smaller share stays as it is
@@ -36,6 +36,11 @@ def fit(settings: TrainConfig, planned: int | None) -> Fit:
         settings.validate_every or every,
         settings.save_every or every,
     )
+
+
+def updates_within(minutes: float, seconds: float) -> int:
+    """Return the number of updates of so many ``seconds`` that fit into ``minutes``: at least one."""
+    return max(int(min(60 * minutes / max(seconds, 1e-9), MAX_UPDATES)), 1)
 
 
 def rate_over(shape: Callable[[int | None], Schedule], first: int | None, decisions: Sequence[Decision]) -> Schedule:
@@ -93,7 +98,7 @@ class Pace:
         over = seconds >= limit
         if not over and step % max(self.first // CHECKS, 1):
             return False
-        steps = step if over else max(int(step * limit / seconds), step)
+        steps = step if over else max(int(min(step * limit / seconds, MAX_UPDATES)), step)
         steps = steps if self.most is None else min(steps, self.most)
         if not over and abs(steps - end) <= SLACK * end:
             return False

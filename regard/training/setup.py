@@ -41,7 +41,7 @@ from regard.training.origin import (
     origin_weights,
     require_origin,
 )
-from regard.training.pace import fit
+from regard.training.pace import fit, updates_within
 from regard.training.reading_part import freeze, laid_over
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
@@ -49,6 +49,7 @@ from regard.training.updater import batch_memory
 
 __all__ = ["TrainingInputs", "planned_updates", "prepare", "rehearse", "require_trainable", "set_up", "updates_of"]
 
+MAX_EPOCHS = 100_000  # of train.tokens, whose end is found by ordering each epoch
 TRIALS = 8  # updates timed per number format
 SHARDS = 2  # unless given: as many as the workers that most machines gain from
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -291,7 +292,7 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
         others.append(updates_of(settings.tokens, config, data))
     fitting = None
     if settings.minutes is not None:
-        fitting = max(int(settings.minutes * 60 / seconds[precision]), 1)
+        fitting = updates_within(settings.minutes, seconds[precision])
     steps = min([*others, *([fitting] if fitting is not None else [])], default=None)
     return Plan(
         precision=precision,
@@ -316,7 +317,15 @@ def planned_updates(steps: int | None, config: RunConfig, data: Data) -> int | N
 
 
 def updates_of(tokens: int, config: RunConfig, data: Data) -> int:
-    """The first update after which ``tokens`` have been learned from. Takes as long as ordering each epoch."""
+    """Return the first update after which ``tokens`` have been learned from. Takes as long as ordering each epoch.
+
+    ConfigError for tokens of more than ``MAX_EPOCHS`` epochs.
+    """
+    epoch = int(data.train.token_counts().sum())
+    if tokens > MAX_EPOCHS * epoch:
+        why = f"an epoch has {counted(epoch, 'token')}, and {MAX_EPOCHS:,} epochs are the limit"
+        help = f"--set train.tokens={MAX_EPOCHS * epoch}, or train.epochs instead"
+        raise ConfigError(f"the training data cannot give {tokens:,} tokens", where="train.tokens", why=why, help=help)
     seen = accumulate(_tokens_by_update(config, data))
     return next(updates for updates, total in enumerate(seen, start=1) if total >= tokens)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import csv
+import time
+import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -275,6 +278,48 @@ def test_a_list_that_python_cannot_read_is_named_by_its_line(tmp_path: Path, cel
     with pytest.raises(DataError, match="is not a list") as caught:
         list(read_rows(path, ["a"], lists=["a"]))
     assert caught.value.where == f"{path}:3"
+
+
+@given(st.lists(st.one_of(st.text(st.characters(codec="utf-8"), max_size=8), st.integers(), st.floats(-1e4, 1e4))))
+def test_a_list_of_python_is_read_as_python_reads_it(
+    tmp_path_factory: pytest.TempPathFactory, items: list[str | int | float]
+) -> None:
+    texts = [each for each in items if isinstance(each, str) or "e" not in repr(each)]
+    path = tmp_path_factory.mktemp("rows") / "x.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([["a"], [repr(["first", *texts])]])
+    (row,) = read_rows(path, ["a"], lists=["a"])
+    assert row.cells["a"] == ("first", *map(str, texts))
+
+
+@pytest.mark.parametrize("cell", ["['a'{}x]", "['a', {}x]", "['a'{}]", "['a',{}'b']"])
+def test_the_time_of_a_list_does_not_grow_with_the_square_of_its_blanks(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text('a\n"' + cell.format(" " * 30_000) + '"\n')
+    start = time.process_time()
+    with suppress(DataError):
+        list(read_rows(path, ["a"], lists=["a"]))
+    assert time.process_time() - start < 2
+
+
+def test_the_memory_of_a_list_is_in_proportion_to_its_cell(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("a\n\"['a'" + ",1" * 100_000 + ']"\n')
+    tracemalloc.start()
+    try:
+        assert [len(row.cells["a"]) for row in read_rows(path, ["a"], lists=["a"])] == [100_001]
+        assert tracemalloc.get_traced_memory()[1] < 100 * path.stat().st_size
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.tsv", "x.conllu", "x.fasta"])
+@pytest.mark.parametrize("number", [0, -1, 10**11, 10**30])
+def test_a_number_that_is_of_no_column_is_refused(tmp_path: Path, name: str, number: int) -> None:
+    path = tmp_path / name
+    path.write_text("a,b\nc,d\n" if name.endswith("csv") else ">a\nb\n" if name.endswith("fasta") else "1\tb\n")
+    with pytest.raises(DataError, match=f"there is no column {number}"):
+        list(read_rows(path, [number]))
 
 
 def test_json_lines_are_documents_where_a_text_is_a_line(tmp_path: Path) -> None:
