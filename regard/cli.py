@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.metadata
 import os
 import platform
@@ -49,9 +50,10 @@ from regard.commands import (
 )
 from regard.core import VERSION
 from regard.core.standard_streams import flush_output, guard_streams
+from regard.core.untrusted_files import shortened
 from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
-from regard.errors import RegardError, StorageError
+from regard.errors import DataError, RegardError, StorageError
 
 __all__ = ["VERBS", "build_app", "main", "run"]
 
@@ -65,6 +67,9 @@ EXIT_CODES = (
     "Exit codes: 0 success · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · "
     "5 training · 6 storage, standard output included · 130 Ctrl-C · 141 closed output pipe · 143 SIGTERM"
 )
+
+# Errors of the system that any check of a name may raise, before a reader opens the file.
+REFUSED_NAMES = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)
 
 # Wrong options, verbs and values. Depending on its version typer bundles or imports click; both have this name.
 _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
@@ -106,6 +111,12 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
         _flush_printed()
         _print_error(error.what, where=error.where, why=error.why, help=error.help)
         return error.exit_code
+    except OSError as error:
+        if debug or error.errno not in REFUSED_NAMES or error.filename is None:
+            raise
+        _flush_printed()
+        _print_error("the system refuses this file name", where=shortened(str(error.filename)), why=error.strerror)
+        return DataError.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
         what = error.format_message().replace("Value error, ", "")

@@ -6,6 +6,7 @@ import json
 import math
 import random
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -219,3 +220,15 @@ def test_evaluation_is_the_same_twice_and_carries_its_baseline(run: Path, tmp_pa
 def test_a_saved_run_fills(run: Path) -> None:
     (found,) = regard.load(run)(["the ___ sat"])
     assert len(found.gaps) == 1
+
+
+def test_a_request_has_no_more_candidates_than_an_answer_may(case: TaskCase, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("regard.tasks.masked.filler.MAX_CANDIDATES", 6)
+    predictor = filler(case)
+    settings = predictor.interface.settings
+    assert settings is not None
+    ask = partial(predictor.interface.predict, interrupted=lambda: False)
+    found = ask("the ___ ___ cat", settings.model_copy(update={"top_k": 3}))
+    assert [len(gap) for gap in found.gaps] == [3, 3]
+    with pytest.raises(DataError, match="too many candidates"):
+        ask("the ___ ___ cat", settings.model_copy(update={"top_k": 4}))

@@ -95,11 +95,8 @@ class OpenedRequest:
 
     async def whole(self) -> list[list[TextStep]]:
         """Return the steps of each text."""
-        found: list[list[TextStep]] = [[] for _ in range(len(self.texts.prompts) * self.texts.samples)]
-        async with aclosing(self.steps()) as steps:
-            async for number, step in steps:
-                found[number].append(step)
-        return found
+        with self.charge():
+            return await self.model.generate(self.texts)
 
     async def begun(self) -> BegunSteps:
         """Return the steps once the first is there: what fails before it has a status of its own."""

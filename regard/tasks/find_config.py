@@ -39,7 +39,7 @@ def find_config(
         for reason in proposal.reasons:
             say(reason)
         config = load_config(proposal.config, overrides)
-    elif len(what) == 1:
+    elif len(what) == 1 and (_is_recipe(Path(what[0])) or not _files(what)):
         if held_out:
             raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
         config = load_config(what[0], overrides)
@@ -83,7 +83,7 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
     DataError for a file without content or of a kind that no task reads. ``given["task"]`` names the only task to ask.
     """
     files = [Path(each) for each in what]
-    if len(files) == 1 and (files[0].suffix == ".toml" or not (files[0].suffix or _is_data(files[0]))):
+    if len(files) == 1 and _is_recipe(files[0]):
         return None
     for file in (*(each for name in files for each in named_files(name)), *held_out):
         if file.is_file():
@@ -105,6 +105,8 @@ def _no_task(files: Sequence[Path], overrides: Sequence[str]) -> ConfigError:
     described = dict.fromkeys(f"{file} is {_described(file)}" for file in actual)
     task = _given(overrides).get("task")
     what = "these files are not one corpus" if task is None else f"the task {task} does not read these files"
+    if len(actual) == 1:
+        help = "a config of your own names the file: regard train my.toml"
     return ConfigError(what, where=str(actual[0]), why="; ".join(list(described)[:4]), help=help)
 
 
@@ -114,6 +116,16 @@ def _described(file: Path) -> str:
         return "a folder"
     head = read_head(file)
     return f"{head.form} with the columns {', '.join(head.names)}" if head.names else head.form
+
+
+def _is_recipe(path: Path) -> bool:
+    """Return whether a name is that of a recipe, or of a config as a .toml."""
+    return path.suffix == ".toml" or not (path.suffix or _is_data(path))
+
+
+def _files(names: Sequence[str]) -> list[Path]:
+    """Return the files that exist under names and patterns."""
+    return [file for name in names for file in named_files(Path(name)) if file.is_file()]
 
 
 def _is_data(path: Path) -> bool:

@@ -339,6 +339,23 @@ def test_no_advice_to_go_on_where_that_cannot_help(call, tiny_copy: TinyRun) -> 
     assert code == 2 and "exists already" in error and "--resume" not in error
 
 
+VERBS_WITH_FILES = (
+    "train {}", "check {}", "train pairs.tsv --valid-file {}", "train pairs.tsv --runs {}", "train --resume {}",
+    "train --continue {}", "info {}", "evaluate {} pairs.tsv", "translate {} pairs.tsv", "generate {}", "serve {}",
+    "import {} x", "keys add {} bob",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("command", VERBS_WITH_FILES)
+def test_a_name_that_the_system_refuses_is_named(
+    call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pairs.tsv").write_text("a dog\tein hund\n" * 9)
+    said = call(*command.format("a" * 300).split())
+    assert said.code == 3 and "File name too long" in said.error and "a" * 150 in said.error, said.error
+
+
 @pytest.mark.parametrize("name", ["", "..", "../out", "a/b"])
 def test_a_name_leads_nowhere_else(train, pair: tuple[Path, Path], name: str) -> None:
     code, error = train(*pair, "--name", name)

@@ -16,7 +16,7 @@ from regard.core.task_table import locate
 from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
 from regard.data.rows import form_of, read_rows
-from regard.errors import RegardError
+from regard.errors import ConfigError, RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import given_files
@@ -211,6 +211,24 @@ def test_a_head_of_a_tsv_of_pairs_is_no_pair(tmp_path: Path) -> None:
     assert error.help is not None and error.help.startswith("cut -f2,4 four.tsv > pairs.tsv")
     subprocess.run(["sh", "-c", error.help.partition(" keeps")[0]], cwd=tmp_path, check=True)
     assert path.read_text() == "a dog\tein Hund\n" * 30
+
+
+def test_blank_lines_under_a_head_of_texts_and_labels_make_no_tagger(tmp_path: Path) -> None:
+    rows = "".join(f"film {n} was good\tgood\n\nfilm {n} was bad\tbad\n" for n in range(30))
+    config, _ = found(write(tmp_path, "x.tsv", "text\tlabel\n" + rows))
+    assert config.task.kind == "classification"
+    tags = "".join("the\tDET\ndog\tNOUN\n\n" for _ in range(30))
+    for head in ("token\ttag\n", ""):
+        assert found(write(tmp_path, "y.tsv", head + tags))[0].task.kind == "tagging"
+
+
+def test_a_file_that_the_named_task_does_not_choose_is_no_recipe(tmp_path: Path) -> None:
+    path = write(tmp_path, "x.txt", "a dog runs\n" * 30)
+    with pytest.raises(ConfigError, match="the task masked does not read these files") as caught:
+        find_config([str(path)], [], ["task.kind=masked"])
+    assert caught.value.where == str(path)
+    with pytest.raises(ConfigError, match="the task masked does not read these files"):
+        find_config([str(tmp_path / "*.txt")], [], ["task.kind=masked"])
 
 
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:

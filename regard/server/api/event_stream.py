@@ -32,8 +32,14 @@ class EventStream(StreamingResponse):
         self, events: AsyncGenerator[str, None], *, source: AsyncGenerator[Any, None] | None, seconds: float
     ) -> None:
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
-        super().__init__(events, media_type="text/event-stream", headers=headers)
+        super().__init__(self._one_by_one(events), media_type="text/event-stream", headers=headers)
         self._events, self._source, self._seconds = events, source, seconds
+
+    async def _one_by_one(self, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
+        """Yield events; other requests have their turn after each, also where many are ready."""
+        async for each in events:
+            yield each
+            await asyncio.sleep(0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the events."""

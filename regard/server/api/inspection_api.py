@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +20,7 @@ from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.file_translation import FILE_SUFFIXES
-from regard.server.api.json_route import FIRST_ERROR, JsonRoute
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute, json_response
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.predictions import require_cost
@@ -87,7 +86,7 @@ def router(service: Service) -> APIRouter:
         if not _translates(served):
             await served.wait_until_loaded(service.settings.seconds)
         offer = await asyncio.to_thread(_offer, served, service.settings)
-        return await off_loop(_json_response, openai | details | offer)
+        return await off_loop(json_response, openai | details | offer)
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
@@ -107,7 +106,7 @@ def router(service: Service) -> APIRouter:
                 else:
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
                     work = _observe(served, body, client, seconds, service.settings.numbers)
-                return await off_loop(_json_response, await unless_disconnected(request, work))
+                return await off_loop(json_response, await unless_disconnected(request, work))
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
@@ -234,8 +233,3 @@ def _inspector(model: ServedModel, checkpoint: str | None = None) -> Any:
     if checkpoint and checkpoint not in model.inspector.checkpoints():
         raise ApiError(404, f"The model {model.name} has no checkpoint {checkpoint}.")
     return model.inspector
-
-
-def _json_response(document: dict[str, Any]) -> Response:
-    """Return a document as a response in JSON."""
-    return Response(json.dumps(document, ensure_ascii=False, allow_nan=False), media_type="application/json")

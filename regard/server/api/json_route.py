@@ -13,6 +13,7 @@ from pydantic import BaseModel, FailFast, ValidationError
 from regard.core.untrusted_files import TooDeep, parse_json, shortened
 from regard.core.wording import describe_failure, did_you_mean
 from regard.server.api_error import ApiError
+from regard.server.json_pieces import write_json
 from regard.server.off_loop import off_loop
 
 __all__ = ["FIRST_ERROR", "JsonRoute", "Strings", "json_response", "parse_body", "parse_request_json"]
@@ -50,9 +51,9 @@ class JsonRoute(APIRoute):
         return handle
 
 
-def json_response(result: BaseModel) -> Response:
-    """Return a model as a response in JSON."""
-    return Response(result.model_dump_json(), media_type="application/json")
+def json_response(result: Any) -> Response:
+    """Return a model or an object as a response in JSON. Call it off the event loop's thread."""
+    return Response(write_json(result), media_type="application/json")
 
 
 def parse_request_json(raw: str | bytes) -> Any:

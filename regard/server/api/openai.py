@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_valida
 
 from regard.config.search_requests import GenerateRequest
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
-from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings, json_response
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
@@ -139,7 +139,7 @@ def router(service: Service) -> APIRouter:
         )  # fmt: skip
         if not body.stream:
             texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
-            return await off_loop(lambda: JSONResponse(answer.whole(texts)))
+            return await off_loop(lambda: json_response(answer.whole(texts)))
         begun = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
         return EventStream(_events(begun, answer), source=begun and begun.rest, seconds=opened.seconds + 1)
 

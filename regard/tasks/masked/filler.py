@@ -28,6 +28,7 @@ __all__ = ["Filled", "Filler", "GapCandidate"]
 
 ROWS = 64  # copies of a text read at once, each with another token masked
 SHOWN = 10  # candidates of a gap that is looked at
+MAX_CANDIDATES = 10_000  # of all gaps of a text, in an answer to a request
 
 
 class GapCandidate(NamedTuple):
@@ -157,7 +158,12 @@ class Filler:
         """Settings of a request: for servers."""
 
         def predict(text: str, asked: Any, interrupted: Callable[[], bool]) -> Filled:
-            return self([text], top_k=asked.top_k)[0]
+            number = self.settings.top_k if asked.top_k is None else asked.top_k
+            gaps = text.count(self.settings.blank)
+            if gaps * number > MAX_CANDIDATES:
+                why = f"{counted(gaps, 'gap')} of {number:,} make more than {MAX_CANDIDATES:,}"
+                raise DataError("the text has too many candidates", why=why, help="a smaller top_k, or fewer gaps")
+            return self([text], top_k=number)[0]
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
         return PredictorInterface(takes, "the text filled, and candidates for each gap",

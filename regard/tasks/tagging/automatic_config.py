@@ -70,6 +70,8 @@ def _kind(path: Path, head: FileHead) -> str | None:
         return None if columns is None else f"columns {columns[0]} and {columns[1]} hold words and their tags"
     if head.form == "conll-u":
         return "a .conllu has a word a line, with its tag"
+    if head.form == "tsv" and head.names and tagged_columns(head.names, word_a_line=True) is None:
+        return None  # the names are of texts and labels, pairs or sessions, and blank lines mean nothing
     if head.form in ("tsv", "word-lines"):
         lines = list(islice(read_lines(path), LOOKED_AT))
         words = [line for line in lines if line.strip()]
