@@ -189,7 +189,7 @@ DECODING = {
     ),
     "max extra ignored": Mutant(Edit(Decoding.open, "settings.max_extra", "50"), *limits(3, None)),
     "max length ignored": Mutant(
-        Edit(Decoding.open, "settings.max_length, self._positions", "None, self._positions"), *limits(7, 6)
+        Edit(Decoding.open, "settings.max_length, self.positions", "None, self.positions"), *limits(7, 6)
     ),
     "temperature squared": Mutant(
         Edit(choose_rows, "bounded(choice.temperature)", "bounded(choice.temperature**2)"),

@@ -65,10 +65,9 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
             seen.update(piece)
     if not count:
         raise DataError("there is no text to learn from", where=str(files[0]), why="it is empty")
-    size = next(size for size in SIZES if count <= size.characters)
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
     music = kind == "json-line" and _is_music(files)
-    size = MUSIC if music else size
+    size = MUSIC if music else next(size for size in SIZES if count <= size.characters)
     tokenizer, pieces = NOTES if music else _tokenizer(len(seen), small=small)
     order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
@@ -77,13 +76,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         parts, told = held_out_parts(corpus, valid, examples="documents", hashed="their content")
     else:
         parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
-    settings: dict[str, Any] = {
+    settings: dict[str, Any] = {} if "optimizer" in given else {
         "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
         "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
         "schedule": "linear" if {"steps", "minutes", "tokens"} & given.keys() else "inverse-sqrt",
     }  # fmt: skip
-    if "optimizer" in given:
-        settings = {}
     settings |= division(given)
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
