@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from regard.data.column_names import PARTS, SPLITS, first_of
 from regard.data.file_names import named_files
 from regard.data.rows import FileHead, form_of, read_head, read_rows, text_of
 from regard.data.shared_files import FilesConfig
-from regard.data.text_files import first_bytes
+from regard.data.text_files import filter_command, first_bytes
 from regard.errors import DataError, RegardError
 from regard.tasks.split import split_shares
 
@@ -61,16 +60,14 @@ def require_known_form(path: Path) -> None:
     if path.name.lower().endswith((".npz", ".npy", ".parquet", ".pq")):
         return  # read by their own libraries
     first = first_bytes(path).lstrip()
-    name = shlex.quote(path.name)
-    stem = shlex.quote(path.name.split(".")[0])
+    stem = path.name.split(".")[0]
     if path.name.lower().endswith((".json", ".json.gz")) and first[:1] in (b"[", b"{"):
-        command = (
-            "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]' "
-            f"< {name} > {stem}.jsonl"
-        )
-        raise DataError("a .json file is one value; a row of JSON lines is read", where=str(path), help=command)
+        convert = "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]'"
+        command = filter_command(convert, path, f"{stem}.jsonl")
+        what = "a .json file cannot be read: examples are read from .jsonl, an object a line"
+        raise DataError(what, where=str(path), help=command)
     if form_of(path) == "text" and first.startswith(b"__label__"):
-        command = f"sed -E 's/^__label__([^ ]+) (.*)$/\\2\\t\\1/' {name} > {stem}.tsv"
+        command = filter_command(r"sed -E 's/^__label__([^ ]+) (.*)$/\2\t\1/'", path, f"{stem}.tsv")
         why = "its lines begin with __label__, which a language model would learn as text"
         raise DataError("labels of fastText are not read", where=str(path), why=why, help=command)
 

@@ -208,8 +208,8 @@ def test_a_head_of_a_tsv_of_pairs_is_no_pair(tmp_path: Path) -> None:
     assert "columns read: Source (source), target (target); not read: id" in said
     four = write(tmp_path, "four.tsv", "1\ta dog\t2\tein Hund\n" * 30)
     error = refused(four)
-    assert error.help is not None and error.help.startswith("cut -f2,4 four.tsv > pairs.tsv")
-    subprocess.run(["sh", "-c", error.help.partition(" keeps")[0]], cwd=tmp_path, check=True)
+    assert error.help is not None and error.help.startswith("cut -f2,4 ")
+    subprocess.run(["sh", "-c", error.help.partition(" keeps")[0]], check=True)
     assert path.read_text() == "a dog\tein Hund\n" * 30
 
 
@@ -221,7 +221,7 @@ def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:
     for name, made in (("reviews.json", "reviews.jsonl"), ("reviews.txt", "reviews.tsv")):
         command = refused(tmp_path / name).help
         assert command is not None
-        subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+        subprocess.run(["sh", "-c", command], check=True)
         config, _ = found(tmp_path / made)
         assert config.task.kind == "classification" and {*_texts(config, config.data.train)} < {
             row["text"] for row in rows
