@@ -213,6 +213,22 @@ def test_a_head_of_a_tsv_of_pairs_is_no_pair(tmp_path: Path) -> None:
     assert path.read_text() == "a dog\tein Hund\n" * 30
 
 
+@pytest.mark.parametrize(("name", "task"), [("book.txt", "tagging"), ("book.txt", "nodes"), ("pairs.tsv", "graphs")])
+def test_a_file_that_the_named_task_does_not_read_is_no_recipe(tmp_path: Path, name: str, task: str) -> None:
+    write(tmp_path, "book.txt", "some text\n" * 300)
+    write(tmp_path, "pairs.tsv", PAIRS)
+    error = refused(tmp_path / name, sets=[f"task.kind={task}"])
+    assert error.what == f"the task {task} does not read this file" and "recipe" not in str(error.why)
+    error = refused(tmp_path / "boek.txt", sets=[f"task.kind={task}"])
+    assert "recipe" not in error.what and "book.txt" in str(error.help)
+
+
+def test_a_pattern_without_an_ending_is_no_recipe(tmp_path: Path) -> None:
+    for number in range(2):
+        write(tmp_path, f"{number}.txt", "some text\n" * 300)
+    assert found(tmp_path / "*")[0].task.kind == "language-model"
+
+
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:
     """Rows in a .json, and labels of fastText."""
     rows = [{"text": f"a {word} film {n}", "label": word} for word in ("good", "bad") for n in range(30)]
