@@ -292,9 +292,11 @@ def _help_with_columns(cells: Sequence[str], where: str) -> str:
     texts = [place for place, cell in enumerate(cells, start=1) if " " in cell.strip()]
     if len(texts) < 2:
         texts = [place for place, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
-    chosen = ",".join(map(str, texts[:2] if len(texts) >= 2 else (1, 2)))
-    command = filter_command(f"cut -f{chosen}", Path(where.rpartition(":")[0]), "pairs.tsv")
-    return f"{command} keeps two columns as a pair; the others are dropped"
+    help = "a first line of known names tells the columns: text and label, user and item, tokens and tags"
+    if len(texts) < 2:
+        return help
+    command = filter_command(f"cut -f{texts[0]},{texts[1]}", Path(where.rpartition(":")[0]), "pairs.tsv")
+    return f"{command} keeps two columns as a pair; {help}"
 
 
 def _of_table(config: FileCorpus) -> Iterator[tuple[int, str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import subprocess
 from collections.abc import Sequence
@@ -99,11 +100,6 @@ def test_endings_count_in_any_case(tmp_path: Path, name: str, content: str, kind
 
     (tmp_path / f"{name}.GZ").write_bytes(gzip.compress(content.encode()))
     assert found(tmp_path / f"{name}.GZ")[0].task.kind == kind and form_of(tmp_path / f"{name}.GZ") != "text"
-
-
-def test_tagged_words_in_a_text_get_a_hint(tmp_path: Path) -> None:
-    config, said = found(write(tmp_path, "train.txt", TAGGED))
-    assert config.task.kind == "language-model" and any("train.tsv" in line and "tagger" in line for line in said)
 
 
 def test_a_part_column_cuts_texts(tmp_path: Path) -> None:
@@ -227,6 +223,46 @@ def test_a_pattern_without_an_ending_is_no_recipe(tmp_path: Path) -> None:
     for number in range(2):
         write(tmp_path, f"{number}.txt", "some text\n" * 300)
     assert found(tmp_path / "*")[0].task.kind == "language-model"
+
+
+TAGGED_ROWS = "".join(f"the DT I-NP O\nDog{n} NNP I-NP I-PER\n\n" for n in range(30))
+ROWS_IN_TEXT = [
+    (
+        "SMSSpamCollection",
+        "".join(f"{'ham' if n % 2 else 'spam'}\tsome text {n}\n" for n in range(60)),
+        "classification",
+    ),
+    ("labels.txt.gz", LABELED, "classification"),
+    ("eng.train", f"-DOCSTART- -X- -X- O\n\n{TAGGED_ROWS}", "tagging"),
+    ("tagged.txt", TAGGED, "tagging"),
+    ("ratings.dat", "user::item\n" + "".join(f"{n // 5}::{n % 7}\n" for n in range(60)), "next-item"),
+]
+
+
+@pytest.mark.parametrize(("name", "content", "task"), ROWS_IN_TEXT, ids=[name for name, *_ in ROWS_IN_TEXT])
+def test_rows_in_a_text_are_not_learned_as_text(tmp_path: Path, name: str, content: str, task: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(gzip.compress(content.encode()) if name.endswith(".gz") else content.encode())
+    error = refused(path)
+    assert error.what == "the lines of this text are rows of a table" and error.help is not None
+    before = {*tmp_path.iterdir()}
+    subprocess.run(["sh", "-c", error.help.partition(", and train")[0]], check=True)
+    (rows,) = {*tmp_path.iterdir()} - before
+    assert found(rows)[0].task.kind == task
+    assert found(path, sets=["task.kind=language-model"])[0].task.kind == "language-model"
+
+
+@pytest.mark.parametrize(
+    "line", ["roses are red {n}", "one\ttwo {n}{tab}", "std::move({n}){two}", "to be {n}\n\nor not"]
+)
+def test_a_text_is_no_table(tmp_path: Path, line: str) -> None:
+    lines = [line.format(n=f"x{n}", tab="\t" * (n % 2), two="::" * (n % 2)) for n in range(200)]
+    assert found(write(tmp_path, "a.txt", "\n".join(lines) + "\n"))[0].task.kind == "language-model"
+
+
+def test_numbers_between_tabs_are_no_pair_of_texts(tmp_path: Path) -> None:
+    help = str(refused(write(tmp_path, "u.tsv", "1\t2\t3.5\t964982703\n" * 30)).help)
+    assert "cut" not in help and "user and item" in help
 
 
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:
