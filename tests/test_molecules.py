@@ -25,6 +25,7 @@ from regard.runs.config import load_config
 from regard.tasks.classification.codecs import make_codec
 from regard.tasks.classification.examples import LabelledExamples
 from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.find_config import find_config
 from regard.tasks.load import load
 
 THREE = TokenizerConfig(kind="k-mer", k=3)
@@ -186,3 +187,14 @@ threads = 1
     Path("bad.fa").write_text(">only-a-name\nACGT\n")
     with pytest.raises((DataError, ConfigError), match="no label"):
         list(read_labelled([FilesConfig(source=Path("bad.fa"))], model.config.data))
+
+
+def test_labels_of_fasta_are_learned_by_the_named_task_and_not_lost_without_a_word(tmp_path: Path) -> None:
+    path = tmp_path / "x.fasta"
+    path.write_text("".join(f">seq{n} {'EI' if n % 2 else 'IE'}\n{'ACGT'[n % 4] * 30}{n * 'C'}\n" for n in range(60)))
+    said: list[str] = []
+    config = find_config([str(path)], [], ["task.kind=classification"], say=said.append)
+    assert config.task.kind == "classification" and "EI, IE" in said[0]
+    said.clear()
+    assert find_config([str(path)], [], [], say=said.append).task.kind == "language-model"
+    assert any("--task classification" in line for line in said)

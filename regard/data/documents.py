@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -88,15 +89,20 @@ def _text_files(source: Path) -> list[Path]:
     refuse_pipe(source)
     if not source.is_dir():
         return [source]
-    every = (path for path in source.rglob("*") if path.is_file() and not path.name.startswith("."))
+    every = [path for path in source.rglob("*") if path.is_file() and not path.name.startswith(".")]
     found = sorted(path for path in every if holds_records(path) or _is_text(path))
     if not found:
         raise DataError(
             "there is no text in this folder",
             where=str(source),
             why=f"its texts end in {', '.join(TEXTS)}, .jsonl or .csv",
+            help=f"regard data notes {shlex.quote(str(source))} -o music.jsonl" if any(map(_is_midi, every)) else None,
         )
     return found
+
+
+def _is_midi(path: Path) -> bool:
+    return path.suffix.lower() in (".mid", ".midi")
 
 
 def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:

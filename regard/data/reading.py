@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import shlex
 from collections.abc import Generator, Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -17,7 +16,7 @@ from regard.data.column_names import PAIR, pair_columns
 from regard.data.file_names import FileNames, named_files, paired_files, spelled
 from regard.data.rows import column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.shared_files import PartName, falls_into
-from regard.data.text_files import read_lines, read_raw_lines, refuse_pipe
+from regard.data.text_files import filter_command, read_lines, read_raw_lines, refuse_pipe
 from regard.errors import DataError
 
 __all__ = [
@@ -284,7 +283,7 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
         "a line of a TSV file needs two columns, source and target",
         where=where,
         why=f"it has {found}",
-        help=_help_with_columns(columns, where) if len(columns) > 2 else None,
+        help=_help_with_columns(columns, where) if len(columns) > 2 and ":" in where else None,
     )
 
 
@@ -293,9 +292,11 @@ def _help_with_columns(cells: Sequence[str], where: str) -> str:
     texts = [place for place, cell in enumerate(cells, start=1) if " " in cell.strip()]
     if len(texts) < 2:
         texts = [place for place, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
-    chosen = ",".join(map(str, texts[:2] if len(texts) >= 2 else (1, 2)))
-    file = shlex.quote(Path(where.rpartition(":")[0]).name)
-    return f"cut -f{chosen} {file} > pairs.tsv keeps two columns as a pair; the others are dropped"
+    help = "a first line of known names tells the columns: text and label, user and item, tokens and tags"
+    if len(texts) < 2:
+        return help
+    command = filter_command(f"cut -f{texts[0]},{texts[1]}", Path(where.rpartition(":")[0]), "pairs.tsv")
+    return f"{command} keeps two columns as a pair; {help}"
 
 
 def _of_table(config: FileCorpus) -> Iterator[tuple[int, str, str]]:

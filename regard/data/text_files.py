@@ -14,6 +14,7 @@ from regard.data.packed_files import is_gzipped, longest_line, open_unpacked
 from regard.errors import DataError, RegardError
 
 __all__ = [
+    "filter_command",
     "first_bytes",
     "open_bytes",
     "read_lines",
@@ -36,14 +37,15 @@ PACKED = {
     b"BZh91AY&SY": ("bzip2", "bzip2 -dc {file} > {stem}"),
     b"\x28\xb5\x2f\xfd": ("Zstandard", "zstd -dc {file} > {stem}"),
 }
-ARCHIVE, PDF = b"PK\x03\x04", b"%PDF-"
+ARCHIVE, PDF, OFFICE, MIDI = b"PK\x03\x04", b"%PDF-", b"\xd0\xcf\x11\xe0", b"MThd"
 OTHERS = {
     PDF: "a PDF", b"\x89PNG": "a picture", b"\xff\xd8\xff": "a picture", b"GIF8": "a picture",
-    b"\xd0\xcf\x11\xe0": "an Office document", b"PAR1": "Parquet, whose name ends in .parquet",
-    b"\x93NUMPY": "a NumPy array, whose name ends in .npy", b"MThd": "MIDI, whose name ends in .mid",
+    OFFICE: "an Office document", b"PAR1": "Parquet, whose name ends in .parquet",
+    b"\x93NUMPY": "a NumPy array, whose name ends in .npy", MIDI: "MIDI",
     b"RIFF": "a recording", b"ID3": "a recording", b"fLaC": "a recording", b"OggS": "a recording",
     b"SQLite format 3": "a database", b"\x7fELF": "a program",
 }  # fmt: skip
+GRAPH_ARRAYS = "`regard train` and `regard evaluate` read a graph from its arrays: edges, y and x"
 
 
 def refuse_pipe(path: Path) -> None:
@@ -97,7 +99,7 @@ def read_lines(path: Path) -> Iterator[str]:
                 "a line is not valid UTF-8",
                 where=f"{path}:{number}",
                 why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
-                help=f"iconv -f WINDOWS-1252 -t UTF-8 {path.name} > fixed.txt, if that is its encoding",
+                help=f"{_recode(path, 'WINDOWS-1252')}, if that is its encoding",
             ) from error
     if number == 0:
         raise DataError("the file is empty", where=str(path))
@@ -138,34 +140,54 @@ def open_bytes(path: Path) -> io.BufferedReader:
 
 def _refuse_other_kinds(path: Path, first: bytes) -> None:
     """DataError for the first bytes of a file that is packed, in another encoding, or no text at all."""
-    names = {"file": shlex.quote(path.name), "stem": shlex.quote(path.stem if path.suffix else f"{path.name}.txt")}
+    stem = path.with_suffix("") if path.suffix else path.with_name(f"{path.name}.txt")
+    names = {"file": shlex.quote(str(path)), "stem": shlex.quote(str(stem))}
     if first.startswith(UTF_32 + UTF_16):
         kind = "UTF-32" if first.startswith(UTF_32) else "UTF-16"
-        command = f"iconv -f {kind} -t UTF-8 {names['file']} > utf8-{names['file']}"
-        raise DataError(f"the file is {kind}, and text is read as UTF-8", where=str(path), help=command)
+        raise DataError(f"the file is {kind}, and text is read as UTF-8", where=str(path), help=_recode(path, kind))
     for mark, (kind, command) in PACKED.items():
         if first.startswith(mark):
             rename = kind == "gzip" and not is_gzipped(path)
             help = "name it .gz: packed text is read as it is" if rename else command.format_map(names)
             raise DataError(f"the file is packed with {kind}", where=str(path), help=help)
+    if first.startswith(ARCHIVE) and path.suffix.lower() == ".npz":
+        raise DataError("the file is an archive of NumPy arrays, not text", where=str(path), help=GRAPH_ARRAYS)
     if first.startswith(ARCHIVE):
         office = b"xl/" in first or path.suffix.lower() in (".xlsx", ".xlsm")
         what, help = ("a spreadsheet", "save it as CSV") if office else ("a zip archive", f"unzip {names['file']}")
         raise DataError(f"the file is {what}, not text", where=str(path), help=help)
     for mark, what in OTHERS.items():
         if first.startswith(mark) and (b"\0" in first or mark == PDF or not _is_utf8(first)):
-            raise DataError(f"the file is {what}, not text", where=str(path))
+            raise DataError(f"the file is {what}, not text", where=str(path), help=_help_with(mark, names["file"]))
     if first.count(b"\0") >= ZEROS:
         wide = max(first[0::2].count(0), first[1::2].count(0)) > len(first) // 4
-        command = f"iconv -f UTF-16{'BE' if first[0] == 0 else 'LE'} -t UTF-8 {names['file']} > utf8-{names['file']}"
+        command = _recode(path, f"UTF-16{'BE' if first[0] == 0 else 'LE'}")
         why = f"{first.count(bytes(1)):,} of its first {counted(len(first), 'byte')} are 0"
         raise DataError("the file is not text", where=str(path), why=why, help=command if wide else None)
     if b"\n" not in first and first.count(b"\r") > 1:
         raise DataError(
             "carriage returns end the lines of the file, and line feeds are expected",
             where=f"{path}:1",
-            help=f"tr '\\r' '\\n' < {names['file']} > lf-{names['file']}",
+            help=filter_command("tr '\\r' '\\n'", path, f"lf-{path.name}"),
         )
+
+
+def _help_with(mark: bytes, file: str) -> str | None:
+    """Return what makes text of another kind of file, where something does."""
+    return {MIDI: f"regard data notes {file} -o music.jsonl", OFFICE: "save it as CSV or as plain text"}.get(mark)
+
+
+def _recode(path: Path, encoding: str) -> str:
+    return filter_command(f"iconv -f {encoding} -t UTF-8", path, f"utf8-{path.name}")
+
+
+def filter_command(command: str, path: Path, name: str) -> str:
+    """Return the shell line that runs ``command`` on a file, unpacked, and writes a file ``name`` next to it."""
+    file, output = shlex.quote(str(path)), path.with_name(name)
+    if is_gzipped(path):
+        output = output.with_suffix("") if is_gzipped(output) else output
+        return f"gzip -dc {file} | {command} > {shlex.quote(str(output))}"
+    return f"{command} < {file} > {shlex.quote(str(output))}"
 
 
 def _is_utf8(first: bytes) -> bool:

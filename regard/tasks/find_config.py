@@ -13,7 +13,7 @@ from regard.core.task_table import TASKS, locate
 from regard.data.file_names import named_files
 from regard.data.public.catalogue import corpora
 from regard.data.rows import read_head
-from regard.data.text_files import require_content
+from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config, recipe_names
 from regard.runs.origin import stated_start
@@ -39,7 +39,7 @@ def find_config(
         for reason in proposal.reasons:
             say(reason)
         config = load_config(proposal.config, overrides)
-    elif len(what) == 1 and (_is_recipe(Path(what[0])) or not _files(what)):
+    elif _is_recipe([Path(each) for each in what]):
         if held_out:
             raise ConfigError("a recipe names its validation data itself", help="--set data.valid=…")
         config = load_config(what[0], overrides)
@@ -83,7 +83,7 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
     DataError for a file without content or of a kind that no task reads. ``given["task"]`` names the only task to ask.
     """
     files = [Path(each) for each in what]
-    if len(files) == 1 and _is_recipe(files[0]):
+    if _is_recipe(files):
         return None
     for file in (*(each for name in files for each in named_files(name)), *held_out):
         if file.is_file():
@@ -94,19 +94,29 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
     return next((proposal for proposal in found if proposal is not None), None)
 
 
+def _is_recipe(names: Sequence[Path]) -> bool:
+    """Return whether the only name is that of a config or a recipe, or of a run, by its form."""
+    return len(names) == 1 and (names[0].suffix == ".toml" or not (names[0].suffix or _is_data(names[0])))
+
+
 def _no_task(files: Sequence[Path], overrides: Sequence[str]) -> ConfigError:
-    """Return the error for files that no task takes together."""
+    """Return the error for files that no task takes, or not together."""
     actual = [file for name in files for file in named_files(name)]
     help = "a pattern of many files is written in quotes, 'part-*.en' 'part-*.de'; regard train --help"
     if not actual or not all(file.exists() for file in actual):
+        if len(files) == 1:
+            first_bytes(files[0])  # raises the error for a missing file, with the nearest name
         return ConfigError(
             "train takes files (SOURCE TARGET, a table, a text, a graph), a recipe, or --resume RUN", help=help
         )
     described = dict.fromkeys(f"{file} is {_described(file)}" for file in actual)
     task = _given(overrides).get("task")
-    what = "these files are not one corpus" if task is None else f"the task {task} does not read these files"
-    if len(actual) == 1:
-        help = "a config of your own names the file: regard train my.toml"
+    these = "these files" if len(actual) > 1 else "this file"
+    what = f"{these} are not one corpus" if task is None else f"the task {task} does not read {these}"
+    if len(files) == 1:
+        help = "name it by the ending of its form; without --task, regard train chooses a task by the file"
+        if task == "classification" and actual[0].is_file() and read_head(actual[0]).names:
+            help = "--set data.text=… --set data.label=… names the columns of the text and of the label"
     return ConfigError(what, where=str(actual[0]), why="; ".join(list(described)[:4]), help=help)
 
 
@@ -118,21 +128,11 @@ def _described(file: Path) -> str:
     return f"{head.form} with the columns {', '.join(head.names)}" if head.names else head.form
 
 
-def _is_recipe(path: Path) -> bool:
-    """Return whether a name is that of a recipe, or of a config as a .toml."""
-    return path.suffix == ".toml" or not (path.suffix or _is_data(path))
-
-
-def _files(names: Sequence[str]) -> list[Path]:
-    """Return the files that exist under names and patterns."""
-    return [file for name in names for file in named_files(Path(name)) if file.is_file()]
-
-
 def _is_data(path: Path) -> bool:
-    """Return whether it is a file, or a folder of texts: neither a run nor, by its name, a recipe."""
+    """Return whether it is a file, a pattern of files, or a folder of texts: neither a run nor a recipe by its name."""
     if path.is_dir():
         return not (path / "config.toml").exists() and str(path) not in recipe_names()
-    return path.is_file()
+    return path.is_file() or named_files(path) != [path]
 
 
 def require_data(config: RunConfig) -> None:

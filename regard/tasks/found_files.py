@@ -5,19 +5,25 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.wording import counted
 from regard.data.column_names import PARTS, SPLITS, first_of
 from regard.data.file_names import named_files
-from regard.data.rows import FileHead, form_of, read_head, read_rows, text_of
+from regard.data.packed_files import is_gzipped
+from regard.data.rows import DOCUMENT_START, FileHead, form_of, read_head, read_rows, text_of
 from regard.data.shared_files import FilesConfig
-from regard.data.text_files import first_bytes
+from regard.data.text_files import filter_command, first_bytes, read_lines
 from regard.errors import DataError, RegardError
 from regard.tasks.split import split_shares
 
-__all__ = ["FoundCorpus", "describe_columns", "found_corpus", "held_out_parts", "require_known_form"]
+__all__ = ["FoundCorpus", "describe_columns", "found_corpus", "held_out_parts", "refuse_rows", "require_known_form"]
+
+SAMPLED = 1_000  # lines of a text, all of which have the same columns if they are rows
+FEWEST_ROWS = 10  # of fewer lines equal numbers of columns are no sign
+MAX_TAGS = 100  # different last cells of the lines of tagged words
 
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
@@ -61,18 +67,68 @@ def require_known_form(path: Path) -> None:
     if path.name.lower().endswith((".npz", ".npy", ".parquet", ".pq")):
         return  # read by their own libraries
     first = first_bytes(path).lstrip()
-    name = shlex.quote(path.name)
-    stem = shlex.quote(path.name.split(".")[0])
+    stem = path.name.split(".")[0]
     if path.name.lower().endswith((".json", ".json.gz")) and first[:1] in (b"[", b"{"):
-        command = (
-            "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]' "
-            f"< {name} > {stem}.jsonl"
-        )
-        raise DataError("a .json file is one value; a row of JSON lines is read", where=str(path), help=command)
+        convert = "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]'"
+        command = filter_command(convert, path, f"{stem}.jsonl")
+        what = "a .json file cannot be read: examples are read from .jsonl, an object a line"
+        raise DataError(what, where=str(path), help=command)
     if form_of(path) == "text" and first.startswith(b"__label__"):
-        command = f"sed -E 's/^__label__([^ ]+) (.*)$/\\2\\t\\1/' {name} > {stem}.tsv"
+        command = filter_command(r"sed -E 's/^__label__([^ ]+) (.*)$/\2\t\1/'", path, f"{stem}.tsv")
         why = "its lines begin with __label__, which a language model would learn as text"
         raise DataError("labels of fastText are not read", where=str(path), why=why, help=command)
+
+
+def refuse_rows(path: Path) -> None:
+    """DataError for a text whose lines are rows, so that a language model would learn labels as text.
+
+    Rows have the same number of tabs or of ``::``; words and their tags also the same number of cells between spaces,
+    with blank lines between sentences.
+    """
+    if form_of(path) != "text" or not path.is_file():
+        return
+    lines = list(islice(read_lines(path), SAMPLED))
+    rows = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
+    if len(rows) < FEWEST_ROWS:
+        return
+    separator = _separator(rows, blank=len(rows) < len(lines))
+    if separator is None:
+        return
+    columns = len(rows[0].split() if separator == " " else rows[0].split(separator))
+    between = {"\t": "tabs", "::": "'::'", " ": "spaces"}[separator]
+    raise DataError(
+        "the lines of this text are rows of a table",
+        where=str(path),
+        why=f"each has {columns} columns with {between} between them, which a language model would learn as text",
+        help=f"{_as_rows(path, separator, '.conll' if len(rows) < len(lines) else '.tsv')}, and train on that file; "
+        "--task language-model reads the lines as text",
+    )
+
+
+def _separator(rows: Sequence[str], *, blank: bool) -> str | None:
+    """Return what stands between the columns of rows; of words and tags, with blank lines, also a space."""
+    for separator in ("\t", "::"):
+        counts = {row.count(separator) for row in rows}
+        if len(counts) == 1 and 0 not in counts:
+            return separator
+    return " " if blank and _are_tagged(rows) else None
+
+
+def _as_rows(path: Path, separator: str, ending: str) -> str:
+    """Return the command that makes a file of the same lines, whose name has the ending of rows."""
+    packed = ".gz" if is_gzipped(path) else ""
+    name = Path(path.name[: -len(packed)] if packed else path.name).stem + ending
+    if separator == "::":
+        return filter_command(r"sed 's/::/\t/g'", path, name)
+    return f"cp {shlex.quote(str(path))} {shlex.quote(str(path.with_name(name + packed)))}"
+
+
+def _are_tagged(rows: Sequence[str]) -> bool:
+    """Return whether lines have equally many cells, the last of which are of few kinds: words and their tags."""
+    cells = [row.split() for row in rows]
+    equal = len({len(each) for each in cells}) == 1 and len(cells[0]) > 1
+    tags = {each[-1] for each in cells}
+    return equal and len(tags) <= min(MAX_TAGS, len(rows) // 2)
 
 
 def _spelled(head: FileHead) -> set[str]:

@@ -52,6 +52,10 @@ def test_json_lines_are_known_by_their_name_and_a_folder_holds_texts(tmp_path: P
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match="no text in this folder"):
         list(read_documents(TextConfig(source=tmp_path / "empty"), Cut("file")))
+    (tmp_path / "empty" / "Song 1.MID").write_bytes(b"MThd")
+    with pytest.raises(DataError, match="no text in this folder") as caught:
+        list(read_documents(TextConfig(source=tmp_path / "empty"), Cut("file")))
+    assert caught.value.help == f"regard data notes {tmp_path / 'empty'} -o music.jsonl"
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from regard.data.file_names import has_ending
@@ -18,6 +19,10 @@ from regard.errors import DataError
 
 TEXT = "text,label\nein Hündchen,x\nzwei,y\n"
 PACKED = [
+    ("a.csv", TEXT.encode("windows-1252"), "not valid UTF-8"),
+    ("a b.csv.gz", gzip.compress(TEXT.encode("windows-1252")), "not valid UTF-8"),
+    ("a.csv.gz", gzip.compress(TEXT.encode("utf-16")), "UTF-16"),
+    ("a.csv.gz", gzip.compress(TEXT.replace("\n", "\r").encode()), "carriage returns"),
     ("a.csv", gzip.compress(TEXT.encode()), "gzip"),
     ("a.csv.xz", lzma.compress(TEXT.encode()), "xz"),
     ("a.csv.bz2", bz2.compress(TEXT.encode()), "bzip2"),
@@ -43,8 +48,9 @@ def test_the_command_of_the_error_makes_text_of_the_file(
         if shutil.which(command.split()[0]) is None:
             pytest.skip(f"{command.split()[0]} is not installed")
         before = {*tmp_path.iterdir()}
-        subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True)
+        subprocess.run(["sh", "-c", command.removesuffix(", if that is its encoding")], check=True)
         (path,) = {*tmp_path.iterdir()} - before
+        assert has_ending(path, (".csv",)), "another ending is another form, and labels would be lost"
     assert list(read_lines(path)) == TEXT.splitlines()
 
 
@@ -57,13 +63,14 @@ def test_the_command_of_the_error_makes_text_of_the_file(
         (b"\x89PNG\r\n\x1a\n", "a picture"),
         (b"\x93NUMPY\x01\0", "NumPy array"),
         (b"MThd\0\0\0\x06", "MIDI"),
+        (b"\xd0\xcf\x11\xe0" + bytes(600), "save it as CSV"),
         (b"SQLite format 3\0", "a database"),
         (b"PAR1\0\x15", "Parquet"),
         (bytes(range(256)) * 16, "16 of its first 4,096 bytes are 0"),
         ("plain".encode("utf-16-le") * 40, "iconv -f UTF-16LE"),
         ("plain".encode("utf-16-be") * 40, "iconv -f UTF-16BE"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
     path = tmp_path / "a.txt"
@@ -72,6 +79,14 @@ def test_what_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) 
         with pytest.raises(DataError, match=message):
             list(read_raw_lines(path))
         path = tmp_path / "a.txt.gz"
+
+
+def test_arrays_are_no_archive_to_unpack(tmp_path: Path) -> None:
+    """A ``.npz`` of other arrays than a graph's, or one that a verb is to read as lines."""
+    np.savez(tmp_path / "a.npz", edge_index=np.zeros((2, 3)))
+    with pytest.raises(DataError, match="an archive of NumPy arrays") as caught:
+        list(read_lines(tmp_path / "a.npz"))
+    assert caught.value.help is not None and "unzip" not in caught.value.help and "edges" in caught.value.help
 
 
 @pytest.mark.parametrize("text", ["ID3 tags", "RIFF raff", "PAR1", "a\0b", "OggSé"])

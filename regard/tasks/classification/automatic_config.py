@@ -10,7 +10,7 @@ from regard.config.settings import TRAINING_ENDS
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.label_columns import LabelColumns, labelled_columns, unnamed_label_column
+from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labelled_columns, unnamed_label_column
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
@@ -25,6 +25,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     found = labelled_columns(corpus.first, given.get("data", {}))
     if found is None and corpus.head.form == "tsv" and not corpus.head.names:
         found = unnamed_label_column(corpus.first)
+    if found is None and corpus.head.form == "fasta" and given.get("task") == "classification":
+        found = fasta_labels(corpus.first)
     if found is None:
         return None
     total, spaced = found.examples, found.spaced
@@ -42,6 +44,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         labels = found.data["label"]
         labels = [labels] if isinstance(labels, str) else labels
         reasons += describe_columns(corpus, {"text": found.data["text"], "label": labels})
+    elif corpus.head.form == "fasta":
+        reasons.append("the label of a record is the last word of the line above its sequence")
     else:
         reasons[0] += "; --task translation would learn to write them"
     model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}

@@ -16,7 +16,7 @@ from regard.errors import RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import NO, YES, read_labelled
 
-__all__ = ["LabelColumns", "labelled_columns", "unnamed_label_column"]
+__all__ = ["LabelColumns", "fasta_labels", "labelled_columns", "unnamed_label_column"]
 
 LOOKED_AT = 20_000  # examples
 SHORT = 20  # letters: a text of fewer may be one word
@@ -79,6 +79,11 @@ def unnamed_label_column(path: Path) -> LabelColumns | None:
         if _are_labels(counts[place]) and not _are_labels(counts[1 - place]):
             return _looked_at(path, {"text": [2 - place], "label": place + 1, "label_kind": "class"})
     return _looked_at(path, {"text": [1], "label": 2, "label_kind": "class"}) if _are_labels(counts[1]) else None
+
+
+def fasta_labels(path: Path) -> LabelColumns | None:
+    """Return the sequence and its label, the last word of the line above it; DataError for a record without one."""
+    return _looked_at(path, {"text": [1], "label": 2})
 
 
 def _are_labels(counts: Counter[str]) -> bool:

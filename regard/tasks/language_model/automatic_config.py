@@ -12,14 +12,14 @@ from regard.core.untrusted_files import shortened
 from regard.data.column_names import document_columns, label_like
 from regard.data.documents import Cut, DocumentKind, holds_documents, holds_records, is_json_lines, read_documents
 from regard.data.file_names import named_files
+from regard.data.molecules import is_fasta
 from regard.data.notes import pitch_of
 from regard.data.rows import column_names
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
-from regard.data.text_files import read_lines
 from regard.errors import DataError
 from regard.runs.run_config import Proposal
-from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
+from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts, refuse_rows
 
 __all__ = ["choose", "division"]
 
@@ -49,7 +49,6 @@ SIZES = (
 )
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
 NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "pitches and ends of frames as pieces")
-TAGGED_LINES = 1_000  # of a text, to tell whether they are tagged words
 LOOKED_AT = 20  # documents, to tell whether they are music
 
 
@@ -58,7 +57,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
 
     JSON lines are a document each, and so are the files of a folder; any other text is one stream.
     """
-    kind, count, seen, digests = _kind(files), 0, set[str](), set[bytes]()
+    kind, count, seen, digests = _kind(files, named="task" in given), 0, set[str](), set[bytes]()
     for piece in _pieces(files, kind, digests):
         count += len(piece)
         if len(seen) <= CHARACTERS:
@@ -90,7 +89,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         f"({count:,} characters, {pieces}, preset {size.preset}){other}",
         told,
         *_described(corpus, given),
-        *(_hint_of_tags(files) if kind == "stream" else []),
+        *_unread_lines(files),
         *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
     ]
     config = {
@@ -123,17 +122,11 @@ def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str
     return describe_columns(corpus, roles)
 
 
-def _hint_of_tags(files: Sequence[Path]) -> list[str]:
-    """Return a line on taggers where a text has a word and its tag a line, and blank lines between sentences."""
-    path = next(file for name in files for file in named_files(name))
-    lines = list(islice(read_lines(path), TAGGED_LINES))
-    cells = [line.count("\t") for line in lines if line.strip()]
-    if len(cells) == len(lines) or not cells or min(cells) != max(cells) or not cells[0]:
+def _unread_lines(files: Sequence[Path]) -> list[str]:
+    """Return the line on the names above sequences, where there are some."""
+    if not any(map(is_fasta, named_files(tuple(files)))):
         return []
-    return [
-        f"every line has {cells[0] + 1} columns, and blank lines lie between them: if these are words and their tags, "
-        f"name the file {path.name.split('.')[0]}.tsv to train a tagger"
-    ]
+    return ["the lines above the sequences are not read; --task classification learns their last words as labels"]
 
 
 def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:
@@ -152,9 +145,12 @@ def _is_music(files: Sequence[Path]) -> bool:
     return bool(words) and all(pitch_of(word) is not None for word in words)
 
 
-def _kind(files: Sequence[Path]) -> DocumentKind:
+def _kind(files: Sequence[Path], *, named: bool) -> DocumentKind:
+    """Return how texts are cut. DataError where they are rows, unless the task was named."""
     for file in files:
         _require_documents(file)
+    for file in () if named else named_files(tuple(files)):
+        refuse_rows(file)
     if any(file.is_dir() for file in files) or any(map(is_table, files)):
         return "file"
     if any(map(is_json_lines, files)):
