@@ -35,6 +35,7 @@ from regard.models.build import ARCHITECTURES
 from regard.models.causal_config import CausalStackConfig
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.transformer.build import language_model
 from regard.training.optim import Optimizer, schedule
 
@@ -120,14 +121,14 @@ class Answerer(nn.Module):
 
     def __init__(self, name: str, sizes: dict[str, Any]) -> None:
         super().__init__()
-        embedding = nn.Parameter(torch.empty(len(TYPES), sizes["width"]).normal_(std=sizes["width"] ** -0.5))
+        embedding = embedding_matrix(len(TYPES), sizes["width"])
         self.encoder = self.causal = None
         if name in ENCODERS:
             config = ClassifierModelConfig.model_validate({"encoder": sizes | ENCODERS[name]}).encoder
-            self.encoder = ARCHITECTURES[config.kind].encoder(config, embedding)
+            self.encoder = ARCHITECTURES[config.kind].encoder(config, TokenInput(embedding))
         else:
             settings = CausalStackConfig.model_validate(sizes | {"init_std": None} | CAUSAL[name])
-            self.causal = language_model(settings, embedding, Head(embedding, None))
+            self.causal = language_model(settings, TokenInput(embedding), Head(embedding, None))
         self.output = nn.Linear(sizes["width"], 10)
 
     def forward(self, tokens: Tensor, asked: Tensor) -> Tensor:

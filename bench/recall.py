@@ -20,11 +20,12 @@ from typing import Any
 import torch
 from environments import ROOT
 from machine import machine
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.training.optim import Optimizer, schedule
@@ -63,8 +64,8 @@ def rows(pairs: int, count: int, generator: torch.Generator) -> tuple[Tensor, Te
 def model(config: dict[str, Any]) -> LanguageModel:
     """The language model of these settings, beside those that all share."""
     settings = {"layers": 2, "width": WIDTH, "heads": 4, "feed_forward": 2 * WIDTH, "init_std": None} | config
-    table = nn.Parameter(torch.empty(2 * KINDS, WIDTH).normal_(std=WIDTH**-0.5))
-    return language_model(CausalStackConfig.model_validate(settings), table, Head(table, None))
+    table = embedding_matrix(2 * KINDS, WIDTH)
+    return language_model(CausalStackConfig.model_validate(settings), TokenInput(table), Head(table, None))
 
 
 def logits(network: LanguageModel, tokens: Tensor, place: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def test_padding_changes_nothing(kind: str) -> None:
 @pytest.mark.parametrize("window", [None, 1, 2])
 def test_a_context_mean_is_that_of_the_others_around(window: int | None) -> None:
     weight = torch.nn.Parameter(torch.randn(6, 3, dtype=torch.float64))
-    encoder = ContextMeanEncoder(TokenInput(weight, scale=1.0), window)
+    encoder = ContextMeanEncoder(TokenInput(weight).configure(scale=1.0), window)
     tokens, valid = torch.tensor([[1, 2, 3, 4], [5, 0, 0, 0]]), torch.tensor([[True] * 4, [True] + [False] * 3])
     states = encoder(tokens, valid).states
     for at in range(4):

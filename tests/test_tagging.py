@@ -16,8 +16,7 @@ from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
-from regard.models.affix_input import AffixInput
-from regard.models.input import TokenInput
+from regard.models.input import AffixInput, TokenInput
 from regard.models.tagger import build_tagger
 from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config

@@ -11,6 +11,7 @@ from regard.attention.mask import Causal, Padding, Span
 from regard.attention.mechanisms.dot import Dot
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput
 from regard.models.transformer.build import language_model
 
 from .tolerances import within
@@ -51,7 +52,9 @@ def test_one_product_is_three(options):
 def test_a_language_model_takes_one_product_while_it_learns(monkeypatch):
     torch.manual_seed(1)
     weight = nn.Parameter(torch.randn(9, WIDTH))
-    model = language_model(CausalStackConfig(layers=2, width=WIDTH, heads=2, feed_forward=8), weight, Head(weight))
+    model = language_model(
+        CausalStackConfig(layers=2, width=WIDTH, heads=2, feed_forward=8), TokenInput(weight), Head(weight)
+    )
     calls = []
     plain = MultiHead.together
     monkeypatch.setattr(MultiHead, "together", lambda self, x: calls.append(1) or plain(self, x))

@@ -13,6 +13,7 @@ from regard.models.convolutional import build as build_convolutional
 from regard.models.copying import Copying
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.head import Head
+from regard.models.input import Input, TokenInput, embedding_matrix
 from regard.models.recurrent import build as build_recurrent
 from regard.models.transformer import build as build_transformer
 
@@ -22,12 +23,13 @@ __all__ = ["build", "mechanism_warnings"]
 class Architecture(Protocol):
     """Builders of one architecture, from the config of that side and kind.
 
-    ``states``, ``summary``: widths of the encoder's output.
+    ``input``: what the network reads; the builder sets its positions, dropout and scale. ``states``, ``summary``:
+    widths of the encoder's output.
     """
 
-    def encoder(self, config: Any, embedding: nn.Parameter) -> Encoder: ...
+    def encoder(self, config: Any, input: Input) -> Encoder: ...
 
-    def decoder(self, config: Any, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder: ...
+    def decoder(self, config: Any, input: Input, *, states: int, summary: int) -> Decoder: ...
 
 
 ARCHITECTURES: dict[str, Architecture] = {
@@ -46,12 +48,12 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
         raise ValueError(
             f"shared embeddings need one vocabulary; source and target have {source_types} and {target_types} types"
         )
-    target = _matrix(target_types, config.decoder.embedding_width)
-    source = target if config.share == "all" else _matrix(source_types, config.encoder.embedding_width)
-    projection = target if config.share != "none" else _matrix(target_types, config.decoder.features)
-    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, source)
+    target = embedding_matrix(target_types, config.decoder.embedding_width)
+    source = target if config.share == "all" else embedding_matrix(source_types, config.encoder.embedding_width)
+    projection = target if config.share != "none" else embedding_matrix(target_types, config.decoder.features)
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, TokenInput(source))
     decoder = ARCHITECTURES[config.decoder.kind].decoder(
-        config.decoder, target, states=encoder.width, summary=encoder.summary
+        config.decoder, TokenInput(target), states=encoder.width, summary=encoder.summary
     )
     bias = nn.Parameter(torch.zeros(target_types)) if config.output_bias else None
     copying = Copying(config.decoder.features, encoder.width) if config.copying else None
@@ -60,10 +62,6 @@ def build(config: ModelConfig, *, source_types: int, target_types: int) -> Encod
         for parameter in model.parameters():
             nn.init.uniform_(parameter, -config.init_uniform, config.init_uniform)
     return model
-
-
-def _matrix(types: int, width: int) -> nn.Parameter:
-    return nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
 
 
 def mechanism_warnings(net: nn.Module, longest: int) -> list[str]:

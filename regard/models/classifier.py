@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
-from regard.models.affix_input import AffixInput
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.dropout import Dropout
-from regard.models.input import TokenInput
+from regard.models.input import text_input
 
 __all__ = ["Classified", "SequenceClassifier", "build_classifier"]
 
@@ -67,11 +66,8 @@ class SequenceClassifier(nn.Module):
 
 def build_classifier(config: ClassifierModelConfig, *, types: int, classes: int) -> SequenceClassifier:
     """A classifier of that config, initialised from torch's default generator."""
-    width = config.encoder.embedding_width
-    embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
-    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
-    if config.affixes:
-        encoder.embedding = AffixInput(cast(TokenInput, encoder.embedding), config.affixes)
+    words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
     return SequenceClassifier(
         encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, apart=config.pairs == "apart"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Inputs of encoders and decoders: what a batch holds to vectors, one a column."""
+"""Inputs of encoders and decoders: a batch of tokens, tokens with affixes, or frames of floats to vectors."""
 
 from __future__ import annotations
 
@@ -6,74 +6,165 @@ import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from regard.attention.mask import Span
 from regard.attention.positions.absolute import NoPosition, Position
 from regard.models.dropout import Dropout
 
-__all__ = ["Embedded", "Input", "TokenInput"]
+__all__ = ["AffixInput", "Embedded", "FrameInput", "Input", "TokenInput", "embedding_matrix", "text_input"]
+
+Vectors = Float[Tensor, "rows length width"]
+Positions = Int[Tensor, "rows length"]
 
 
 class Embedded(NamedTuple):
-    """Vectors of the columns, and the columns: an input that subsamples gives fewer than it was given.
+    """Vectors of the columns and their span; an input that subsamples returns fewer columns than it reads.
 
-    ``values``: what layers add to the values of their attention, where the input has a table of that.
+    ``values``: vectors that layers add to the values of their attention; None where the input has no table of them.
     """
 
-    x: Float[Tensor, "rows columns width"]
+    x: Vectors
     span: Span
-    values: Float[Tensor, "rows columns value"] | None = None
+    values: Float[Tensor, "rows length value"] | None = None
 
 
 class Input(nn.Module, ABC):
-    """Base of inputs: tokens now; frames, patches and nodes are files of their own. ``width``: features of a column."""
+    """Base of inputs: Dropout(scale · v + position) of each column, whose vector v a subclass computes (``vectors``).
 
-    width: int
+    Position, dropout and scale are choices of the network that reads the input: its builder calls ``configure``.
+
+    Args:
+        width: features of a column.
+        scale: factor of the vectors, unless the network chooses another.
+    """
+
+    def __init__(self, width: int, *, scale: float = 1.0) -> None:
+        super().__init__()
+        self.width, self.scale = width, scale
+        self.position: Position = NoPosition()
+        self.dropout = Dropout(0.0)
+
+    def configure(self, position: Position | None = None, *, dropout: float = 0.0, scale: float | None = None) -> Input:
+        """Set the absolute positions, the dropout and the scale (None: leave it), and return the input."""
+        self.position, self.dropout = position or NoPosition(), Dropout(dropout)
+        self.scale = self.scale if scale is None else scale
+        return self
+
+    def add_values(self, features: int) -> None:
+        """Add a table of value vectors with these features. ValueError for inputs without tokens."""
+        raise ValueError("value embeddings are looked up by tokens, and this input has none")
 
     @abstractmethod
+    def vectors(self, inputs: Shaped[Tensor, "rows length *features"]) -> Vectors:
+        """Return the vector of each column, before scale, position and dropout."""
+
+    def value_vectors(
+        self, inputs: Shaped[Tensor, "rows length *features"]
+    ) -> Float[Tensor, "rows length value"] | None:
+        """Return what layers add to their values; None without a table of value vectors."""
+        return None
+
     def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Embedded:
-        """Vectors of these inputs; ``span`` says their positions and padding."""
+        """Embed each column at its position in ``span``."""
+        return Embedded(self.embed(inputs, span.position), span, self.value_vectors(inputs))
+
+    def embed(self, inputs: Shaped[Tensor, "rows length *features"], position: Positions) -> Vectors:
+        """Return the vectors of columns at absolute positions, after dropout."""
+        return self.finish(self.vectors(inputs), position)
+
+    def finish(self, vectors: Vectors, position: Positions) -> Vectors:
+        """Apply scale, position and dropout."""
+        return self.dropout(self.position(vectors * self.scale, position))
 
 
 class TokenInput(Input):
     """Dropout(scale · E[token] + position) (Vaswani et al. 2017, §3.4, §3.5, §5.4).
 
-    ``weight`` E (types, width) may be shared with the output, which wants a standard deviation of 1/√width, so that
-    ``scale`` is √width unless given: cells or layers that are fed with smaller numbers learn slowly. Differs from
-    Bahdanau et al. 2015 and Luong et al. 2015, who do not share, and do not scale (``scale`` 1).
+    ``weight`` E (types, width) may be shared with the output, which needs a standard deviation of 1/√width. The scale
+    is therefore √width by default: cells or layers that read smaller numbers learn slowly. Differs from Bahdanau et al.
+    2015 and Luong et al. 2015, who do not share, and do not scale (``scale`` 1).
 
-    ``values`` (types, value features): a second table, looked up for the values of every layer (Jordan et al. 2024).
+    ``values`` (types, value features), from ``add_values``: a second table, looked up for the values of every layer
+    (Jordan et al. 2024).
     """
 
-    def __init__(
-        self,
-        weight: nn.Parameter,
-        position: Position | None = None,
-        *,
-        dropout: float = 0.0,
-        scale: float | None = None,
-        values: nn.Parameter | None = None,
-    ) -> None:
-        super().__init__()
-        self.values = values
-        self.weight, self.position, self.dropout = weight, position or NoPosition(), Dropout(dropout)
-        self.width = weight.shape[1]
-        self.scale = math.sqrt(self.width) if scale is None else scale
+    values: nn.Parameter | None
 
-    def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Embedded:
-        values = None if self.values is None else nn.functional.embedding(inputs, self.values)
-        return Embedded(self.embed(inputs, span.position), span, values)
+    def __init__(self, weight: nn.Parameter) -> None:
+        super().__init__(weight.shape[1], scale=math.sqrt(weight.shape[1]))
+        self.register_parameter("values", None)
+        self.weight = weight
 
-    def embed(
-        self, tokens: Int[Tensor, "rows length"], position: Int[Tensor, "rows length"]
-    ) -> Float[Tensor, "rows length width"]:
-        """Vectors of tokens at absolute positions."""
-        return self.place(nn.functional.embedding(tokens, self.weight), position)
+    def add_values(self, features: int) -> None:
+        self.values = nn.Parameter(torch.empty(len(self.weight), features).normal_())
 
-    def place(
-        self, x: Float[Tensor, "rows length width"], position: Int[Tensor, "rows length"]
-    ) -> Float[Tensor, "rows length width"]:
-        """Scaled vectors with their positions, after dropout."""
-        return self.dropout(self.position(x * self.scale, position))
+    def vectors(self, inputs: Int[Tensor, "rows length"]) -> Vectors:
+        return embedding(inputs, self.weight)
+
+    def value_vectors(self, inputs: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length value"] | None:
+        return None if self.values is None else embedding(inputs, self.values)
+
+
+class AffixInput(Input):
+    """Dropout(scale · (E[token] + Σ_k F[affix_k]) + position); E, scale, position and dropout are those of ``tokens``.
+
+    F (1 + buckets, width) is one table into which affixes of all types are hashed: an unknown word gets a vector from
+    what it shares with known ones (Bojanowski et al. 2017, §3.2, with affixes and a shape in place of all n-grams).
+    A column holds a token and the buckets of its affixes, from 1; bucket 0 means no affix and adds nothing.
+    """
+
+    def __init__(self, tokens: TokenInput, buckets: int) -> None:
+        super().__init__(tokens.width)
+        self.tokens = tokens
+        self.affixes = nn.Parameter(torch.empty(1 + buckets, self.width).normal_(std=self.width**-0.5))
+
+    def configure(self, position: Position | None = None, *, dropout: float = 0.0, scale: float | None = None) -> Input:
+        self.tokens.configure(position, dropout=dropout, scale=scale)
+        return self
+
+    def add_values(self, features: int) -> None:
+        self.tokens.add_values(features)
+
+    def vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Vectors:
+        buckets = inputs[..., 1:]
+        counted = (buckets > 0).to(self.affixes.dtype)
+        affixes = torch.einsum("rlkw,rlk->rlw", embedding(buckets, self.affixes), counted)
+        return self.tokens.vectors(inputs[..., 0]) + affixes
+
+    def value_vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Float[Tensor, "rows length value"] | None:
+        return self.tokens.value_vectors(inputs[..., 0])
+
+    def finish(self, vectors: Vectors, position: Positions) -> Vectors:
+        return self.tokens.finish(vectors, position)
+
+
+class FrameInput(Input):
+    """Dropout(scale · (W x + b) + position) of each frame x of ``channels`` floats (Dosovitskiy et al. 2021, Eq. 1).
+
+    Shapes: x (rows, length, channels), W (width, channels), b (width,); ``scale`` is 1 by default. Frames are cast to
+    the number format of W. Padded frames may hold any finite number: the span hides them.
+    Cost: channels · width multiply-adds a frame.
+    """
+
+    def __init__(self, channels: int, width: int) -> None:
+        super().__init__(width)
+        self.linear = nn.Linear(channels, width)
+
+    def vectors(self, inputs: Float[Tensor, "rows length channels"]) -> Vectors:
+        projected: Tensor = self.linear(inputs.to(self.linear.weight.dtype))
+        return projected
+
+
+def embedding_matrix(types: int, width: int, *, std: float | None = None) -> nn.Parameter:
+    """Return a matrix (types, width) of normal numbers with deviation ``std``; None: 1/√width."""
+    return nn.Parameter(torch.empty(types, width).normal_(std=std or width**-0.5))
+
+
+def text_input(types: int, width: int, *, affixes: int) -> TokenInput | AffixInput:
+    """Return an input of tokens with a new matrix, and with that many buckets of affixes if there are any."""
+    tokens = TokenInput(embedding_matrix(types, width))
+    return AffixInput(tokens, affixes) if affixes else tokens

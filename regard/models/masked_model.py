@@ -10,7 +10,7 @@ from regard.attention.contract import Encoder
 from regard.models.build import ARCHITECTURES
 from regard.models.context_mean import ContextMeanEncoder
 from regard.models.head import Head
-from regard.models.input import TokenInput
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 
 __all__ = ["MaskedModel", "build_masked_model"]
@@ -42,16 +42,12 @@ def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
     """Model for a vocabulary of so many types, initialised from torch's default generator."""
     side = config.encoder
     std = getattr(side, "init_std", None)
-    embedding = _matrix(types + 1, side.embedding_width, std)
-    projection = embedding if config.share == "all" else _matrix(types + 1, side.features, std)
+    embedding = embedding_matrix(types + 1, side.embedding_width, std=std)
+    projection = embedding if config.share == "all" else embedding_matrix(types + 1, side.features, std=std)
     encoder: Encoder
     if isinstance(side, ContextMeanConfig):
-        encoder = ContextMeanEncoder(TokenInput(embedding, dropout=side.dropout), side.window)
+        encoder = ContextMeanEncoder(TokenInput(embedding).configure(dropout=side.dropout), side.window)
     else:
-        encoder = ARCHITECTURES[side.kind].encoder(side, embedding)
+        encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding))
     bias = nn.Parameter(torch.zeros(types + 1)) if config.output_bias else None
     return MaskedModel(encoder, Head(projection, bias))
-
-
-def _matrix(types: int, width: int, std: float | None) -> nn.Parameter:
-    return nn.Parameter(torch.empty(types, width).normal_(std=std or width**-0.5))

@@ -1,4 +1,4 @@
-"""Parts that models of every kind are built from: embeddings with positions, and attention."""
+"""Parts that models of every architecture are built from: positions and attention."""
 
 from __future__ import annotations
 
@@ -13,28 +13,13 @@ from regard.attention.positions.absolute import LearnedPosition, NoPosition, Pos
 from regard.errors import ConfigError
 from regard.models.attention_config import AttentionSizes, MechanismConfig
 from regard.models.dropout import Dropout
-from regard.models.input import TokenInput
 from regard.models.position_config import LearnedConfig, PositionConfig
 
-__all__ = ["embed", "multi_head", "reader"]
+__all__ = ["absolute_position", "multi_head", "reader"]
 
 
-def embed(
-    position: PositionConfig,
-    weight: nn.Parameter,
-    *,
-    dropout: float,
-    scale: float | None = None,
-    values: nn.Parameter | None = None,
-) -> TokenInput:
-    """Embeddings, times ``scale`` (None: √width), with the absolute positions of that kind, if it is one.
-
-    ``values``: the table of value embeddings, if there is one.
-    """
-    return TokenInput(weight, _absolute(position, weight.shape[1]), dropout=dropout, scale=scale, values=values)
-
-
-def _absolute(position: PositionConfig, width: int) -> Position:
+def absolute_position(position: PositionConfig, width: int) -> Position:
+    """Return the absolute positions of that type; ``NoPosition`` for relative ones."""
     if isinstance(position, LearnedConfig):
         return LearnedPosition(width, longest=position.longest)
     return SinusoidalPosition(width) if position.kind == "sinusoidal" else NoPosition()

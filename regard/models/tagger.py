@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import cast
-
-import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
-from regard.models.affix_input import AffixInput
 from regard.models.build import ARCHITECTURES
 from regard.models.dropout import Dropout
-from regard.models.input import TokenInput
+from regard.models.input import text_input
 from regard.models.tagger_config import TaggerModelConfig
 
 __all__ = ["TokenTagger", "build_tagger"]
@@ -35,9 +31,6 @@ class TokenTagger(nn.Module):
 
 def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> TokenTagger:
     """A tagger of that config, initialised from torch's default generator."""
-    width = config.encoder.embedding_width
-    embedding = nn.Parameter(torch.empty(types, width).normal_(std=width**-0.5))
-    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, embedding)
-    if config.affixes:
-        encoder.embedding = AffixInput(cast(TokenInput, encoder.embedding), config.affixes)
+    words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
     return TokenTagger(encoder, classes, dropout=config.encoder.dropout)

@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from regard.attention.mask import Span
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.transformer.build import encoder
 from regard.models.transformer.config import TransformerEncoderConfig
 from regard.models.transformer.global_local import GlobalLocal
@@ -112,8 +113,8 @@ def _accuracies(radius: int, columns: int, updates: int, seed: int) -> tuple[flo
         "layers": 2, "width": WIDTH, "heads": 4, "feed_forward": 2 * WIDTH, "norm": "pre", "dropout": 0.0,
         "position": "rotary", "mixer": {"kind": "global-local", "radius": radius, "first": columns},
     }  # fmt: skip
-    table = nn.Parameter(torch.empty(2 * SYMBOLS, WIDTH).normal_(std=WIDTH**-0.5))
-    network, heads = encoder(TransformerEncoderConfig.model_validate(settings), table), nn.Linear(WIDTH, 2 * SYMBOLS)
+    words = TokenInput(embedding_matrix(2 * SYMBOLS, WIDTH))
+    network, heads = encoder(TransformerEncoderConfig.model_validate(settings), words), nn.Linear(WIDTH, 2 * SYMBOLS)
     optimizer = torch.optim.Adam([*network.parameters(), *heads.parameters()], lr=3e-3, betas=(0.9, 0.98))
     falling = torch.optim.lr_scheduler.OneCycleLR(optimizer, 3e-3, updates)
     draw = torch.Generator().manual_seed(seed)

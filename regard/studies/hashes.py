@@ -24,13 +24,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.attention.hashing import draw_rotations, hash_columns
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.models.transformer.hashed import HashedAttention
@@ -142,8 +143,8 @@ def duplication_model(size: DuplicationSize, rounds: int | None, *, seed: int) -
             "position": {"kind": "learned", "longest": 2 * size.word + 2},
         }
     )  # fmt: skip
-    embedding = nn.Parameter(torch.empty(size.symbols + 1, size.width).normal_(std=0.02))
-    model = language_model(config, embedding, Head(embedding))
+    embedding = embedding_matrix(size.symbols + 1, size.width, std=0.02)
+    model = language_model(config, TokenInput(embedding), Head(embedding))
     if rounds is None:
         _mixer(model).hash_nothing()
     return model

@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.models.transformer.build import language_model
 from regard.studies.study import Criterion, Findings, Report, at_least, at_most
@@ -155,7 +156,7 @@ def _build(mixer: Mapping[str, Any]) -> LanguageModel:
         layers=1, width=64, feed_forward=128, heads=2, position={"kind": "none"}, mixer=dict(mixer)
     )
     embedding = nn.Parameter(torch.randn(ASKED + NOISE, 64) / 8)
-    return language_model(config, embedding, Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))
+    return language_model(config, TokenInput(embedding), Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))
 
 
 def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:

@@ -36,6 +36,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
 from regard.errors import ConfigError, DataError
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.transformer.build import language_model
 from regard.studies.study import Findings, Report, at_least
 
@@ -184,8 +185,8 @@ class _OneSide(nn.Module):
         config = CausalStackConfig(
             layers=size.layers, width=size.width, feed_forward=4 * size.width, heads=4, dropout=0.1
         )
-        embedding = nn.Parameter(torch.empty(types, size.width).normal_(std=0.02))
-        self.model = language_model(config, embedding, Head(embedding))
+        embedding = embedding_matrix(types, size.width, std=0.02)
+        self.model = language_model(config, TokenInput(embedding), Head(embedding))
 
     def states(self, lines: list[list[int]]) -> Tensor:
         """States before each word of the lines, of the words before it."""

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from regard.core.randomness import fork, seeded_generator
 from regard.models.execution import EXECUTIONS, Execution, Reversible, Step
+from regard.models.input import TokenInput
 from regard.models.transformer.build import encoder
 from regard.models.transformer.config import TransformerStackConfig
 from regard.models.transformer.transformer import TransformerEncoder
@@ -74,7 +75,7 @@ def _stack(depth: int, order: Execution) -> TransformerEncoder:
         layers=depth, width=WIDTH, heads=2, feed_forward=2 * WIDTH, norm="pre", dropout=0.1, attention_dropout=0.1,
         execution="reversible" if isinstance(order, Reversible | _Kept) else "plain",
     )  # fmt: skip
-    made = encoder(config, nn.Parameter(torch.randn(TYPES, WIDTH))).train()
+    made = encoder(config, TokenInput(nn.Parameter(torch.randn(TYPES, WIDTH)))).train()
     made.execution = order
     return made
 

@@ -350,12 +350,12 @@ def test_what_cannot_be_built_says_why(options: dict[str, object], where: str, w
 def test_states_and_embeddings_of_two_widths_cannot_be_added() -> None:
     config = ModelConfig(decoder={"kind": "convolutional"}, width=8, heads=1, feed_forward=8)
     with pytest.raises(ConfigError, match="cannot read this encoder"):
-        build_convolutional.decoder(config.decoder, nn.Parameter(torch.zeros(5, 8)), states=12, summary=12)
+        build_convolutional.decoder(config.decoder, TokenInput(nn.Parameter(torch.zeros(5, 8))), states=12, summary=12)
 
 
 def test_an_encoder_of_its_own_embedding() -> None:
     """The parts by themselves, as an author would put them together."""
-    embedding = TokenInput(nn.Parameter(torch.randn(5, 6)), LearnedPosition(6, longest=9), dropout=0.0, scale=1.0)
+    embedding = TokenInput(nn.Parameter(torch.randn(5, 6))).configure(LearnedPosition(6, longest=9), scale=1.0)
     encoder = ConvolutionalEncoder(
         embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
     )

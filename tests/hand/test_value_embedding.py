@@ -17,7 +17,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.hidden_matrices import hidden_matrices
-from regard.models.input import Embedded, Input, TokenInput
+from regard.models.input import Input, TokenInput
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
@@ -90,17 +90,15 @@ def test_every_layer_of_its_side_reads_the_token(side: str) -> None:
 
 
 class Frames(Input):
-    """Vectors that no table was asked for."""
+    """An input without tokens."""
 
-    width = 8
-
-    def forward(self, inputs: Tensor, span: Span) -> Embedded:
-        return Embedded(nn.functional.one_hot(inputs, 8).double(), span)
+    def vectors(self, inputs: Tensor) -> Tensor:
+        return nn.functional.one_hot(inputs, 8).double()
 
 
 def test_what_has_no_tokens_or_no_values_is_refused() -> None:
     made = model(value_embedding=True)
-    made.encoder.embedding = Frames()
+    made.encoder.embedding = Frames(8)
     with pytest.raises(ValueError, match="looked up by tokens"):
         made.encoder(TOKENS, EVERYTHING)
     with pytest.raises(ConfigError, match="'ssru'") as refused:

@@ -240,7 +240,7 @@ def single_reader(kind: str) -> Reader:
 
 
 def embedding(position: Position) -> TokenInput:
-    return TokenInput(nn.Parameter(torch.randn(TYPES, WIDTH)), position, dropout=0.0)
+    return TokenInput(nn.Parameter(torch.randn(TYPES, WIDTH))).configure(position)
 
 
 class WaitK(TokenInput):

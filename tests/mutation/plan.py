@@ -174,7 +174,7 @@ _TESTS: dict[str, Stages] = {
     **each("models", "attention_config causal_config configuration net_config parts", CONFIGS + ENCODERS),
     **each("models", "position_config presets stack_config build origin_config", CONFIGS + ENCODERS),
     **each("models/transformer", "config mixers site build", CONFIGS + ENCODERS),
-    **each("models", "affix_input classifier classifier_config summary", ENCODERS + REFERENCE),
+    **each("models", "classifier classifier_config summary", ENCODERS + REFERENCE),
     **each("models", "tagger tagger_config input head", ENCODERS + REFERENCE),
     **each("models", "masked_config masked_model context_mean", MASKED[1:] + REFERENCE),
     **each("models", "copying", (*stages("hand/test_copying"), SEARCH)),

@@ -48,7 +48,7 @@ def encoded(states: Tensor, embedded: Tensor, length: Tensor) -> Encoded:
 
 def decoder(mechanism: Mechanism) -> LuongDecoder:
     cells = Given([LSTM(WIDTH, WIDTH)])
-    embedding = TokenInput(nn.Parameter(torch.zeros(4, WIDTH)), scale=1.0)
+    embedding = TokenInput(nn.Parameter(torch.zeros(4, WIDTH))).configure(scale=1.0)
     return LuongDecoder(embedding, cells, AttentionReader(reader(mechanism)), LearnedState(WIDTH, cells))
 
 

@@ -102,7 +102,7 @@ def test_a_stack_is_torchs_layers(kinds):
 def test_an_encoder_is_torchs_over_packed_sentences(kinds, both):
     theirs = kinds[1](ENTER, WIDTH, num_layers=2, batch_first=True, bidirectional=both)
     directions = 1 + both
-    embedding = TokenInput(nn.Parameter(torch.randn(TYPES, ENTER)), scale=1.0)
+    embedding = TokenInput(nn.Parameter(torch.randn(TYPES, ENTER))).configure(scale=1.0)
     enters = (ENTER, directions * WIDTH)
     encoder = RecurrentEncoder(embedding, [[kinds[0](each, WIDTH) for _ in range(directions)] for each in enters])
     for layer, cells in enumerate(encoder.stack):

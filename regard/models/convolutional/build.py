@@ -15,13 +15,13 @@ from regard.models.convolutional.config import (
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import GatedConvolution
-from regard.models.input import TokenInput
-from regard.models.parts import embed, reader
+from regard.models.input import Input
+from regard.models.parts import absolute_position, reader
 
 __all__ = ["decoder", "encoder"]
 
 
-def encoder(config: ConvolutionalEncoderConfig, embedding: nn.Parameter) -> ConvolutionalEncoder:
+def encoder(config: ConvolutionalEncoderConfig, input: Input) -> ConvolutionalEncoder:
     widths, kernels = _layers(config.all_blocks)
     try:
         layers = [
@@ -31,21 +31,18 @@ def encoder(config: ConvolutionalEncoderConfig, embedding: nn.Parameter) -> Conv
     except ValueError as problem:
         why = str(problem)
         raise ConfigError("these blocks cannot be an encoder", where="model.encoder.blocks", why=why) from problem
-    width = embedding.shape[1]
     return ConvolutionalEncoder(
-        _embed(config, embedding),
+        _configured(config, input),
         layers,
-        width=width,
+        width=input.width,
         first_width=widths[0],
         last_width=widths[-1],
         dropout=config.dropout,
     )
 
 
-def decoder(
-    config: ConvolutionalDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
-) -> ConvolutionalDecoder:
-    width = embedding.shape[1]
+def decoder(config: ConvolutionalDecoderConfig, input: Input, *, states: int, summary: int) -> ConvolutionalDecoder:
+    width = input.width
     if states != width:
         raise ConfigError(
             "a convolutional decoder cannot read this encoder",
@@ -59,7 +56,7 @@ def decoder(
         for (in_width, out_width), kernel in zip(pairwise(widths), kernels, strict=True)
     ]
     return ConvolutionalDecoder(
-        _embed(config, embedding),
+        _configured(config, input),
         layers,
         width=width,
         first_width=widths[0],
@@ -82,9 +79,9 @@ def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[i
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
-def _embed(config: ConvolutionalStackConfig, weight: nn.Parameter) -> TokenInput:
-    """Embeddings with positions, both initialised N(0, 0.1²) and added without a scale (§3.5)."""
-    embedding = embed(config.position, weight, dropout=config.dropout, scale=1.0)
-    for table in embedding.parameters():
-        nn.init.normal_(table, std=0.1)
-    return embedding
+def _configured(config: ConvolutionalStackConfig, input: Input) -> Input:
+    """The input with positions; all of its parameters start N(0, 0.1²) and are added without a scale (§3.5)."""
+    input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=1.0)
+    for parameter in input.parameters():
+        nn.init.normal_(parameter, std=0.1)
+    return input

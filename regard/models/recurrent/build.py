@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from torch import nn
-
 from regard.attention.contract import Decoder
 from regard.errors import ConfigError
-from regard.models.input import TokenInput
+from regard.models.input import Input
 from regard.models.parts import reader
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import Bridge, CopiedState, LearnedState
@@ -27,33 +25,32 @@ from regard.models.recurrent.stack import Stack
 __all__ = ["decoder", "encoder"]
 
 
-def encoder(config: RecurrentEncoderConfig, embedding: nn.Parameter) -> RecurrentEncoder:
+def encoder(config: RecurrentEncoderConfig, input: Input) -> RecurrentEncoder:
     directions = 2 if config.bidirectional else 1
-    in_widths = [embedding.shape[1]] + [config.features] * (config.layers - 1)
+    in_widths = [input.width] + [config.features] * (config.layers - 1)
     layers = [[_cell(config.cell, in_width, config.width) for _ in range(directions)] for in_width in in_widths]
-    words = _embed(config, embedding)
-    return RecurrentEncoder(words, layers, dropout=config.dropout, reversed=config.reversed)
+    return RecurrentEncoder(_configured(config, input), layers, dropout=config.dropout, reversed=config.reversed)
 
 
-def decoder(config: RecurrentDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int) -> Decoder:
-    words = _embed(config, embedding)
+def decoder(config: RecurrentDecoderConfig, input: Input, *, states: int, summary: int) -> Decoder:
+    input = _configured(config, input)
     if config.order == "none":
-        cells = _stack(config, words.width + config.width)
+        cells = _stack(config, input.width + config.width)
         return FixedContextDecoder(
-            words, cells, _bridge(config, summary, cells), summary=summary, dropout=config.dropout
+            input, cells, _bridge(config, summary, cells), summary=summary, dropout=config.dropout
         )
     read = reader(config, config.cross_attention, width=config.width, memory_width=states)
     if config.order == "bahdanau":
-        cells = _stack(config, words.width + read.width)
+        cells = _stack(config, input.width + read.width)
         bridge, readout = _bridge(config, summary, cells), config.features
-        return BahdanauDecoder(words, cells, read, bridge, readout=readout, dropout=config.dropout)
-    cells = _stack(config, words.width + (config.width if config.input_feeding else 0))
+        return BahdanauDecoder(input, cells, read, bridge, readout=readout, dropout=config.dropout)
+    cells = _stack(config, input.width + (config.width if config.input_feeding else 0))
     kind = InputFeedingDecoder if config.input_feeding else LuongDecoder
-    return kind(words, cells, read, _bridge(config, summary, cells), dropout=config.dropout)
+    return kind(input, cells, read, _bridge(config, summary, cells), dropout=config.dropout)
 
 
-def _embed(config: RecurrentStackConfig, embedding: nn.Parameter) -> TokenInput:
-    return TokenInput(embedding, dropout=config.dropout, scale=None if config.scale_embedding else 1.0)
+def _configured(config: RecurrentStackConfig, input: Input) -> Input:
+    return input.configure(dropout=config.dropout, scale=None if config.scale_embedding else 1.0)
 
 
 def _stack(config: RecurrentDecoderConfig, in_width: int) -> Stack:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import torch
 from torch import nn
 
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Padding
+from regard.errors import ConfigError
 from regard.models.causal_config import CausalStackConfig
 from regard.models.execution import EXECUTIONS
 from regard.models.head import Head
-from regard.models.input import TokenInput
+from regard.models.input import Input
 from regard.models.language_model import LanguageModel
-from regard.models.parts import embed, reader
+from regard.models.parts import absolute_position, reader
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
@@ -28,45 +28,48 @@ __all__ = ["decoder", "encoder", "language_model"]
 Part = TypeVar("Part", bound=nn.Module)
 
 
-def encoder(config: TransformerStackConfig, embedding: nn.Parameter) -> TransformerEncoder:
+def encoder(config: TransformerStackConfig, input: Input) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
     layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
-    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
-    return _initial(TransformerEncoder(words, layers, _last_norm(config), execution), config)
+    _configure(config, input, layers, where="model.encoder")
+    return _initial(TransformerEncoder(input, layers, _last_norm(config), EXECUTIONS[config.execution]()), config)
 
 
-def decoder(
-    config: TransformerDecoderConfig, embedding: nn.Parameter, *, states: int, summary: int
-) -> TransformerDecoder:
+def decoder(config: TransformerDecoderConfig, input: Input, *, states: int, summary: int) -> TransformerDecoder:
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)
     layers = [_decoder_layer(config, site._replace(layer=n), states) for n in range(config.layers)]
-    words, execution = _words(config, embedding, layers), EXECUTIONS[config.execution]()
-    return _initial(TransformerDecoder(words, layers, _last_norm(config), execution), config)
+    _configure(config, input, layers, where="model.decoder")
+    return _initial(TransformerDecoder(input, layers, _last_norm(config), EXECUTIONS[config.execution]()), config)
 
 
-def language_model(config: CausalStackConfig, embedding: nn.Parameter, head: Head) -> LanguageModel:
+def language_model(config: CausalStackConfig, input: Input, head: Head) -> LanguageModel:
     """A decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
     layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
-    words = _words(config, embedding, layers, scale=config.embedding_scale)
+    _configure(config, input, layers, where="model.decoder", scale=config.embedding_scale)
     execution = EXECUTIONS[config.execution]()
-    return _initial(LanguageModel(words, layers, _last_norm(config), head, execution), config)
+    return _initial(LanguageModel(input, layers, _last_norm(config), head, execution), config)
 
 
-def _words(
+def _configure(
     config: TransformerStackConfig,
-    embedding: nn.Parameter,
+    input: Input,
     layers: list[TransformerLayer],
     *,
+    where: str,
     scale: float | None = None,
-) -> TokenInput:
-    """Embeddings of the stack, with a table of value embeddings, one for all of its layers, where it has them."""
-    values = None
+) -> None:
+    """Set the positions of the input, and add the table of value embeddings that all layers share, if there is one."""
     mixer = layers[0].mixer
     if config.value_embedding and isinstance(mixer, SelfAttention):
-        features = mixer.attention.key_heads * mixer.attention.value_width
-        values = nn.Parameter(torch.empty(len(embedding), features).normal_())
-    return embed(config.position, embedding, dropout=config.dropout, scale=scale, values=values)
+        try:
+            input.add_values(mixer.attention.key_heads * mixer.attention.value_width)
+        except ValueError as problem:
+            help = f"--set {where}.value_embedding=false"
+            raise ConfigError(
+                "this input has no value embeddings", where=f"{where}.value_embedding", why=str(problem), help=help
+            ) from problem
+    input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=scale)
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:

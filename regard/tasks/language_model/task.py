@@ -40,6 +40,7 @@ from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
@@ -164,13 +165,11 @@ def _documents(
 
 
 def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageModel:
-    layers = config.model.decoder
-    std = layers.init_std or layers.width**-0.5
-    embedding = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
-    projection = embedding
+    layers, types = config.model.decoder, spec["types"]
+    embedding = projection = embedding_matrix(types, layers.width, std=layers.init_std)
     if config.model.share == "none":
-        projection = nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))
-    built = language_model(layers, embedding, Head(projection, _bias(config, spec["types"])))
+        projection = embedding_matrix(types, layers.width, std=layers.init_std)
+    built = language_model(layers, TokenInput(embedding), Head(projection, _bias(config, types)))
     if config.data.order == "lanes":
         if not built.carries:
             raise _cannot_carry(config)

@@ -27,6 +27,7 @@ from regard.core.task import (
 from regard.core.wording import counted
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.models.head import Head
+from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
@@ -58,12 +59,12 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
 
 
 def _build(config: NextItemConfig, spec: Mapping[str, int]) -> LanguageModel:
-    layers, std = config.model.decoder, config.model.decoder.init_std or config.model.decoder.width**-0.5
-    matrices = [nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std))]
+    layers, types = config.model.decoder, spec["types"]
+    embedding = projection = embedding_matrix(types, layers.width, std=layers.init_std)
     if config.model.share == "none":
-        matrices.append(nn.Parameter(torch.empty(spec["types"], layers.width).normal_(std=std)))
-    bias = nn.Parameter(torch.zeros(spec["types"])) if config.model.output_bias else None
-    return language_model(layers, matrices[0], Head(matrices[-1], bias))
+        projection = embedding_matrix(types, layers.width, std=layers.init_std)
+    bias = nn.Parameter(torch.zeros(types)) if config.model.output_bias else None
+    return language_model(layers, TokenInput(embedding), Head(projection, bias))
 
 
 def _objective(config: NextItemConfig) -> Objective:
