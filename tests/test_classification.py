@@ -13,6 +13,7 @@ import torch
 
 from regard.core.task import find_task
 from regard.core.wording import counted
+from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
 from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
@@ -23,10 +24,9 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
-from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.examples import text_table
 from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import TaskCase
 
 
@@ -136,14 +136,14 @@ def case() -> TaskCase:
 
 def test_a_classifier_says_labels_and_probabilities(case: TaskCase) -> None:
     predictor = case.predictor
-    assert isinstance(predictor, Classifier) and predictor.labels == ("bad", "good")
+    assert isinstance(predictor, SupervisedPredictor) and predictor.labels == ("bad", "good")
     found = predictor(["a fine film", ""])
     told = json.loads(predictor.write(found[0], json=True))
     assert told["probabilities"].keys() == {"bad", "good"}
     assert sum(found[1].probabilities.values()) == pytest.approx(1)
     assert len(found[0].weights) == 5
-    assert predictor(["a fine film"], abstain_below=1.1)[0].label is None
-    assert predictor.write(predictor(["x"], abstain_below=1.1)[0], json=False).startswith("?\t")
+    assert predictor(["a fine film"], abstain_below=1.0)[0].label is None
+    assert predictor.write(predictor(["x"], abstain_below=1.0)[0], json=False).startswith("?\t")
 
 
 def test_an_unknown_label_of_validation_is_named_by_line(tmp_path: Path, case: TaskCase) -> None:
@@ -162,7 +162,7 @@ def test_balanced_classes_cost_alike(tmp_path: Path, case: TaskCase) -> None:
     run = RunFolder.create(tmp_path / "run", load_config({**case.tables, "task": "classification", "data": data}))
     train = case.task.prepare(run, lambda message: None, None).train
     batch = train.collate(train.batches(None)[0])
-    assert sorted(batch.cost.tolist()) == pytest.approx([4 / 6] * 3 + [2.0])
+    assert sorted(batch.row_weights.tolist()) == pytest.approx([4 / 6] * 3 + [2.0])
 
 
 def test_a_file_of_texts_and_labels_is_recognised(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_figures_of_numbers_by_pencil() -> None:
 def test_several_labels_are_told_apart(tmp_path: Path, case: TaskCase) -> None:
     run, data = trained_files(tmp_path, "a b\tx,y\na\tx\nc\t\n", case.tables, label_kind="several")
     batch = data.train.collate(data.train.batches(None)[0])
-    assert sorted(batch.label.tolist()) == [[0, 0], [1, 0], [1, 1]]
+    assert sorted(batch.targets.tolist()) == [[0, 0], [1, 0], [1, 1]]
     net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([2.0, -1.0])
@@ -252,7 +252,7 @@ def test_several_labels_are_told_apart(tmp_path: Path, case: TaskCase) -> None:
     wanted = sum(float(torch.tensor(each).sigmoid().log()) for each in (2, 2, -2, 1, 1, -1))
     assert float(sums["nll"]) == pytest.approx(-wanted, rel=1e-5)
     assert find_task("classification").compute_metrics(sums)["exact_match"] == pytest.approx(1 / 3)
-    model = Classifier(net, data.codecs, run.config)
+    model = SupervisedPredictor(net, data.codecs, run.config)
     (found,) = model(["a"])
     assert found.labels == ("x",) and model.write(found, json=False) == "x"
     assert found.probabilities == {"x": pytest.approx(0.880797, abs=1e-6), "y": pytest.approx(0.268941, abs=1e-6)}
@@ -268,12 +268,12 @@ def test_several_labels_are_told_apart(tmp_path: Path, case: TaskCase) -> None:
 
 def test_numbers_are_told_in_the_unit_of_the_labels(tmp_path: Path, case: TaskCase) -> None:
     run, data = trained_files(tmp_path, "a\t10\nb\t14\nc\t1.2e1\n", case.tables, label_kind="number")
-    scale = data.codecs.scale
+    scale = data.codecs.answer.scale
     assert scale.mean == 12 and scale.deviation == pytest.approx((8 / 3) ** 0.5) and data.spec["classes"] == 1
     net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=1)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([1.0])
-    model = Classifier(net, data.codecs, run.config)
+    model = SupervisedPredictor(net, data.codecs, run.config)
     (found,) = model(["a"])
     assert (
         found.value == pytest.approx(12 + scale.deviation) and model.write(found, json=False) == f"{found.value:.10g}"
@@ -282,7 +282,7 @@ def test_numbers_are_told_in_the_unit_of_the_labels(tmp_path: Path, case: TaskCa
     figures = find_task("classification").compute_metrics(sums_of(run, data, net))
     assert figures["mean_rmse"] == pytest.approx(scale.deviation)
     assert figures["rmse"] == pytest.approx((2 * scale.deviation**2) ** 0.5)  # one deviation off, and the spread
-    assert find_task("classification").open(run).codecs.scale == scale
+    assert find_task("classification").open(run).codecs.answer.scale == scale
     for damaged in (
         "{}",
         '{"mean": 1, "deviation": 0}',
@@ -332,15 +332,16 @@ def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Pa
     ]
     (run.path / "metrics.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     codec = find_task("classification").open(run).codecs
-    assert codec.temperature == 4  # of the last, where none is the best
+    assert codec.answer.temperature == 4  # of the last, where none is the best
     (run.path / "checkpoints").mkdir(exist_ok=True)
     best = {"checkpoint": "step-000001", "step": 1, "metric": "loss", "value": 1.0}
     (run.path / "checkpoints" / "best.json").write_text(json.dumps(best))
     codec = find_task("classification").open(run).codecs
-    assert codec.temperature == 2
-    model = Classifier(net, codec, run.config)
+    assert codec.answer.temperature == 2
+    model = SupervisedPredictor(net, codec, run.config)
     assert model(["a"])[0].probability == pytest.approx(1 / (1 + 3**-1.5))
-    scaled = Classifier(net, codec._replace(temperature=3.0), run.config)
+    codec.answer.temperature = 3.0
+    scaled = SupervisedPredictor(net, codec, run.config)
     sums = scaled.measure(data.train, np.arange(200), ["scaled_calibration_error"])
     assert calibration_error(sums["scaled_reliability"]) == pytest.approx(0, abs=1e-7)
     assert figures["calibration_error"] > 0.2 and scaled.measure(data.train, np.arange(200), ["accuracy"]) == {}
@@ -361,10 +362,13 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     tables = {**case.tables, "model": {**case.tables["model"], "pairs": "apart"}}
     run, data = trained_files(tmp_path, "a b c\td\tx\nc\ta b\ty\n", tables, text=[1, 2], label=3)
     batch = data.train.collate(data.train.batches(None)[0])
-    assert batch.tokens.shape == (2, 2, 5) and batch.valid.sum(2).tolist() in ([[5, 3], [3, 4]], [[3, 4], [5, 3]])
-    assert batch.tokens[..., 0].eq(2).all()
+    assert batch.inputs[0].values.shape == (2, 2, 5) and batch.inputs[0].valid.sum(2).tolist() in (
+        [[5, 3], [3, 4]],
+        [[3, 4], [5, 3]],
+    )
+    assert batch.inputs[0].values[..., 0].eq(2).all()
     net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
-    model = Classifier(net, data.codecs, run.config)
+    model = SupervisedPredictor(net, data.codecs, run.config)
     one, longer = model([("a b", "c"), ("a b", "c d a")])
     assert [piece for piece, _ in one.weights] == ["<s>", "a", "b", "</s>", "c", "</s>"]
     assert dict(one.weights[:4]) == pytest.approx(dict(longer.weights[:4])) and len(longer.weights) == 8
@@ -373,11 +377,11 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
     assert seen.attention["pooling"].weights.shape == (1, 1, 6)
     with torch.no_grad():
-        states = [net.encoder(*text_table([np.array(row)], apart=False)).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
+        states = [net.encoder(*padded([np.array(row)])).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
         u, v = (state.mean(0) for state in states)
         net.pooling = "mean"
         wanted = net.output(net.compare(torch.cat([u, v, (u - v).abs(), u * v])).relu())
-        found = net(*text_table([np.array([2, 4, 5, 3, 6, 3])], apart=True)).logits[0]
+        found = net(*data.codecs.fields["text"].pad([np.array([2, 4, 5, 3, 6, 3])])).logits[0]
     torch.testing.assert_close(found, wanted)
 
 
@@ -391,7 +395,7 @@ def test_an_example_of_another_number_of_texts_is_refused_with_its_place(tmp_pat
     """By Python, by a line, and by a look inside, of a model of one text and of one that compares two."""
     run, data = trained_files(tmp_path, "a b c\td\tx\nc\ta b\ty\n", dict(case.tables), text=[1, 2], label=3)
     net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
-    pairs = Classifier(net, data.codecs, run.config)
+    pairs = SupervisedPredictor(net, data.codecs, run.config)
     for model, good, bad in ((case.predictor, ("a",), ("a", "b")), (pairs, ("a", "b"), ("a",))):
         with pytest.raises(DataError) as caught:
             model([good, bad])

@@ -12,12 +12,11 @@ import torch
 import regard
 from regard.core.task import ExampleIndices
 from regard.data.affixes import AFFIXES, affix_buckets
-from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
+from regard.fields.text import Text
 from regard.runs.config import load_config
-from regard.tasks.classification.codecs import LabelCodec
-from regard.tasks.classification.examples import LabelledExamples, encode_texts, text_table, texts_of
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.task import CLASSIFICATION
+from regard.tasks.supervised import SupervisedExamples
 
 LINES = [f"the film is {word} {ending}\t{word}" for word in ("fine", "dull") for ending in ("now", "here", "again")]
 SMALL = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0, "pooling": "attention"}
@@ -40,20 +39,23 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_each_word_has_its_affixes_and_other_columns_have_none(model: Any) -> None:
-    (row,), (cut,) = encode_texts(model.codec.tokenizer, [("the unseen", "film")], model.config)
+    field = Text((1, 2), max_length=256, subword_features=50, apart=True)
+    field.tokenizer = model.codec.fields["text"].tokenizer
+    (row,), (cut,) = field.encode([("the unseen", "film")])
     assert row.shape == (6, 1 + AFFIXES) and not cut
     assert row[[0, 3, 5]].tolist() == [[each, *[0] * AFFIXES] for each in (BEGIN, END, END)]
     assert row[2].tolist() == [UNKNOWN, *affix_buckets("unseen", 50)]
     assert row[4, 1:].tolist() == list(affix_buckets("film", 50))
-    first, second = texts_of(row)
+    first, second = field.parts(row)
     assert first.tolist() == row[:4].tolist() and second.tolist() == row[[0, 4, 5]].tolist()
-    tokens, valid = text_table([row], apart=True)
+    tokens, valid = field.pad([row])
     assert tokens.shape == (1, 2, 4, 1 + AFFIXES) and valid.sum(-1).tolist() == [[4, 3]]
 
 
 def test_a_cut_text_has_the_affixes_of_what_is_read(model: Any) -> None:
-    config = model.config.model_copy(update={"data": model.config.data.model_copy(update={"max_length": 2})})
-    (row,), (cut,) = encode_texts(model.codec.tokenizer, [("the film is fine",)], config)
+    field = Text((1,), max_length=2, subword_features=50)
+    field.tokenizer = model.codec.fields["text"].tokenizer
+    (row,), (cut,) = field.encode([("the film is fine",)])
     assert cut and row[1:3, 1:].tolist() == [list(affix_buckets(word, 50)) for word in ("the", "film")]
 
 
@@ -84,12 +86,14 @@ def test_two_texts_with_affixes_learn(pairs: str, tmp_path: Path) -> None:
 
 def test_hidden_pieces_are_unknown_without_affixes_and_drawn_by_the_visit(model: Any, tmp_path: Path) -> None:
     config: Any = load_config(tables(tmp_path, {"affixes": 50}, hidden_tokens=0.4))
-    codec: LabelCodec = model.codec
-    examples = LabelledExamples([*read_labelled((FilesConfig(source=tmp_path / "a.tsv"),), config.data)], config, codec)
+    fields = CLASSIFICATION.fields(config)
+    fields["text"].tokenizer = model.codec.fields["text"].tokenizer  # type: ignore[attr-defined]
+    codecs = model.codec._replace(fields=fields)
+    examples = SupervisedExamples(CLASSIFICATION.read(config, "train"), config, codecs)
 
     def shown(visit: int) -> torch.Tensor:
         index = np.arange(len(examples))
-        return examples.collate(ExampleIndices(index, np.full(len(index), visit))).tokens
+        return examples.collate(ExampleIndices(index, np.full(len(index), visit))).inputs[0].values
 
     plain, one, other = shown(0), shown(1), shown(2)
     assert torch.equal(one, shown(1)) and not torch.equal(one, other)
@@ -104,6 +108,6 @@ def test_hidden_pieces_are_unknown_without_affixes_and_drawn_by_the_visit(model:
 def test_smaller_pieces_have_affixes_of_their_own(tmp_path: Path) -> None:
     run = regard.train(tables(tmp_path, {"affixes": 50}, tokenizer={"kind": "character"}), tmp_path / "run")
     found = regard.load(run)
-    (row,), _ = encode_texts(found.codec.tokenizer, [("fiz",)], found.config)
+    (row,), _ = found.codec.fields["text"].encode([("fiz",)])
     assert row[1:3, 1:].tolist() == [list(affix_buckets(letter, 50)) for letter in "fi"]
     assert row[3].tolist() == [UNKNOWN, *affix_buckets("<unk>", 50)]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.answers.scale import Scale
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.errors import ModelError
-from regard.tasks.label_numbers import Scale
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy, linear
 
+from regard.answers.losses import TEMPERATURES, best_temperature, class_loss
 from regard.models.cross_entropy import CHUNK, projected_cross_entropy, smoothed_cross_entropy
 from regard.models.encoder_decoder import shift_right
-from regard.tasks.answer_losses import TEMPERATURES, best_temperature, class_loss
 
 from .tolerances import within
 

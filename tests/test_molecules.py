@@ -22,11 +22,11 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
-from regard.tasks.classification.codecs import make_codec
-from regard.tasks.classification.examples import LabelledExamples
 from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.find_config import find_config
 from regard.tasks.load import load
+from regard.tasks.supervised import SupervisedExamples
 
 THREE = TokenizerConfig(kind="k-mer", k=3)
 letters = st.text("ACGT", min_size=3, max_size=30)
@@ -111,7 +111,7 @@ def test_documents_of_fasta_are_its_records(tmp_path: Path) -> None:
     assert ">a" in whole.text
 
 
-def examples(folder: Path, **data: object) -> LabelledExamples:
+def examples(folder: Path, **data: object) -> SupervisedExamples:
     (folder / "x.fa").write_text(">one x\nAACG\n>two y\nGGTT\n")
     config = load_config({
         "task": {"kind": "classification"}, "train": {"steps": 1},
@@ -122,8 +122,8 @@ def examples(folder: Path, **data: object) -> LabelledExamples:
         tokenizers = folder / "tokenizers"
 
     Files.config = config  # type: ignore[attr-defined]
-    codec = make_codec(Files(), lambda message: None)  # type: ignore[arg-type]
-    return LabelledExamples([*read_labelled(config.data.train, config.data)], config, codec)  # type: ignore[arg-type]
+    codecs = CLASSIFICATION.learn_codecs(Files(), lambda message: None)  # type: ignore[arg-type]
+    return SupervisedExamples(CLASSIFICATION.read(config, "train"), config, codecs)
 
 
 def test_training_reads_both_strands_and_evaluation_one(tmp_path: Path) -> None:
@@ -131,13 +131,16 @@ def test_training_reads_both_strands_and_evaluation_one(tmp_path: Path) -> None:
 
     def read(visit: int) -> tuple[int, ...]:
         batch = found.collate(ExampleIndices(np.array([0]), np.array([visit])))
-        return tuple(batch.tokens[0].tolist())
+        return tuple(batch.inputs[0].values[0].tolist())
 
     strands = [read(visit) for visit in range(1, 60)]
-    assert read(0) == tuple(found.rows[0]) and {*strands} == {tuple(found.rows[0]), tuple(found._other[0])}
+    assert read(0) == tuple(found.rows[0][0]) and {*strands} == {
+        tuple(found.rows[0][0]),
+        tuple(found._variants[0][0][0]),
+    }
     assert 15 < strands.count(read(0)) < 45 and strands == [read(visit) for visit in range(1, 60)]
     plain = examples(tmp_path)
-    assert all(tuple(plain.collate(each).tokens[0].tolist()) == tuple(plain.rows[each.index[0]])
+    assert all(tuple(plain.collate(each).inputs[0].values[0].tolist()) == tuple(plain.rows[each.index[0]][0])
                for each in plain.batches(3)[0].shards(2))  # fmt: skip
     assert all((each.visit > 0).all() for each in found.batches(0))
 

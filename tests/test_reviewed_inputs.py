@@ -4,22 +4,23 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import mido
 import pytest
 import torch
 
+from regard.answers.scale import read_number
 from regard.config.settings import SearchConfig, override_search
 from regard.core.untrusted_files import parse_json
 from regard.data.midi import read_midi
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.parameter_counts import parameters_by_part
-from regard.tasks.classification.classifier import Classifier
-from regard.tasks.label_numbers import read_number
+from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.labelled_text import make_answer
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.task import _compute_metrics
+from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.tagged_text import read_tagged
 from regard.tasks.tagging.tagger import Tagger
@@ -58,10 +59,10 @@ def test_an_option_of_another_kind_of_label_is_refused() -> None:
         ("class", "threshold"),
         ("several", "abstain_below"),
     ):
-        model = object.__new__(Classifier)
-        model.config = SimpleNamespace(data=SimpleNamespace(label_kind=kind))  # type: ignore[assignment]
+        model = object.__new__(SupervisedPredictor)
+        model.codec = SupervisedCodecs({}, make_answer(LabelledDataConfig(train=(), label_kind=kind)))  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=f"takes no {option}"):
-            model(["text"], **{option: 0.3})  # type: ignore[arg-type]
+            model(["text"], **{option: 0.3})
 
 
 def test_film_times_of_midi_are_refused(tmp_path: Path) -> None:

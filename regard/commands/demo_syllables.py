@@ -12,7 +12,7 @@ import typer
 from regard.core.wording import counted
 
 if TYPE_CHECKING:
-    from regard.tasks.classification.classifier import Classifier
+    from regard.tasks.supervised_predictor import SupervisedPredictor
 
 __all__ = ["syllable_demo"]
 
@@ -54,7 +54,7 @@ def syllable_demo(minutes: float, runs: Path) -> None:
     )
 
 
-def _measure(model: Classifier, test: Path) -> None:
+def _measure(model: SupervisedPredictor, test: Path) -> None:
     from collections import Counter
 
     from regard.data.reading import read_lines
@@ -82,7 +82,7 @@ def vowel_groups(word: str) -> str:
     return syllable_label(max(found - (word.endswith("e") and not word.endswith("le") and found > 1), 1))
 
 
-def _tell(model: Classifier, known: set[str]) -> None:
+def _tell(model: SupervisedPredictor, known: set[str]) -> None:
     typer.echo("\nwords that are not in the dictionary:")
     for word, answer in zip(NEW_WORDS, model(NEW_WORDS), strict=True):
         if word not in known:

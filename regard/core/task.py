@@ -244,6 +244,8 @@ class Task:
     # data; None: there are no examples one by one
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
     # of the sums of an evaluation and the codecs: figures by class, and the like
+    baseline: Callable[[Any], Any] | None = None
+    # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:

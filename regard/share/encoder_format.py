@@ -109,7 +109,7 @@ def _labels(config: Any, codec: Any) -> dict[str, Any]:
     """Names of the classes, and the kind of loss that training there would go on with."""
     if config.task.kind == "masked":
         return {}
-    names = codec.tags.names if config.task.kind == "tagging" else codec.labels.names or ("LABEL_0",)
+    names = codec.tags.names if config.task.kind == "tagging" else codec.answer.class_names or ("LABEL_0",)
     found: dict[str, Any] = {
         "id2label": {str(number): name for number, name in enumerate(names)},
         "label2id": {name: number for number, name in enumerate(names)},
@@ -171,9 +171,8 @@ def _classification_head(family: EncoderFamily, config: Any, net: Any, codec: An
 
 def told_scale(config: Any, codec: Any) -> tuple[float, float]:
     """Factor and shift from the network's outputs to what is told of them: logits over the temperature, or numbers."""
-    if codec.scale is not None:
-        return codec.scale.deviation, codec.scale.mean
-    return (1 / codec.temperature if config.data.label_kind == "class" else 1.0), 0.0
+    factor, shift = codec.answer.output_scale
+    return factor, shift
 
 
 def _masked_head(family: EncoderFamily, config: Any, net: Any, codec: Any) -> Iterator[tuple[str, Tensor]]:

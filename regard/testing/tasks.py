@@ -71,11 +71,15 @@ def _total(sums: Sequence[MetricSums]) -> MetricSums:
 
 
 def _equal(one: Batch, other: Batch) -> bool:
-    left, right = one._asdict(), other._asdict()  # type: ignore[attr-defined]
-    return left.keys() == right.keys() and all(
-        torch.equal(value, right[name]) if isinstance(value, Tensor) else value == right[name]
-        for name, value in left.items()
-    )
+    return type(one) is type(other) and _equal_parts(one, other)
+
+
+def _equal_parts(one: Any, other: Any) -> bool:
+    if isinstance(one, Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, tuple):
+        return len(one) == len(other) and all(map(_equal_parts, one, other))
+    return bool(one == other)
 
 
 @law(TASK_LAWS)

@@ -257,10 +257,18 @@ def to_device(batch: Batch, device: torch.device) -> Batch:
 
 
 def _with(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    named: Any = batch  # a NamedTuple
-    fields = {name: change(each) for name, each in named._asdict().items() if isinstance(each, Tensor)}
-    changed: Batch = named._replace(**fields)
+    changed: Batch = _changed(batch, change)
     return changed
+
+
+def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a tensor changed, and tuples with the tensors in them changed; any other value as it is."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if not isinstance(value, tuple):
+        return value
+    parts = [_changed(part, change) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
 def _empty(parameter: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ import pytest
 
 from regard.core.predictor_interface import input_cost
 from regard.data.graph_lines import parse_graph
-from regard.tasks.classification.classifier import Classifier
+from regard.fields.text import Text
 from regard.tasks.graphs.classifier import GraphClassifier
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
@@ -24,7 +24,8 @@ from .conftest import serving
 from .predicting import Mean, mean
 
 PREDICTORS = (
-    "classification.classifier:Classifier", "graphs.classifier:GraphClassifier", "language_model.generator:Generator",
+    "supervised_predictor:SupervisedPredictor", "graphs.classifier:GraphClassifier",
+    "language_model.generator:Generator",
     "links.linker:Linker", "masked.filler:Filler", "next_item.recommender:Recommender",
     "nodes.classifier:NodeClassifier", "tagging.tagger:Tagger", "translation.translator:Translator",
 )  # fmt: skip
@@ -54,7 +55,8 @@ def test_a_sequence_costs_the_square_of_what_is_read() -> None:
         predictor: Any = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(max_length=10)))
         return kind.cost(predictor, short), kind.cost(predictor, long)
 
-    assert costs(Classifier, ["abc"], ["abc" * 1_000]) == (25, 121)
+    text = Text((1,), max_length=10)
+    assert (text.cost(("abc",)), text.cost(("abc" * 1_000,))) == (25, 121)
     assert costs(Tagger, ["a", "bc"], ["a"] * 98) == (25, 1_200)
     short: Any = SimpleNamespace(
         context=4, config=SimpleNamespace(data=SimpleNamespace(context=4)), _tokens=str.split, _encode=str.split,

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard import cli
+from regard.answers.scale import Scale
 from regard.core.task_table import locate
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, train_tokenizer
@@ -20,9 +21,9 @@ from regard.runs.config import load_config
 from regard.share.encoder_format import obstacle, told_scale, write
 from regard.share.encoder_parity import compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_obstacle
-from regard.tasks.classification.codecs import LabelCodec
-from regard.tasks.label_numbers import Scale
+from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.masked.task import MaskedCodec
+from regard.tasks.supervised_predictor import SupervisedCodecs
 from regard.tasks.tagging.codecs import TagCodec
 
 SIZES = {"layers": 2, "width": 12, "feed_forward": 20, "heads": 2, "norm": "pre", "activation": "gelu"}
@@ -65,7 +66,12 @@ def made(name: str, model: dict[str, Any], tokenizer: str = "word") -> tuple[Any
     number = name == "number"
     codec: Any
     if config.task.kind == "classification":
-        codec = LabelCodec(pieces, Labels((), ()), Scale(7.0, 3.0)) if number else LabelCodec(pieces, NAMES, None, 1.7)
+        codec = SupervisedCodecs(CLASSIFICATION.fields(config), CLASSIFICATION.answer(config))
+        codec.fields["text"].tokenizer = pieces
+        if number:
+            codec.answer.scale = Scale(7.0, 3.0)
+        else:
+            codec.answer.labels, codec.answer.temperature = NAMES, 1.7
         spec = codec.spec
     elif config.task.kind == "tagging":
         codec = TagCodec(pieces, NAMES, {})

@@ -8,13 +8,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.answers.label_set import NO, YES
 from regard.core.wording import counted
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.rows import Column, column_names, read_rows
 from regard.data.tables import Cell, is_table, missing_column
 from regard.errors import RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import NO, YES, read_labelled
+from regard.tasks.classification.labelled_text import read_labelled
 
 __all__ = ["LabelColumns", "fasta_labels", "labelled_columns", "unnamed_label_column"]
 

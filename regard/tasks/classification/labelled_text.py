@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.untrusted_files import shortened
+from regard.answers.label_set import SeveralLabels
+from regard.answers.number import Number
+from regard.answers.one_class import OneClass
 from regard.core.wording import counted
 from regard.data.column_names import text_columns
 from regard.data.file_names import named_files
 from regard.data.rows import Column, Row, column_names, form_of, read_rows, text_of
 from regard.data.shared_files import FilesConfig, falls_into
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
+from regard.fields.text import Text
+from regard.models.classifier_config import ClassifierModelConfig
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.row_inputs import require_text_rows
-from regard.tasks.split import read_part
 
-__all__ = ["NO", "YES", "LabelledText", "read_labelled", "read_labelled_part", "read_texts"]
-
-YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")
+__all__ = ["LabelledText", "labelled_rows", "make_answer", "make_text", "read_labelled", "read_texts"]
 
 
 class LabelledText(NamedTuple):
@@ -30,30 +31,46 @@ class LabelledText(NamedTuple):
     where: str
 
 
-def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
-    """Yield the examples of files, in their order. DataError, with file and line, for one without a text or a label."""
+def make_text(data: LabelledDataConfig, model: ClassifierModelConfig | None = None) -> Text:
+    """Return the field of the texts; without ``model`` it reads values alone."""
+    return Text(
+        data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
+        word_dropout=data.hidden_tokens, other_strand=data.reverse_complement,
+        apart=model is not None and model.pairs == "apart",
+    )  # fmt: skip
+
+
+def make_answer(data: LabelledDataConfig) -> OneClass | SeveralLabels | Number:
+    """Return the answer of the labels."""
+    if data.label_kind == "number":
+        return Number(data.labels)
+    if data.label_kind == "several":
+        marked = isinstance(data.label, tuple)
+        return SeveralLabels(data.labels, separator=data.label_separator, marked=marked)
+    return OneClass(data.labels, balanced=data.class_weights == "balanced")
+
+
+def labelled_rows(data: LabelledDataConfig, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
+    """Yield the rows of files, in their order, with cells under the columns of the config.
+
+    Raises:
+        DataError: with file and line, for a row without one of the columns.
+    """
     for corpus in corpora:
         for path in named_files(corpus.source):
             texts, labels = _columns(path, data)
             lists = labels if data.label_kind == "several" and len(labels) == 1 else ()
             for row in read_rows(path, [*texts, *labels], lists=lists, part=corpus.part):
-                values = tuple(text_of(row, column) for column in texts)
-                example = LabelledText(values, _labels(row, labels, data), row.where)
-                if data.label_kind != "several" and not example.labels[0]:
-                    what = "an example has no label"
-                    raise DataError(what, where=row.where, why=f"{data.label!r} is empty", help="give it one")
-                if falls_into("\t".join(example.texts), corpus.share):
-                    yield example
+                if falls_into("\t".join(text_of(row, column) for column in texts), corpus.share):
+                    names = zip((*data.text, *data.labels), (*texts, *labels), strict=True)
+                    yield row._replace(cells={name: row.cells[column] for name, column in names})
 
 
-def read_labelled_part(data: LabelledDataConfig, name: str) -> list[LabelledText]:
-    """Read a part of the data, ``train`` or ``valid``: see ``tasks.split.read_part``."""
-
-    def read(corpora: Sequence[FilesConfig]) -> Iterator[LabelledText]:
-        return read_labelled(corpora, data)
-
-    labels = (lambda each: ()) if data.label_kind == "number" else (lambda each: each.labels)
-    return read_part(data, name, read, key=lambda each: each.texts, labels=labels)
+def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
+    """Yield the examples of files, in their order. DataError, with file and line, for one without a text or a label."""
+    text, answer = make_text(data), make_answer(data)
+    for row in labelled_rows(data, corpora):
+        yield LabelledText(text.value(row), answer.value(row), row.where)
 
 
 def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
@@ -86,34 +103,3 @@ def _columns(path: Path, data: LabelledDataConfig) -> tuple[Sequence[Column], Se
     ):
         return ("text",), ("label",)
     return data.text, data.labels
-
-
-def _labels(row: Row, columns: Sequence[Column], data: LabelledDataConfig) -> tuple[str, ...]:
-    """Return the label or labels of a row, without white space around them."""
-    if isinstance(data.label, tuple):
-        return _marked({str(column): text_of(row, column) for column in columns}, row.where)
-    cell = row.cells[columns[0]]
-    if not isinstance(cell, str) and data.label_kind == "several":
-        return tuple(dict.fromkeys(label.strip() for label in cell if label.strip()))
-    return _split(text_of(row, columns[0]), data)
-
-
-def _marked(cells: Mapping[str, str], where: str) -> tuple[str, ...]:
-    """Return the labels, a column each, that a row marks. DataError for a cell that is neither yes nor no."""
-    found = []
-    for label, cell in cells.items():
-        value = cell.strip().lower()
-        if value not in YES + NO:
-            why = f"in a label's own column {', '.join(YES)} tell it, {', '.join(NO[1:])} or nothing do not"
-            raise DataError(f"{shortened(cell)!r} under {label} is neither yes nor no", where=where, why=why)
-        if value in YES:
-            found.append(label)
-    return tuple(found)
-
-
-def _split(label: str, data: LabelledDataConfig) -> tuple[str, ...]:
-    """Return the labels of a cell: itself, or the different ones between separators."""
-    if data.label_kind != "several":
-        return (label.strip(),)
-    parts = (each.strip() for each in label.split(data.label_separator))
-    return tuple(dict.fromkeys(each for each in parts if each))

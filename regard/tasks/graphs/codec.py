@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.answers.scale import Scale, read_number
 from regard.core import atomic_files
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import CodecsAndSpec, Report, RunFiles
@@ -22,7 +23,6 @@ from regard.data.labels import Labels
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.tasks.graphs.config import GraphsDataConfig
-from regard.tasks.label_numbers import Scale, read_number
 from regard.tasks.split import read_part
 
 __all__ = ["GraphCodec", "label_number", "make_codec", "no_graphs", "open_codec", "open_run"]

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.answers.losses import class_loss, number_loss
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -30,7 +31,6 @@ from regard.metrics.classes import class_metrics, class_tables
 from regard.metrics.numbers import number_metrics
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
-from regard.tasks.answer_losses import class_loss, number_loss
 from regard.tasks.graphs.classifier import GraphClassifier
 from regard.tasks.graphs.codec import GraphCodec, make_codec, no_graphs, open_codec, open_run, read_graph_part
 from regard.tasks.graphs.config import GraphsConfig

@@ -38,12 +38,12 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import DataError
+from regard.fields.text_tokenizer import make_text_tokenizer
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
 from regard.tasks.row_inputs import named_column, rows_of_one_column
-from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TASK"]
 

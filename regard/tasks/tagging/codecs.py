@@ -13,9 +13,9 @@ from regard.core.untrusted_files import SMALL
 from regard.core.wording import counted
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
+from regard.fields.text_tokenizer import make_text_tokenizer
 from regard.tasks.tagging.spans import SCHEMES, TagScheme, find_scheme, scheme_of_names, spans, transitions, write_iob
 from regard.tasks.tagging.tagged_text import read_tagged_part
-from regard.tasks.text_tokenizer import make_text_tokenizer
 
 __all__ = ["TagCodec", "make_codec", "open_codec", "open_run"]
 

@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from regard.core.answer import LossAndSums
 from regard.core.task import MetricSums
 from regard.metrics.classes import prediction_sums
 from regard.metrics.label_sets import label_set_sums
 from regard.metrics.numbers import number_sums
 
-__all__ = ["TEMPERATURES", "LossAndSums", "best_temperature", "class_loss", "label_set_loss", "number_loss"]
+__all__ = ["TEMPERATURES", "best_temperature", "class_loss", "label_set_loss", "number_loss"]
 
 # Divisors of logits that are tried: 0.25 to 64 by steps of an eighth of an octave, 1 among them.
 TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
-
-
-class LossAndSums(NamedTuple):
-    """Loss of each row (rows,), to be minimised, and the sums to report."""
-
-    loss: Tensor
-    sums: MetricSums
 
 
 def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: bool) -> LossAndSums:

@@ -1,0 +1,1 @@
+"""Answers: the meaning of the outputs of networks, from targets and losses to written predictions."""

@@ -1,0 +1,127 @@
+"""Any number of several labels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from regard.answers.losses import label_set_loss
+from regard.answers.named_labels import NamedLabels, ranked, to_json
+from regard.core.answer import InputContext, LossAndSums
+from regard.core.observation import Alternative
+from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+from regard.core.untrusted_files import shortened
+from regard.data.rows import Column, Row, text_of
+from regard.errors import DataError
+from regard.metrics.label_sets import label_set_metrics, label_set_tables
+
+__all__ = ["NO", "YES", "LabelSet", "LabelSetSettings", "SeveralLabels"]
+
+YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells of a label's own column
+
+
+class LabelSetSettings(BaseModel):
+    """Settings of a prediction."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    threshold: float | None = Field(
+        None, ge=0, le=1, description="predict every label with at least this probability; default 0.5"
+    )
+
+
+class LabelSet(NamedTuple):
+    """The labels with at least the probability ``threshold``, the probabilities of all, and ``InputContext``."""
+
+    labels: tuple[str, ...]
+    probabilities: dict[str, float]
+    weights: Sequence[tuple[str, float]]
+    cut: bool
+
+
+class SeveralLabels(NamedLabels):
+    """Any of the labels.
+
+    Args:
+        columns: one column with the labels of each example as a list or between separators; or with ``marked`` one
+            column for each label.
+        separator: between labels.
+        marked: whether each column is named for its label, and marks it by yes or no.
+    """
+
+    marker: ClassVar[str] = "label_counts"
+    settings: ClassVar[type[BaseModel]] = LabelSetSettings
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "exact_match": Metric(lower_is_better=False),
+        "micro_f1": Metric(lower_is_better=False, baseline="usual_micro_f1"),
+        "usual_micro_f1": Metric(lower_is_better=False),
+    }
+
+    def __init__(self, columns: tuple[Column, ...], *, separator: str = ",", marked: bool = False) -> None:
+        super().__init__(columns)
+        self.separator, self.marked = separator, marked
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        if self.marked:
+            return _marked_labels({str(column): text_of(row, column) for column in self.columns}, row.where)
+        cell = row.cells[self.columns[0]]
+        labels = (label.strip() for label in (cell.split(self.separator) if isinstance(cell, str) else cell))
+        return tuple(dict.fromkeys(label for label in labels if label))
+
+    def learn(
+        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
+    ) -> Self:
+        known = {label for value in values for label in value}
+        if self.marked and (absent := [label for label in map(str, self.columns) if label not in known]):
+            what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
+            raise DataError(what, where=where, why="its column says no in every row", help=help)
+        return super().learn(run, values, places, log, where=where)
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[Any]:
+        table = np.zeros((len(values), len(self.labels.names)))
+        for row, classes in zip(table, self.numbers(values, places), strict=True):
+            row[classes] = 1
+        return table
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        return label_set_loss(outputs, targets)
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        return label_set_metrics(sums)
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        return label_set_tables(sums, self.labels.names)
+
+    def predict(self, outputs: Tensor, settings: LabelSetSettings, context: InputContext) -> LabelSet:
+        p = dict(zip(self.labels.names, outputs.sigmoid().tolist(), strict=True))
+        threshold = 0.5 if settings.threshold is None else settings.threshold
+        return LabelSet(tuple(label for label in p if p[label] >= threshold), p, *context)
+
+    def write(self, output: LabelSet, *, json: bool) -> str:
+        """The labels between separators, or all probabilities as JSON."""
+        return to_json(output) if json else self.separator.join(output.labels)
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        return ranked(self.labels.names, logsigmoid(outputs))
+
+
+def _marked_labels(cells: Mapping[str, str], where: str) -> tuple[str, ...]:
+    """Return the labels that a row marks. Raises DataError for a cell that is neither yes nor no."""
+    labels = []
+    for label, cell in cells.items():
+        value = cell.strip().lower()
+        if value not in YES + NO:
+            why = f"in a label's own column {', '.join(YES)} tell it, {', '.join(NO[1:])} or nothing do not"
+            raise DataError(f"{shortened(cell)!r} under {label} is neither yes nor no", where=where, why=why)
+        if value in YES:
+            labels.append(label)
+    return tuple(labels)

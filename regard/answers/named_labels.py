@@ -1,0 +1,101 @@
+"""The base of answers that are labels: their names and counts in ``labels.json`` of the run."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from regard.core.observation import Alternative
+from regard.core.task import Report, RunFiles
+from regard.data.labels import Labels
+from regard.data.rows import Column, Row, text_of
+from regard.errors import DataError
+
+__all__ = ["LABELS_FILE", "NamedLabels", "ranked", "require_label", "to_json"]
+
+LABELS_FILE = "labels.json"
+DECIMALS = 6  # of numbers in JSON
+
+
+class NamedLabels:
+    """Labels by name, learned from training. A value is the tuple of an example's labels."""
+
+    unit: float = 1.0
+    output_scale: tuple[float, float] = (1.0, 0.0)
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self.columns, self.labels = columns, Labels((), ())
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"classes": len(self.labels.names)}
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.labels.names
+
+    @property
+    def baseline(self) -> tuple[str, ...]:
+        """The majority label."""
+        counts = self.labels.counts
+        return (self.labels.names[counts.index(max(counts))],)
+
+    def names(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        return value
+
+    def learn(
+        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
+    ) -> Self:
+        counts = Counter(label for value in values for label in value)
+        help = "--set data.label=3 reads the labels from another column"
+        self.labels = Labels.of(counts, where=where, help=help)
+        self.labels.save(run.tokenizers / LABELS_FILE)
+        log(f"labels: {self.labels.told()}")
+        return self
+
+    def open(self, run: RunFiles) -> Self:
+        self.labels = Labels.open(run.tokenizers / LABELS_FILE)
+        return self
+
+    def numbers(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> list[list[int]]:
+        """Return the classes of each value's labels. Raises DataError for a label that training did not have."""
+        numbers = self.labels.numbers
+        return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
+
+    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.ones(len(targets))
+
+    def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
+        return {}
+
+
+def require_label(row: Row, column: Column) -> str:
+    """Return the text of a label without white space around it. Raises DataError if it is empty."""
+    label = text_of(row, column).strip()
+    if not label:
+        raise DataError("an example has no label", where=row.where, why=f"{column!r} is empty", help="give it one")
+    return label
+
+
+def ranked(names: Sequence[str], log_p: Tensor) -> tuple[Alternative, ...]:
+    """Return labels with their log-probabilities, the most likely first."""
+    order = log_p.argsort(descending=True).tolist()
+    return tuple(Alternative(names[number], float(log_p[number])) for number in order)
+
+
+def to_json(output: Any) -> str:
+    """Return a prediction, a NamedTuple with the fields of ``InputContext``, as a JSON object without its weights."""
+    values = {name: value for name, value in output._asdict().items() if name not in ("weights", "cut")}
+    return json.dumps(_rounded(values) | ({"cut": True} if output.cut else {}), ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _rounded(part) for name, part in value.items()}
+    return round(value, DECIMALS) if isinstance(value, float) else value

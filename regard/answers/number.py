@@ -1,0 +1,117 @@
+"""A number, learned as a deviation from the mean of training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
+from torch import Tensor
+
+from regard.answers.losses import number_loss
+from regard.answers.named_labels import LABELS_FILE, require_label, to_json
+from regard.answers.scale import Scale, read_number
+from regard.core.answer import InputContext, LossAndSums
+from regard.core.observation import Alternative
+from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+from regard.data.rows import Column, Row
+from regard.metrics.numbers import number_metrics
+
+__all__ = ["Number", "NumberPrediction", "NumberSettings"]
+
+
+class NumberSettings(BaseModel):
+    """A number has no settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class NumberPrediction(NamedTuple):
+    """A number in the unit of the labels, and facts about the input (``InputContext``)."""
+
+    value: float
+    weights: Sequence[tuple[str, float]]
+    cut: bool
+
+
+class Number:
+    """One number of each example. A value is the tuple of its text, which ``targets`` reads."""
+
+    marker: ClassVar[str] = "moments"
+    settings: ClassVar[type[BaseModel]] = NumberSettings
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "rmse": Metric(lower_is_better=True, baseline="mean_rmse"),
+        "mae": Metric(lower_is_better=True),
+        "pearson": Metric(lower_is_better=False),
+        "mean_rmse": Metric(lower_is_better=True),
+    }
+    sizes: Mapping[str, int] = {"classes": 1}
+    class_names: tuple[str, ...] = ()
+
+    def __init__(self, columns: tuple[Column, ...]) -> None:
+        self.columns, self.scale = columns, Scale(0.0, 1.0)
+
+    @property
+    def unit(self) -> float:
+        return self.scale.deviation
+
+    @property
+    def output_scale(self) -> tuple[float, float]:
+        return self.scale.deviation, self.scale.mean
+
+    @property
+    def baseline(self) -> float:
+        """The mean of training."""
+        return self.scale.mean
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        return (require_label(row, self.columns[0]),)
+
+    def names(self, value: tuple[str, ...]) -> tuple[str, ...]:
+        return ()
+
+    def learn(
+        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
+    ) -> Self:
+        numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
+        self.scale = Scale.of(numbers or [0.0])
+        log(f"labels: numbers, mean {self.scale.mean:.4g}, standard deviation {self.scale.deviation:.4g}")
+        self.scale.save(run.tokenizers / LABELS_FILE)
+        return self
+
+    def open(self, run: RunFiles) -> Self:
+        self.scale = Scale.open(run.tokenizers / LABELS_FILE)
+        return self
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[Any]:
+        numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
+        return (np.array(numbers) - self.scale.mean) / self.scale.deviation
+
+    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.ones(len(targets))
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        return number_loss(outputs[:, 0], targets, unit)
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        return number_metrics(sums)
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        return {}
+
+    def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
+        return {}
+
+    def predict(self, outputs: Tensor, settings: NumberSettings, context: InputContext) -> NumberPrediction:
+        return NumberPrediction(self.scale.mean + self.scale.deviation * float(outputs[0]), *context)
+
+    def write(self, output: NumberPrediction, *, json: bool) -> str:
+        return to_json(output) if json else f"{output.value:.10g}"
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        return ()

@@ -1,0 +1,140 @@
+"""One of several classes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from regard.answers.losses import best_temperature, class_loss
+from regard.answers.named_labels import NamedLabels, ranked, require_label, to_json
+from regard.core.answer import InputContext, LossAndSums
+from regard.core.observation import Alternative
+from regard.core.task import Metric, MetricSums, MetricTable, RunFiles
+from regard.data.rows import Column, Row
+from regard.metrics.classes import calibration_error, class_metrics, class_tables, prediction_sums
+from regard.runs.checkpoint import read_best
+from regard.runs.metrics_log import read_validations
+
+__all__ = ["ClassSettings", "Classification", "OneClass"]
+
+
+class ClassSettings(BaseModel):
+    """Settings of a prediction."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    abstain_below: float | None = Field(
+        None, ge=0, le=1, description="predict no label if the most likely one has a lower probability; default 0"
+    )
+
+
+class Classification(NamedTuple):
+    """The most likely label, its probability, those of all labels, and facts about the input (``InputContext``).
+
+    ``label`` is None if its probability is below ``abstain_below``.
+    """
+
+    label: str | None
+    probability: float
+    probabilities: dict[str, float]
+    weights: Sequence[tuple[str, float]]  # only pooling by attention weights positions by their content
+    cut: bool
+
+
+class OneClass(NamedLabels):
+    """One label of each example.
+
+    Args:
+        columns: the column of the label.
+        balanced: whether each class has the same weight in the loss, and not each example.
+    """
+
+    marker: ClassVar[str] = "confusion"
+    settings: ClassVar[type[BaseModel]] = ClassSettings
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "accuracy": Metric(lower_is_better=False, baseline="majority"),
+        "macro_f1": Metric(lower_is_better=False),
+        "calibration_error": Metric(lower_is_better=True),
+        "majority": Metric(lower_is_better=False),
+        "temperature": Metric(lower_is_better=True, ratio=False),
+        "scaled_calibration_error": Metric(lower_is_better=True, by_predictor=True),
+    }
+
+    def __init__(self, columns: tuple[Column, ...], *, balanced: bool = False) -> None:
+        super().__init__(columns)
+        self.balanced = balanced
+        self.temperature = 1.0  # the divisor of logits that fits validation best (Guo et al. 2017, §4.2)
+
+    @property
+    def output_scale(self) -> tuple[float, float]:  # type: ignore[override]
+        return 1 / self.temperature, 0.0
+
+    def open(self, run: RunFiles) -> Self:
+        super().open(run)
+        self.temperature = _validated_temperature(run)
+        return self
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        return (require_label(row, self.columns[0]),)
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([number for (number,) in self.numbers(values, places)], np.int64)
+
+    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if not self.balanced:
+            return np.ones(len(targets))
+        counts = np.array(self.labels.counts)
+        return np.asarray((counts.sum() / (len(counts) * counts))[targets])
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        return class_loss(outputs, targets, smoothing=smoothing, evaluating=evaluating)
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        """``temperature`` fits these examples; ``scaled_calibration_error`` is of the predicted probabilities."""
+        metrics = class_metrics(sums)
+        if "scaled_nll" in sums:
+            metrics["temperature"] = best_temperature(sums)
+        if "scaled_reliability" in sums:
+            metrics["scaled_calibration_error"] = calibration_error(sums["scaled_reliability"])
+        return metrics
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        return class_tables(sums, self.labels.names)
+
+    def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
+        return {"scaled_reliability": prediction_sums(self._probabilities(outputs).log(), targets)["reliability"]}
+
+    def predict(self, outputs: Tensor, settings: ClassSettings, context: InputContext) -> Classification:
+        p = self._probabilities(outputs).tolist()
+        best = max(range(len(p)), key=p.__getitem__)
+        label = self.labels.names[best] if p[best] >= (settings.abstain_below or 0.0) else None
+        return Classification(label, p[best], dict(zip(self.labels.names, p, strict=True)), *context)
+
+    def write(self, output: Classification, *, json: bool) -> str:
+        """``LABEL<TAB>PROBABILITY``, or all probabilities as JSON; ``?`` for no label."""
+        return to_json(output) if json else f"{'?' if output.label is None else output.label}\t{output.probability:.4f}"
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        return ranked(self.labels.names, self._probabilities(outputs).log())
+
+    def _probabilities(self, outputs: Tensor) -> Tensor:
+        return (outputs / self.temperature).softmax(-1)
+
+
+def _validated_temperature(run: RunFiles) -> float:
+    """Return the temperature of the best checkpoint's validation, else of the last one; 1 if there was none."""
+    temperatures = {
+        validation.step: validation.figures["temperature"]
+        for validation in read_validations(run.path / "metrics.jsonl")
+        if validation.figures.get("temperature", 0.0) > 0
+    }
+    best, last = read_best(run.path / "checkpoints"), next(reversed(temperatures.values()), 1.0)
+    return last if best is None else temperatures.get(best.step, last)

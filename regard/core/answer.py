@@ -1,0 +1,128 @@
+"""The contract of an answer: the meaning of a network's outputs, from targets and losses to written predictions.
+
+An answer is learned from the values of the training rows, saved in the run, and opened again. It knows no network and
+no input. ``loss``, ``compute_metrics`` and ``metrics`` need nothing learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy.typing as npt
+from torch import Tensor
+
+from regard.core.observation import Alternative
+from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+
+if TYPE_CHECKING:
+    from pydantic import BaseModel
+
+__all__ = ["InputContext", "LossAndSums", "TaskAnswer"]
+
+
+class LossAndSums(NamedTuple):
+    """Loss of each row (rows,), to be minimized, and the sums to report."""
+
+    loss: Tensor
+    sums: MetricSums
+
+
+class InputContext(NamedTuple):
+    """Facts about an input that its prediction repeats.
+
+    ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
+    """
+
+    weights: Sequence[tuple[str, float]] = ()
+    truncated: bool = False
+
+
+class TaskAnswer(Protocol):
+    """The meaning of outputs. ``regard.testing.check_answer`` checks an implementation."""
+
+    metrics: ClassVar[Mapping[str, Metric]]
+    settings: ClassVar[type[BaseModel]]  # of a prediction: all optional, for Python, the command line and HTTP
+    marker: ClassVar[str]  # the name of a sum that no other answer of the same task has
+    columns: tuple[int | str, ...]
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes that the network needs: the number of its outputs."""
+
+    @property
+    def unit(self) -> float:
+        """The unit of targets, in the unit of the data."""
+
+    @property
+    def output_scale(self) -> tuple[float, float]:
+        """Factor and shift from the network's outputs to those that ``predict`` uses, for exports."""
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """The labels in the order of the classes; () where there are none."""
+
+    def value(self, row: Any) -> Any:
+        """Return the value of a row. Raises DataError, with the place, if a cell is wrong or empty."""
+
+    def names(self, value: Any) -> tuple[str, ...]:
+        """Return the labels of a value that training must have; () where there are none."""
+
+    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+        """Learn from the values of the training rows, save, and return self.
+
+        Args:
+            run: the files of the run.
+            values: of the training rows.
+            places: file and line of each.
+            log: reports what was learned.
+            where: the training file, for messages.
+
+        Raises:
+            DataError: the values cannot be learned.
+        """
+
+    def open(self, run: RunFiles) -> Self:
+        """Open what ``learn`` saved, and return self. Raises ModelError if it is damaged."""
+
+    def targets(self, values: Sequence[Any], places: Sequence[str]) -> npt.NDArray[Any]:
+        """Return the targets (rows, …) of values. Raises DataError, with the place, for an unknown label."""
+
+    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Return (rows,) what each row's loss is multiplied by."""
+
+    @property
+    def baseline(self) -> Any:
+        """The value that a model without inputs predicts: the majority label, or the mean."""
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        """Compute the loss of each row.
+
+        Args:
+            outputs: (rows, outputs) of the network.
+            targets: (rows, …).
+            unit: (rows,) ``unit`` of the opened answer.
+            smoothing: label smoothing, where the answer has any.
+            evaluating: whether to add the sums that only evaluation reports.
+        """
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        """Return the figures of sums: ratios, which depend on no codec."""
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        """Return the tables of an evaluation."""
+
+    def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
+        """Return sums over predictions, for the metrics with ``by_predictor``."""
+
+    def predict(self, outputs: Tensor, settings: Any, context: InputContext) -> Any:
+        """Return the prediction of one row's outputs (outputs,) under ``settings``, an instance of the model."""
+
+    def write(self, output: Any, *, json: bool) -> str:
+        """Return a prediction as one line: for people, or as a JSON object."""
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        """Return the labels of one row's outputs with their log-probabilities, the most likely first."""

@@ -1,0 +1,102 @@
+"""The contract of a field: one input of a network, from the cells of a row to padded positions.
+
+A field is learned from the values of the training rows, saved in the run, and opened again. It knows no network and no
+loss. Value is its own type, such as a tuple of texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from regard.core.randomness import example_generator
+from regard.core.task import Report, RunFiles
+
+__all__ = ["EncodedRow", "EncodedRows", "Field", "Padded", "VisitDraws"]
+
+EncodedRow = npt.NDArray[Any]  # (positions, *numbers), of any dtype
+
+
+class EncodedRows(NamedTuple):
+    """The row of each value, and whether it was shortened to the limit of the config."""
+
+    rows: list[EncodedRow]
+    truncated: list[bool]
+
+
+class Padded(NamedTuple):
+    """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
+
+    A field whose parts are encoded apart has (rows, parts, positions, …) in both.
+    """
+
+    values: Tensor
+    valid: Tensor
+
+
+class VisitDraws(NamedTuple):
+    """The random numbers of one visit of an example: a function of these three numbers and the stream alone."""
+
+    seed: int
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    visit: int  # 0 in evaluation
+
+    def stream(self, number: int) -> np.random.Generator:
+        """Return the generator of a stream. Different uses, such as masks and noise, take different streams."""
+        return example_generator(self.seed, number, self.index, self.visit)
+
+
+class Field(Protocol):
+    """One input of a network. ``regard.testing.check_field`` checks an implementation."""
+
+    columns: tuple[int | str, ...]  # of a row, in the order of their texts
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes that the network needs, such as the size of the vocabulary."""
+
+    def value(self, row: Any) -> Any:
+        """Return the value of a row of ``data/rows.py``. Raises DataError, with the place, if a cell is wrong."""
+
+    def accept(self, value: Any, where: str | None = None) -> Any:
+        """Return the value that Python code passes to a predictor. Raises DataError for any other object."""
+
+    def parse(self, text: str) -> Any:
+        """Return the value of a line of text. Raises DataError if it has another form."""
+
+    def learn(self, run: RunFiles, values: Sequence[Any], log: Report) -> Self:
+        """Learn codecs from the values of the training rows, save them in ``run.tokenizers``, and return self."""
+
+    def open(self, run: RunFiles) -> Self:
+        """Open the codecs that ``learn`` saved, and return self. Raises ModelError if they are damaged."""
+
+    def encode(self, values: Sequence[Any]) -> EncodedRows:
+        """Encode each value independently of the others."""
+
+    def variants(self, values: Sequence[Any]) -> list[list[EncodedRow]]:
+        """Return further rows of each value, which ``augment`` may choose; [] where there are none."""
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        """Return the row for training. ``rows``: the encoded row, then its variants. Visit 0 has the encoded row."""
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        """Split a row into the sequences that the network encodes separately; in general there is one, the row."""
+
+    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
+        """Pad rows to equal lengths."""
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        """Return the numbers of a row's own positions, of ``values`` in the shape of ``Padded.valid[i]``."""
+
+    def labels(self, row: EncodedRow) -> tuple[str, ...]:
+        """Return a text for each position, for people."""
+
+    def text(self, value: Any) -> str:
+        """Return the line that ``parse`` reads."""
+
+    def cost(self, value: Any) -> int:
+        """Return how many numbers one layer holds at once for this value (``predictor_interface.input_cost``)."""

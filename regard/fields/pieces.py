@@ -1,0 +1,23 @@
+"""Rows of token numbers, with or without subword features: which positions hold pieces of a text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.field import EncodedRow
+from regard.data.tokenizers.tokenizer import END, UNKNOWN
+
+__all__ = ["is_piece", "numbers_of"]
+
+
+def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
+    """Return the token number of each position, a view of the row (positions,) or (positions, 1 + affixes)."""
+    return row if row.ndim == 1 else row[:, 0]
+
+
+def is_piece(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Return which positions hold pieces of a text, unknown ones included; not BEGIN, END or padding."""
+    return np.asarray((numbers > END) | (numbers == UNKNOWN))

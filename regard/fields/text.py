@@ -1,0 +1,148 @@
+"""One or several texts as token numbers, with subword features, word dropout and the other strand of DNA."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.task import Report, RunFiles
+from regard.core.wording import counted
+from regard.data.affixes import AFFIXES, affix_buckets
+from regard.data.molecules import reverse_complement
+from regard.data.padding import padded
+from regard.data.rows import Column, Row, text_of
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
+from regard.errors import DataError
+from regard.fields.pieces import is_piece, numbers_of
+from regard.fields.text_tokenizer import make_text_tokenizer
+
+__all__ = ["Text"]
+
+STRAND, DROPOUT = 3, 4  # streams of draws
+Texts = tuple[str, ...]
+
+
+class Text:
+    """Texts of one example as one row: BEGIN, then the pieces of each text and END.
+
+    Args:
+        columns: of the texts.
+        max_length: pieces of a text; longer ones are truncated.
+        subword_features: buckets of the affixes of each piece, which follow its number in a row; 0: none.
+        word_dropout: share of the pieces that training replaces by UNKNOWN.
+        other_strand: whether training reads the reverse complement of every second text.
+        apart: whether the network encodes each text separately.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
+        other_strand: bool = False, apart: bool = False,
+    ) -> None:  # fmt: skip
+        self.columns, self.max_length, self.subword_features = columns, max_length, subword_features
+        self.word_dropout, self.other_strand, self.apart = word_dropout, other_strand, apart
+        self.tokenizer: Tokenizer
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"types": len(self.tokenizer)}
+
+    def value(self, row: Row) -> Texts:
+        return tuple(text_of(row, column) for column in self.columns)
+
+    def accept(self, value: str | Sequence[str], where: str | None = None) -> Texts:
+        texts, columns = (value,) if isinstance(value, str) else tuple(value), self.columns
+        if len(texts) == len(columns):
+            return texts
+        named = "" if all(isinstance(column, int) for column in columns) else f": {', '.join(map(str, columns))}"
+        raise DataError(
+            f"{counted(len(texts), 'text')} where the model reads {len(columns)}", where=where,
+            why=f"an example was {counted(len(columns), 'text')} in training{named}",
+            help="the texts of one example: a tab between two of a line, a tuple in Python"
+            if len(columns) > 1 else "one text alone",
+        )  # fmt: skip
+
+    def parse(self, text: str) -> Texts:
+        line = text.rstrip("\r\n")
+        return self.accept(line.split("\t") if len(self.columns) > 1 else line)
+
+    def text(self, value: Texts) -> str:
+        return "\t".join(value)
+
+    def learn(self, run: RunFiles, values: Sequence[Texts], log: Report) -> Text:
+        self.tokenizer = make_text_tokenizer(run, (text for texts in values for text in texts), log)
+        return self
+
+    def open(self, run: RunFiles) -> Text:
+        self.tokenizer = load_tokenizer(run.tokenizers, "text")
+        return self
+
+    def encode(self, values: Sequence[Texts]) -> EncodedRows:
+        pieces = iter(self.tokenizer.encode_lines([text for texts in values for text in texts]))
+        rows, truncated = [], []
+        for texts in values:
+            parts = [next(pieces) for _ in texts]
+            rows.append(self._row(texts, [part[: self.max_length] for part in parts]))
+            truncated.append(any(len(part) > self.max_length for part in parts))
+        return EncodedRows(rows, truncated)
+
+    def _row(self, texts: Texts, parts: Sequence[Sequence[int]]) -> EncodedRow:
+        row = np.array([BEGIN, *(piece for part in parts for piece in (*part, END))], np.int64)
+        if not self.subword_features:
+            return row
+        if self.tokenizer.config.kind == "word":  # as written: unknown words have their affixes, too
+            words = [word for text in texts for word in text.split()[: self.max_length]]
+        else:
+            words = [word for part in parts for word in self.tokenizer.pieces(part)]
+        table = np.zeros((len(row), 1 + AFFIXES), np.int64)
+        table[:, 0] = row
+        if words:
+            table[is_piece(row), 1:] = [affix_buckets(word, self.subword_features) for word in words]
+        return table
+
+    def variants(self, values: Sequence[Texts]) -> list[list[EncodedRow]]:
+        if not self.other_strand:
+            return [[] for _ in values]
+        return [[row] for row in self.encode([tuple(map(reverse_complement, texts)) for texts in values]).rows]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        if not draws.visit:
+            return rows[0]
+        row = rows[-1] if len(rows) > 1 and draws.stream(STRAND).random() < 0.5 else rows[0]
+        if not self.word_dropout:
+            return row
+        pieces = np.flatnonzero(is_piece(numbers_of(row)))
+        dropped = pieces[draws.stream(DROPOUT).random(len(pieces)) < self.word_dropout]
+        row = row.copy()
+        row[dropped] = 0  # the subword features, too
+        numbers_of(row)[dropped] = UNKNOWN
+        return row
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        if not self.apart:
+            return [row]
+        ends = (np.flatnonzero(numbers_of(row) == END) + 1).tolist()
+        bounds = zip([1, *ends[:-1]], ends, strict=True)
+        return [np.concatenate([row[:1], row[start:end]]) for start, end in bounds]
+
+    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
+        values, valid = padded([part for row in rows for part in self.parts(row)])
+        shape = (len(rows), len(self.columns))
+        return Padded(values.unflatten(0, shape), valid.unflatten(0, shape)) if self.apart else Padded(values, valid)
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        if not self.apart:
+            return values[: len(row)]
+        # Each part repeats BEGIN, which the row has once.
+        first, *others = (numbers[: len(part)] for numbers, part in zip(values, self.parts(row), strict=True))
+        return torch.cat([first, *(numbers[1:] for numbers in others)])
+
+    def labels(self, row: EncodedRow) -> tuple[str, ...]:
+        return tuple(self.tokenizer.pieces(numbers_of(row)))
+
+    def cost(self, value: Texts) -> int:
+        return sum(min(len(text) + 2, self.max_length + 1) for text in value) ** 2

@@ -1,0 +1,225 @@
+"""Tasks that are fields, a network and an answer: everything that is the same in all of them."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from regard.core.answer import TaskAnswer
+from regard.core.atomic_files import fault_point
+from regard.core.contents import PreparedParts
+from regard.core.field import EncodedRow, Field, Padded, VisitDraws
+from regard.core.state import State
+from regard.core.task import (
+    Advance,
+    CodecsAndSpec,
+    Data,
+    ExampleIndices,
+    LossTerms,
+    MetricSums,
+    MetricTable,
+    Objective,
+    Report,
+    RunFiles,
+    Task,
+)
+from regard.core.wording import counted
+from regard.data.order import each_once
+from regard.data.rows import Row
+from regard.data.shared_files import FilesConfig
+from regard.errors import DataError
+from regard.tasks.split import is_own_split, read_part, report_moved
+from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor, run_network
+
+__all__ = ["Supervised", "SupervisedBatch", "SupervisedExamples"]
+
+
+class Example(NamedTuple):
+    """A row as the values of its fields and of its answer."""
+
+    values: tuple[Any, ...]
+    answer: Any
+    where: str
+
+
+class SupervisedBatch(NamedTuple):
+    """Padded fields and their targets; ``weight`` counts rows."""
+
+    inputs: tuple[Padded, ...]  # in the order of the fields
+    targets: Tensor  # (rows, …)
+    row_weights: Tensor  # (rows,) factors of the loss
+    unit: Tensor  # (rows,) of a target, in the unit of the data
+    index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
+    weight: float
+
+
+class SupervisedExamples:
+    """Examples in memory, as ``core.task.Examples``."""
+
+    def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
+        self._fields, self._places = tuple(codecs.fields.values()), [example.where for example in examples]
+        self._batch_tokens, self._seed = config.train.batch_tokens, config.seed
+        columns = list(zip(*(example.values for example in examples), strict=True))
+        encoded = [field.encode(column) for field, column in zip(self._fields, columns, strict=True)]
+        self.rows = list(zip(*(field.rows for field in encoded), strict=True))
+        self.truncated = sum(map(any, zip(*(field.truncated for field in encoded), strict=True)))
+        self._variants = [field.variants(column) for field, column in zip(self._fields, columns, strict=True)]
+        self.targets = codecs.answer.targets([example.answer for example in examples], self._places)
+        self._row_weights, self._unit = codecs.answer.row_weights(self.targets), codecs.answer.unit
+        self.lengths = np.array([sum(map(len, row)) for row in self.rows], np.int32)
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def batches(self, epoch: int | None) -> list[ExampleIndices]:
+        """Return the batches of an epoch: of like lengths, drawn from (seed, epoch)."""
+        return each_once(self.lengths, self._batch_tokens, seed=self._seed, epoch=epoch, where=self.where)
+
+    def token_counts(self) -> npt.NDArray[np.int64]:
+        return np.ones(len(self), np.int64)
+
+    def collate(self, examples: ExampleIndices) -> SupervisedBatch:
+        visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
+        inputs = tuple(
+            field.pad([self.training_row(place, index, visit) for index, visit in visits])
+            for place, field in enumerate(self._fields)
+        )
+        index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
+        row_weights = torch.from_numpy(np.asarray(self._row_weights[examples.index])).float()
+        unit = torch.from_numpy(np.full(len(index), self._unit))
+        targets = torch.from_numpy(np.asarray(self.targets[examples.index]))
+        return SupervisedBatch(inputs, targets, row_weights, unit, index, float(len(index)))
+
+    def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
+        """Return a field's row of an example as training reads it at this visit."""
+        rows = [self.rows[index][place], *self._variants[place][index]]
+        return self._fields[place].augment(rows, VisitDraws(self._seed, index, visit))
+
+    def where(self, index: int) -> str:
+        return self._places[index]
+
+    def digest(self) -> str:
+        """Return a sha256 of everything that training reads."""
+        digest = hashlib.sha256(self.targets.tobytes() + self.lengths.tobytes())
+        for rows in zip(*self.rows, strict=True):
+            digest.update(np.concatenate(rows).tobytes())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Supervised:
+    """The declaration of a supervised task; ``task`` completes a ``Task`` with it.
+
+    Attributes:
+        fields: (config) to the inputs of the network by name, not yet learned.
+        answer: (config) to the answer, not yet learned.
+        answers: every class of answer that ``answer`` may return; each one's ``marker`` is a sum of its own.
+        rows: (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
+    """
+
+    fields: Callable[[Any], Mapping[str, Field]]
+    answer: Callable[[Any], TaskAnswer]
+    answers: Sequence[type[TaskAnswer]]
+    rows: Callable[[Any, Sequence[FilesConfig]], Iterator[Row]]
+
+    def task(self, **options: Any) -> Task:
+        """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
+        return Task(
+            open=self._open, prepare=self._prepare, objective=self._objective, predictor=_predictor,
+            compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
+            metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
+        )  # fmt: skip
+
+    def open_codecs(self, run: RunFiles) -> SupervisedCodecs:
+        """Open what the run learned. Raises ModelError if it is missing or damaged."""
+        fields = {name: field.open(run) for name, field in self.fields(run.config).items()}
+        return SupervisedCodecs(fields, self.answer(run.config).open(run))
+
+    def learn_codecs(self, run: RunFiles, log: Report) -> SupervisedCodecs:
+        """Learn fields and answer from the training data, and save them. Raises DataError if that is impossible."""
+        examples = self.read(run.config, "train")
+        columns = zip(*(example.values for example in examples), strict=True) if examples else [()]
+        fields = {
+            name: field.learn(run, column, log)
+            for (name, field), column in zip(self.fields(run.config).items(), columns, strict=True)
+        }
+        values, places = [example.answer for example in examples], [example.where for example in examples]
+        answer = self.answer(run.config).learn(run, values, places, log, where=run.config.data.train[0].name)
+        fault_point("vocabulary")
+        return SupervisedCodecs(fields, answer)
+
+    def read(self, config: Any, part: str) -> list[Example]:
+        """Read ``train`` or ``valid`` of the data: see ``tasks.split.read_part``."""
+        read, names = self._reader(config), self.answer(config).names
+        return read_part(
+            config.data, part, read, key=lambda example: example.values, labels=lambda example: names(example.answer)
+        )
+
+    def _reader(self, config: Any) -> Callable[[Sequence[FilesConfig]], Iterator[Example]]:
+        fields, answer = tuple(self.fields(config).values()), self.answer(config)
+
+        def read(corpora: Sequence[FilesConfig]) -> Iterator[Example]:
+            for row in self.rows(config.data, corpora):
+                yield Example(tuple(field.value(row) for field in fields), answer.value(row), row.where)
+
+        return read
+
+    def _open(self, run: RunFiles) -> CodecsAndSpec:
+        codecs = self.open_codecs(run)
+        return CodecsAndSpec(codecs, codecs.spec)
+
+    def _prepare(self, run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
+        config, data = run.config, run.config.data
+        codecs = self.learn_codecs(run, log) if run.makes_codecs else self.open_codecs(run)
+        parts = PreparedParts(run.contents, log)
+
+        def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
+            if not examples:
+                why = "the files, or their share, are empty"
+                raise DataError("there is no example", where=corpora[0].name, why=why)
+            prepared = SupervisedExamples(examples, config, codecs)
+            cut = f", {prepared.truncated:,} of them cut to {data.max_length} pieces" if prepared.truncated else ""
+            report = f"{part}: {counted(len(prepared), 'example')}{cut}"
+            parts.add(part, prepared.digest(), report, what="texts", where=corpora[0].name)
+            return prepared
+
+        valid = None
+        if data.valid:
+            examples = self.read(config, "valid")
+            report_moved(data, self._reader(config), len(examples), log)
+            valid = prepare("valid", examples, data.valid) if examples or not is_own_split(data) else None
+        train = prepare("train", self.read(config, "train"), data.train)
+        return Data(train, valid, codecs, codecs.spec, parts.contents, int(train.lengths.max()))
+
+    def _objective(self, config: Any) -> Objective:
+        """Return the loss of the answer times the weight of each row, under the label smoothing of the config."""
+        names, answer = tuple(self.fields(config)), self.answer(config)
+
+        def loss(net: nn.Module, batch: SupervisedBatch, carry: State = ()) -> LossTerms:
+            outputs = run_network(net, dict(zip(names, batch.inputs, strict=True))).logits
+            outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
+            terms = answer.loss(
+                outputs, batch.targets, batch.unit, smoothing=config.train.label_smoothing, evaluating=not net.training
+            )
+            return LossTerms((terms.loss * batch.row_weights.to(terms.loss.dtype)).sum(), terms.sums)
+
+        return loss
+
+    def _compute_metrics(self, sums: MetricSums) -> dict[str, float]:
+        """Return the figures of the answer whose sums these are."""
+        return next(answer for answer in self.answers if answer.marker in sums).compute_metrics(sums)
+
+
+def _predictor(net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None) -> SupervisedPredictor:
+    return SupervisedPredictor(net, codecs, config, engine)
+
+
+def _tables(sums: MetricSums, codecs: SupervisedCodecs) -> Mapping[str, MetricTable]:
+    return codecs.answer.tables(sums) if codecs.answer.marker in sums else {}

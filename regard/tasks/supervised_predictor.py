@@ -1,0 +1,236 @@
+"""The predictor of tasks that are fields, a network and an answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ValidationError
+from torch import Tensor, nn
+
+from regard.attention.observe import observe, twin
+from regard.core.answer import InputContext, TaskAnswer
+from regard.core.call_checks import require_list
+from regard.core.field import EncodedRow, Field, Padded
+from regard.core.observation import AttentionWeights, Axis, Observation
+from regard.core.predictor_interface import PredictorInterface
+from regard.core.task import Indices, MetricSums, never
+from regard.errors import ConfigError
+from regard.inference.decoding import Engine
+from regard.inference.reading import reading_form
+
+__all__ = ["NetOutputs", "SupervisedCodecs", "SupervisedPredictor", "run_network"]
+
+BATCH_ROWS = 64
+MAX_SHOWN = 256  # positions; an observation has their number squared for each head
+Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
+
+
+class SupervisedCodecs(NamedTuple):
+    """The learned parts of a run: its fields by name, and its answer."""
+
+    fields: Mapping[str, Field]
+    answer: TaskAnswer
+
+    @property
+    def spec(self) -> dict[str, int]:
+        """The sizes of the network."""
+        sizes = [*(field.sizes for field in self.fields.values()), self.answer.sizes]
+        return {name: size for part in sizes for name, size in part.items()}
+
+    @property
+    def tokenizer(self) -> Any:
+        """The tokenizer of the field ``text``, for exports."""
+        field: Any = self.fields["text"]
+        return field.tokenizer
+
+
+class NetOutputs(NamedTuple):
+    """``logits`` (rows, outputs), and by field what each position weighs in them, in the shape of ``Padded.valid``."""
+
+    logits: Tensor
+    weights: Mapping[str, Tensor]
+
+
+def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
+    """Call a network with the padded fields of a batch. Every call of a supervised network is here.
+
+    Args:
+        net: reads one field, and returns logits and the weights of its positions.
+        inputs: the padded fields by name.
+    """
+    ((name, padded),) = inputs.items()
+    outputs = net(padded.values, padded.valid)
+    return NetOutputs(outputs.logits, {name: outputs.weights})
+
+
+class SupervisedPredictor:
+    """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
+
+    def __init__(self, net: nn.Module, codec: SupervisedCodecs, config: Any, engine: Engine | None = None) -> None:
+        self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+
+    @cached_property
+    def _reading(self) -> nn.Module:
+        """The network in the form that the engine computes, made at first use."""
+        return reading_form(self.net, self.engine)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Label names, ordered by class index; () of a number."""
+        return self.codec.answer.class_names
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """For requests: the settings are those that the answer declares."""
+        declared = self.codec.answer.settings
+        return PredictorInterface(
+            "one input a line, as `read` takes it", "one output each, as `write` gives it",
+            declared() if declared.model_fields else None, self._predict,
+        )  # fmt: skip
+
+    def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
+        return self([input], **({} if settings is None else settings.model_dump()))[0]
+
+    def __call__(self, inputs: Sequence[Any], **settings: Any) -> list[Any]:
+        """Return a prediction for each input.
+
+        Args:
+            inputs: a text each, or a tuple of texts.
+            settings: those that the answer declares, such as ``abstain_below`` or ``threshold``; None is the default.
+
+        Raises:
+            ConfigError: for a setting that this answer does not have, or one out of its bounds.
+            DataError: for an input of another form, with its number.
+        """
+        require_list(inputs)
+        chosen = _validated(self.codec.answer.settings, settings)
+        values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
+        rows, contexts = self._encode(values)
+        outputs = self._compute(rows)
+        answer = self.codec.answer
+        return [
+            answer.predict(logits, chosen, context._replace(weights=self._position_weights(row, weights)))
+            for row, context, (logits, weights) in zip(rows, contexts, outputs, strict=True)
+        ]
+
+    def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
+        """Return the values of an input by field. Of several fields it is a tuple with one for each."""
+        fields = tuple(self.codec.fields.values())
+        parts = (input,) if len(fields) == 1 else tuple(input)
+        return tuple(field.accept(part, where) for field, part in zip(fields, parts, strict=True))
+
+    def _encode(self, values: Sequence[tuple[Any, ...]]) -> tuple[list[Row], list[InputContext]]:
+        columns = zip(*values, strict=True) if values else ((),) * len(self.codec.fields)
+        encoded = [field.encode(column) for field, column in zip(self.codec.fields.values(), columns, strict=True)]
+        truncated = zip(*(field.truncated for field in encoded), strict=True)
+        return list(zip(*(field.rows for field in encoded), strict=True)), [
+            InputContext(truncated=any(flags)) for flags in truncated
+        ]
+
+    @torch.no_grad()
+    def _compute(self, rows: Sequence[Row]) -> list[tuple[Tensor, Mapping[str, Tensor]]]:
+        """Return logits in float64, and the weights of positions by field, of each row."""
+        order = sorted(range(len(rows)), key=lambda number: sum(map(len, rows[number])))
+        results: dict[int, tuple[Tensor, Mapping[str, Tensor]]] = {}
+        for start in range(0, len(order), BATCH_ROWS):
+            numbers = order[start : start + BATCH_ROWS]
+            outputs = run_network(self._reading, self._padded([rows[number] for number in numbers]))
+            weights = {name: table.cpu() for name, table in outputs.weights.items()}
+            for place, (number, logits) in enumerate(zip(numbers, outputs.logits.double().cpu(), strict=True)):
+                results[number] = logits, {name: table[place] for name, table in weights.items()}
+        return [results[number] for number in range(len(rows))]
+
+    def _padded(self, rows: Sequence[Row]) -> dict[str, Padded]:
+        device = next(self.net.parameters()).device
+        columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
+        return {name: Padded(*(tensor.to(device) for tensor in field.pad(column))) for (name, field), column in columns}
+
+    def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
+        """Return the label and the weight of each position."""
+        shown: list[tuple[str, float]] = []
+        for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
+            if name in weights:
+                shown += zip(field.labels(part), field.unpad(part, weights[name]).tolist(), strict=False)
+        return shown
+
+    @torch.no_grad()
+    def inspect(self, text: Any) -> Observation:
+        """Return attention over the positions of an input, the weights of pooling, and the most likely labels.
+
+        Raises:
+            ConfigError: if the input has more than ``MAX_SHOWN`` positions.
+        """
+        values = self._accept(text)
+        (row,), _ = self._encode([values])
+        if (length := sum(map(len, row))) > MAX_SHOWN:
+            raise ConfigError(f"a text of {length} pieces is too long to look at", why=f"{MAX_SHOWN} can be shown")
+        shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
+        with observe(shared) as seen:
+            outputs = run_network(shared, self._padded([row]))
+        attention: dict[str, AttentionWeights] = {}
+        for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
+            key = Axis("token looked at", field.labels(part))
+            if name in outputs.weights:
+                pooling = field.unpad(part, outputs.weights[name][0].cpu())
+                attention["pooling"] = AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)
+            attention |= _heads(seen, field, part)
+        line = "\t".join(field.text(value) for field, value in zip(self.codec.fields.values(), values, strict=True))
+        alternatives = self.codec.answer.alternatives(outputs.logits[0].double().cpu())
+        return Observation(line, attention, (), alternatives)
+
+    def read(self, line: str) -> Any:
+        """Return the input that a line is: of several fields one after the other, with a tab between."""
+        fields = tuple(self.codec.fields.values())
+        return fields[0].parse(line) if len(fields) == 1 else self._accept(line.rstrip("\r\n").split("\t"))
+
+    def write(self, output: Any, *, json: bool) -> str:
+        """Return a prediction as one line: see the answer."""
+        return self.codec.answer.write(output, json=json)
+
+    def cost(self, input: Any) -> int:
+        """Return how many numbers one layer holds at once for an input (``core.predictor_interface.input_cost``)."""
+        fields = tuple(self.codec.fields.values())
+        return sum(field.cost(value) for field, value in zip(fields, self._accept(input), strict=True))
+
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
+        """Return the sums of the answer's own metrics over predictions; all others come from the objective."""
+        answer = self.codec.answer
+        if not any(name in names and metric.by_predictor for name, metric in answer.metrics.items()):
+            return {}
+        logits = [logits for logits, _ in self._compute([examples.rows[number] for number in indices.tolist()])]
+        return answer.measure(torch.stack(logits), torch.from_numpy(np.asarray(examples.targets[indices])))
+
+
+def _heads(seen: Mapping[str, Tensor], field: Field, row: EncodedRow) -> dict[str, AttentionWeights]:
+    """Return the attention of each place in the encoder, of each part that is encoded separately."""
+    parts = field.parts(row)
+    heads: dict[str, AttentionWeights] = {}
+    for number, part in enumerate(parts):
+        labels, size = field.labels(part), len(part)
+        axes = Axis("token", labels), Axis("token looked at", labels)
+        for name, weights in seen.items():
+            place = f"{name} of text {number + 1}" if len(parts) > 1 else name
+            heads[place] = AttentionWeights(weights[number, :, :size, :size].cpu(), *axes)
+    return heads
+
+
+def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:
+    """Return the settings of a prediction. Raises ConfigError for an unknown one, or one out of its bounds."""
+    chosen = {name: value for name, value in settings.items() if value is not None}
+    for name in chosen:
+        if name not in declared.model_fields:
+            known = ", ".join(declared.model_fields)
+            why = f"its settings are {known}" if known else "it has no settings"
+            raise ConfigError(f"this model takes no {name}", where=name, why=why)
+    try:
+        return declared(**chosen)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        raise ConfigError(f"the setting {name} is wrong", where=name, why=first["msg"]) from error
