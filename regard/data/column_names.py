@@ -8,9 +8,10 @@ from collections.abc import Iterable, Sequence
 from regard.errors import DataError
 
 __all__ = [
-    "DOCUMENTS", "EDGES", "ITEM_LISTS", "LABELS", "NODES", "PAIR", "PARTS", "PROMPTS", "SPLITS", "TEXTS", "WORDS",
-    "document_columns", "edge_columns", "first_of", "is_head", "label_like", "language_codes", "pair_columns",
-    "part_of", "session_columns", "tagged_columns", "text_columns", "time_column", "unnamed_counters",
+    "DOCUMENTS", "EDGES", "ITEM_LISTS", "LABELS", "LANGUAGE_CODES", "LANGUAGE_NAMES", "NODES", "PAIR", "PARTS",
+    "PROMPTS", "SPLITS", "TEXTS", "WORDS", "document_columns", "edge_columns", "first_of", "is_head", "label_like",
+    "language_codes", "pair_columns", "part_of", "session_columns", "tagged_columns", "text_columns", "time_column",
+    "unnamed_counters",
 ]  # fmt: skip
 
 PAIR = ("source", "target")
@@ -22,6 +23,23 @@ SIDES = (
     ("word", "pronunciation"), ("grapheme", "phoneme"),
 )  # fmt: skip
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,8})?")
+LANGUAGE_CODES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
+    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io "
+    "is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn "
+    "mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se "
+    "sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo "
+    "wa wo xh yi yo za zh zu".split()
+)  # ISO 639-1
+LANGUAGE_NAMES = {
+    "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr", "czech": "cs",
+    "danish": "da", "deutsch": "de", "dutch": "nl", "english": "en", "estonian": "et", "finnish": "fi", "french": "fr",
+    "german": "de", "greek": "el", "hebrew": "he", "hindi": "hi", "hungarian": "hu", "indonesian": "id",
+    "italian": "it", "japanese": "ja", "korean": "ko", "latvian": "lv", "lithuanian": "lt", "norwegian": "no",
+    "persian": "fa", "polish": "pl", "portuguese": "pt", "romanian": "ro", "russian": "ru", "serbian": "sr",
+    "slovak": "sk", "slovenian": "sl", "spanish": "es", "swahili": "sw", "swedish": "sv", "thai": "th",
+    "turkish": "tr", "ukrainian": "uk", "urdu": "ur", "vietnamese": "vi",
+}  # fmt: skip
 TEXTS = (
     "text", "sentence", "review", "comment", "content", "body", "message", "tweet", "utterance", "question", "document",
     "headline", "title", "sequence", "input",
@@ -75,9 +93,18 @@ def _first_pair(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple
 
 
 def language_codes(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return two different names that are codes of languages, all columns of a table; None for other names."""
-    known = len(names) == 2 and all(LANGUAGE.fullmatch(name) for name in names) and names[0] != names[1]
-    return (names[0], names[1]) if known else None
+    """Return two different names that are codes or names of languages, all columns of a table; None for others."""
+    known = all(LANGUAGE.fullmatch(name) or name.strip().lower() in LANGUAGE_NAMES for name in names)
+    return (names[0], names[1]) if known and len(names) == 2 and names[0] != names[1] else None
+
+
+def _name_languages(cells: Sequence[str]) -> bool:
+    """Return whether two cells name languages, by names, or by codes, one of which is ``en``: others are words, too."""
+    if language_codes(cells) is None:
+        return False
+    words = [cell.strip().lower() for cell in cells]
+    by_code = LANGUAGE_CODES.issuperset(words) and "en" in words
+    return by_code or LANGUAGE_NAMES.keys() >= {*words}
 
 
 def pair_columns(names: Sequence[str]) -> tuple[str, str] | None:
@@ -138,6 +165,7 @@ def is_head(cells: Sequence[str]) -> bool:
         or _first_pair(cells, SIDES) is not None
         or tagged_columns(cells, word_a_line=True) is not None
         or session_columns(cells) is not None
+        or _name_languages(cells)
     )
 
 

@@ -6,29 +6,23 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.data.column_names import pair_columns
+from regard.data.column_names import LANGUAGE_CODES, LANGUAGE_NAMES, pair_columns
 from regard.data.reading import CorpusConfig
 from regard.data.rows import column_names
 from regard.errors import RegardError
 
 __all__ = ["language_pair", "pair_languages"]
 
-CODES = frozenset(
-    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
-    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io "
-    "is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn "
-    "mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se "
-    "sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo "
-    "wa wo xh yi yo za zh zu".split()
-)  # ISO 639-1
 REGION = re.compile(r"(?:[-_][A-Za-z]{2,4})?")  # or script
 PLAIN = (".gz", ".txt", ".bz2", ".xz", ".zst")
 
 
 def language_code(text: str) -> str | None:
-    """Return a language code with its region, if any, after a hyphen; None if ``text`` is none."""
+    """Return a language code with its region, if any, after a hyphen, also of a name; None if ``text`` is none."""
+    if text.strip().lower() in LANGUAGE_NAMES:
+        return LANGUAGE_NAMES[text.strip().lower()]
     language, rest = text[:2].lower(), text[2:]
-    return language + rest.replace("_", "-") if language in CODES and REGION.fullmatch(rest) else None
+    return language + rest.replace("_", "-") if language in LANGUAGE_CODES and REGION.fullmatch(rest) else None
 
 
 def language_pair(text: str) -> tuple[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import difflib
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ __all__ = [
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
 SEPARATORS = ",;\t"  # the one that the first line has most of: some programs write a semicolon
+STATED = re.compile(r"sep=([,;\t|])", re.IGNORECASE)
 LONGEST = 1 << 28  # characters of a cell: the standard library's limit, of a field of one document, is 128 KB
 
 Cell = str | tuple[str, ...]  # a tuple: the list of texts that a cell of a Parquet file holds
@@ -61,14 +63,16 @@ def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
 def read_cells(path: Path, separator: str | None = None) -> Iterator[TableRow]:
     """Yield every row of a CSV, its first line too, with the line on which it begins; blank lines are left out.
 
-    The separator, unless given, is the comma, semicolon or tab that the first line has most of. DataError for quotes
+    The separator, unless given, is that of a line ``sep=;`` above all others, as some programs write it, or else the
+    comma, semicolon or tab that the first line has most of. DataError for quotes
     that do not end.
     """
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST))  # one setting of the process, so it is only raised
     lines = read_lines(path)
-    first = next(lines, "")
-    separator = separator or max(SEPARATORS, key=first.count)
-    number = 1
+    first, number = next(lines, ""), 1
+    if separator is None and (stated := STATED.fullmatch(first)):
+        separator, first, number = stated[1], next(lines, ""), 2
+    separator, skipped = separator or max(SEPARATORS, key=first.count), number - 1
 
     def every() -> Iterator[str]:
         yield first + "\n"
@@ -85,7 +89,7 @@ def read_cells(path: Path, separator: str | None = None) -> Iterator[TableRow]:
             return
         if cells:
             yield TableRow(number, tuple(cells))
-        number = reader.line_num + 1
+        number = reader.line_num + skipped + 1
 
 
 def parquet_names(path: Path) -> tuple[str, ...]:

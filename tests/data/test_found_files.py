@@ -283,6 +283,31 @@ def test_numbers_between_tabs_are_no_pair_of_texts(tmp_path: Path) -> None:
     assert "cut" not in help and "user and item" in help
 
 
+@pytest.mark.parametrize("separator", [", ", ";", "|"])
+def test_labels_between_separators_are_several(tmp_path: Path, separator: str) -> None:
+    cells = ["Drama", "Comedy", "Sci-Fi", separator.join(("Comedy", "Drama")), separator.join(("Drama", "Sci-Fi"))]
+    rows = "".join(f"film {n}\t{cells[n % 5]}\n" for n in range(100))
+    config, said = found(write(tmp_path, "films.tsv", f"text\tlabel\n{rows}"))
+    assert config.data.label_kind == "several" and config.data.label_separator == separator.strip()
+    assert "several labels of 3 different values" in said[0]
+
+
+def test_columns_named_by_hand_count_in_any_case_and_are_refused_by_their_cells(tmp_path: Path) -> None:
+    rows = "".join(f"film {n},{'good' if n % 2 else 'bad'},x{n}\n" for n in range(60))
+    path = write(tmp_path, "films.csv", f"Plot,Verdict,Id\n{rows}")
+    config, said = found(path, sets=["data.text=plot", "data.label=VERDICT"])
+    assert config.task.kind == "classification" and "columns read: Plot (text), Verdict (label); not read: Id" in said
+    error = refused(path, sets=["data.text=Plot", "data.label=Id"])
+    assert error.what == "the column 'Id' holds neither classes nor numbers"
+    sets = ["data.text=Plot", "data.label=Id", "data.label_kind=class"]
+    assert "data.label_kind=class" in str(error.help) and found(path, sets=sets)[0].data.label == "Id"
+
+
+def test_the_first_line_is_named_where_it_is_no_head(tmp_path: Path) -> None:
+    error = refused(write(tmp_path, "reviews.csv", "".join(f"a film {n},good\n" for n in range(30))))
+    assert error.why == "the cells of its first line are a film 0, good"
+
+
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:
     """Rows in a .json, and labels of fastText."""
     rows = [{"text": f"a {word} film {n}", "label": word} for word in ("good", "bad") for n in range(30)]

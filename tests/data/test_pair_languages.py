@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from regard.commands.server_plan import _languages
-from regard.data.corpora import CorpusConfig
+from regard.data.corpora import CorpusConfig, given_corpus, read_pairs
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import language_pair, pair_languages
 from regard.errors import ConfigError
@@ -47,11 +47,29 @@ def test_endings_that_are_codes_name_the_languages(source: str, target: str, lan
 
 
 def test_columns_that_are_codes_name_the_languages(tmp_path: Path) -> None:
-    for head, languages in (("en,de", ("en", "de")), ("source,target", None), ("en,en2", None), ("aaa,bbb", None)):
+    for head, languages in (("en,de", ("en", "de")), ("source,target", None), ("en,en2", None), ("aaa,bbb", None),
+                            ("English,German", ("en", "de"))):  # fmt: skip
         path = tmp_path / "pairs.csv"
         path.write_text(f"{head}\na b,c d\n", encoding="utf-8")
         assert pair_languages(CorpusConfig(source=path)) == languages
     assert pair_languages(CorpusConfig(source=tmp_path / "missing.csv")) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "is_head"),
+    [
+        ("english\tgerman", True),
+        ("English\tDeutsch", True),
+        ("en\tde", True),
+        ("no\tso", False),
+        ("a man\tein Mann", False),
+    ],
+)
+def test_a_first_line_of_languages_is_no_pair(tmp_path: Path, first: str, is_head: bool) -> None:
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"{first}\na b\tc d\n", encoding="utf-8")
+    corpus = given_corpus([path])
+    assert corpus is not None and len(list(read_pairs(corpus))) == (1 if is_head else 2)
 
 
 def test_a_run_saves_the_languages_and_reports_them(tmp_path: Path) -> None:

@@ -110,6 +110,15 @@ def test_semicolons_and_tabs_separate_where_the_first_line_has_more_of_them(tmp_
     assert row.cells == {"text": "a, b", "label": "c"}
 
 
+@pytest.mark.parametrize("separator", ";,\t|")
+def test_a_line_above_the_names_states_the_separator(tmp_path: Path, separator: str) -> None:
+    """As spreadsheet programs write it. Lines are counted as the file has them."""
+    lines = [f"sep={separator}", separator.join(("text", "label")), separator.join(("a: b", "c"))]
+    (tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    (row,) = read_rows(tmp_path / "a.csv", ["text", "label"])
+    assert row.cells == {"text": "a: b", "label": "c"} and row.number == 3
+
+
 def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing PAR1")

@@ -13,13 +13,14 @@ from regard.core.wording import counted
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.rows import Column, column_names, read_rows
 from regard.data.tables import Cell, is_table, missing_column
-from regard.errors import RegardError
+from regard.errors import DataError, RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
 
 __all__ = ["LabelColumns", "fasta_labels", "labelled_columns", "unnamed_label_column"]
 
 LOOKED_AT = 20_000  # examples
+SEPARATORS = (",", ";", "|")  # of several labels
 SHORT = 20  # letters: a text of fewer may be one word
 CLASSES, USES = 20, 10  # a column is a label's if it has no more different values, or each so often on average
 
@@ -55,13 +56,19 @@ def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | Non
         several = _columns_of_labels(path, names, text)
         return None if several is None else _looked_at(path, {"text": text, "label": several, "label_kind": "several"})
     kind = {"label_kind": given["label_kind"]} if "label_kind" in given else {}
-    if (
-        isinstance(label, list)
-        or _holds_lists(path, label)
-        or ("label_kind" not in kind and _are_separated(path, label))
-    ):
+    if isinstance(label, list) or _holds_lists(path, label):
         kind = {"label_kind": "several"}
-    return _looked_at(path, {"text": text, "label": label, **kind})
+    elif "label_kind" not in kind and (separator := _separator(path, label)) is not None:
+        kind = {"label_kind": "several"} | ({} if separator == "," else {"label_separator": separator})
+    found = _looked_at(path, {"text": text, "label": label, **kind})
+    if found is None and {"text", "label"} <= given.keys():
+        raise DataError(
+            f"the column {label!r} holds neither classes nor numbers",
+            where=str(path),
+            why=f"it has too many different values, more than {CLASSES} and more than one in {USES} rows",
+            help=f"another column: {', '.join(names)}; or train on each value as a class: --set data.label_kind=class",
+        )
+    return found
 
 
 def unnamed_label_column(path: Path) -> LabelColumns | None:
@@ -105,10 +112,12 @@ def _listed(given: Any) -> list[Any]:
 
 def _named(columns: Sequence[Any], names: Sequence[str], path: Path) -> list[str]:
     """The names of columns that are told by name or number. DataError for one that is not there."""
-    found = [names[each - 1] if type(each) is int and 0 < each <= len(names) else str(each) for each in columns]
-    for column in found:
-        if column not in names:
-            raise missing_column(column, names, f"{path}:1")
+    found = list[str]()
+    for column in columns:
+        name = names[column - 1] if type(column) is int and 0 < column <= len(names) else str(column)
+        if name not in names and first_of(names, [name.strip().lower()]) is None:
+            raise missing_column(name, names, f"{path}:1")
+        found.append(name if name in names else str(first_of(names, [name.strip().lower()])))
     return found
 
 
@@ -135,16 +144,19 @@ def _holds_lists(path: Path, label: Column) -> bool:
     return any(isinstance(row.cells[label], tuple) for row in islice(read_rows(path, [label], lists=[label]), 1))
 
 
-def _are_separated(path: Path, label: Column) -> bool:
-    """Return whether cells hold labels with commas between them.
+def _separator(path: Path, label: Column) -> str | None:
+    """Return what stands between several labels of a cell, a comma, semicolon or bar; None where each has one.
 
-    Each of these is the whole of another cell, too; or some are, and the column is named for several.
+    Each of the labels is the whole of another cell, too; or some are, and the column is named for several.
     """
     cells = {str(row.cells[label]).strip() for row in islice(read_rows(path, [label]), LOOKED_AT)}
-    joined = {cell for cell in cells if "," in cell}
-    parts = {part.strip() for cell in joined for part in cell.split(",")}
-    alone = parts & (cells - joined)
-    return bool(alone) and (alone == parts or str(label).strip().lower() in ("labels", "tags", "categories", "topics"))
+    for separator in SEPARATORS:
+        joined = {cell for cell in cells if separator in cell}
+        parts = {part.strip() for cell in joined for part in cell.split(separator)}
+        alone = parts & (cells - joined)
+        if alone and (alone == parts or str(label).strip().lower() in ("labels", "tags", "categories", "topics")):
+            return separator
+    return None
 
 
 def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:

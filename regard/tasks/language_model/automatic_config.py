@@ -14,7 +14,7 @@ from regard.data.documents import Cut, DocumentKind, holds_documents, holds_reco
 from regard.data.file_names import named_files
 from regard.data.molecules import is_fasta
 from regard.data.notes import pitch_of
-from regard.data.rows import column_names
+from regard.data.rows import column_names, form_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
 from regard.errors import DataError
@@ -83,7 +83,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     settings |= division(given)
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
-    other = ": music" if music else "; two files would train a translation model"
+    other = ": music" if music else "" if packed else "; two files would train a translation model"
     reasons = [
         f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
         f"({count:,} characters, {pieces}, preset {size.preset}){other}",
@@ -162,10 +162,17 @@ def _require_documents(file: Path) -> None:
     """DataError for a table or JSON lines whose columns tell no task."""
     if file.is_dir() or not (is_table(file) or is_json_lines(file)) or holds_documents(file):
         return
+    source = (
+        "keys of its first line"
+        if is_json_lines(file)
+        else "cells of its first line"
+        if form_of(file) == "csv"
+        else "columns"
+    )
     raise DataError(
         "the names of the columns do not tell what is to be learned",
         where=str(file),
-        why=f"they are {shortened(', '.join(column_names(file)))}",
+        why=f"the {source} are {shortened(', '.join(column_names(file)))}",
         help="name them text and label, source and target, prompt and completion, tokens and tags, items, or text; or "
         "say which is the text and which the label: --set data.text=… --set data.label=…",
     )
