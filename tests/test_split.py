@@ -92,7 +92,7 @@ def test_a_rare_label_of_the_held_out_part_goes_to_training(tmp_path: Path) -> N
     rows = [f"{text},{'ab'[n % 2]}" for n, text in enumerate(COMMON)]
     rows += [f"{text},rare{n}" for n, text in enumerate(HELD_OUT)]
     data, said = prepared(tmp_path, "labels.csv", "text,label\n" + "\n".join(rows) + "\n")
-    assert {"rare0", "rare1", "rare2"} <= {*data.codecs.labels.names}
+    assert {"rare0", "rare1", "rare2"} <= {*data.codecs.answer.class_names}
     assert "3 held-out examples moved to training: their labels occur nowhere else" in said
 
 

@@ -39,7 +39,7 @@ class InputContext(NamedTuple):
 
 
 class TaskAnswer(Protocol):
-    """The meaning of outputs. ``regard.testing.check_answer`` checks an implementation."""
+    """The meaning of outputs."""
 
     metrics: ClassVar[Mapping[str, Metric]]
     settings: ClassVar[type[BaseModel]]  # of a prediction: all optional, for Python, the command line and HTTP

@@ -51,7 +51,7 @@ class VisitDraws(NamedTuple):
 
 
 class Field(Protocol):
-    """One input of a network. ``regard.testing.check_field`` checks an implementation."""
+    """One input of a network."""
 
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
 
