@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from regard.config.settings import TRAINING_ENDS
+from regard.core.task import find_task
 from regard.data.corpora import CorpusConfig, read_pairs
 from regard.errors import DataError
 from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
 from regard.tasks.find_config import find_config
 from regard.tasks.translation.automatic_config import choose
 
@@ -181,3 +183,11 @@ def test_a_file_with_nothing_in_it_chooses_no_task(tmp_path: Path, names: list[s
         with pytest.raises(DataError, match="nothing in this file") as refused:
             find_config(train, [Path(file) for file in valid], [])
         assert (refused.value.where, refused.value.why) == (nothing, told) and refused.value.help is not None
+
+
+def test_parts_of_one_file_are_named_when_they_are_read(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a dog {n}\tein Hund {n}\n" for n in range(300)))
+    config = find_config([str(tmp_path / "pairs.tsv")], [], ["train.steps=1"])
+    said: list[str] = []
+    find_task("translation").prepare(RunFolder.create(tmp_path / "run", config), said.append, None)
+    assert [line.rpartition(" ")[2] for line in said if " pairs (" in line] == ["(valid)", "(train)"]

@@ -88,6 +88,18 @@ def test_the_files_of_a_folder_are_documents(tmp_path: Path, monkeypatch: pytest
         find_config(["texts"], [], [])
 
 
+@pytest.mark.parametrize("labels", [("pos", "neg"), ("all",)])
+def test_folders_that_may_be_labels_are_not_lost_without_a_word(tmp_path: Path, labels: tuple[str, ...]) -> None:
+    for number in range(12):
+        folder = tmp_path / "texts" / labels[number % len(labels)]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number}.txt").write_text(f"text number {number}\n")
+    said: list[str] = []
+    find_config([str(tmp_path / "texts")], [], ["train.steps=1"], say=said.append)
+    assert any("(neg, pos) are not read as labels" in line for line in said) == (len(labels) > 1)
+    assert "translation" not in said[0], "two folders make no translation model"
+
+
 def test_documents_in_both_parts_are_told_with_their_number(tmp_path: Path) -> None:
     train, valid = json_lines(tmp_path / "a.jsonl", 20), json_lines(tmp_path / "b.jsonl", 7)
     with valid.open("a") as file:

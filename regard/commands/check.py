@@ -122,7 +122,7 @@ def _print(found: CheckReport) -> None:
 def _print_findings(name: str, found: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
-    print(f"{counted(found.lines, 'example' if found.summary else 'line')} in {name}")
+    print(f"{counted(found.lines, 'training example' if found.summary else 'line')} in {name}")
     for fact in found.summary:
         print(fact)
     for kind, count in found.counts.items():

@@ -101,8 +101,10 @@ def _check(paths: dict[str, Path]) -> None:
     from regard.data.lint.check import lint
 
     found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
-    counts = ", ".join(f"{count:,} {kind}" for kind, count in found.counts.items() if count) or "nothing to report"
-    typer.echo(f"check: {counted(found.lines, 'pair')} to train on; {counts}")
+    counts = ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items() if count)
+    typer.echo(
+        f"check: {counted(found.lines, 'pair')} to train on; {f'findings: {counts}' if counts else 'no findings'}"
+    )
 
 
 def _measure(model: Translator, test: Path) -> None:

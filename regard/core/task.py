@@ -242,6 +242,9 @@ class Task:
     lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
     # (section data, corpora) to the input as text, the target if any, and the place of each example, for a check of the
     # data; None: there are no examples one by one
+    lint_unit: str | None = (
+        "word"  # noun of what stands between the spaces of these inputs; None where they are no text
+    )
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None

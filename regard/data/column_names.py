@@ -46,7 +46,8 @@ TEXTS = (
 )  # fmt: skip
 LABELS = (
     "label", "labels", "class", "category", "sentiment", "target", "stars", "rating", "score", "intent", "topic",
-    "polarity", "emotion", "gold_label", "entailment_label", "entailment_judgment", "relatedness_score", "y",
+    "polarity", "emotion", "gold_label", "entailment_label", "entailment_judgment", "relatedness_score",
+    "is_duplicate", "y",
 )  # fmt: skip
 TEXT_PAIRS = (
     ("premise", "hypothesis"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),

@@ -292,11 +292,11 @@ def _help_with_columns(cells: Sequence[str], where: str) -> str:
     texts = [place for place, cell in enumerate(cells, start=1) if " " in cell.strip()]
     if len(texts) < 2:
         texts = [place for place, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
-    help = "a first line of known names tells the columns: text and label, user and item, tokens and tags"
+    help = "name it .csv if its first line names the columns, such as text and label, or user and item"
     if len(texts) < 2:
         return help
     command = filter_command(f"cut -f{texts[0]},{texts[1]}", Path(where.rpartition(":")[0]), "pairs.tsv")
-    return f"{command} keeps two columns as a pair; {help}"
+    return f"{command} keeps two columns as a pair; or {help}"
 
 
 def _of_table(config: FileCorpus) -> Iterator[tuple[int, str, str]]:

@@ -122,7 +122,8 @@ def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing
             advance(number - done)
             done = number
 
-        lint = lint_examples(read(data.train), held_out=held_out, max_findings=most, progress=progress)
+        train, unit = read(data.train), task.lint_unit
+        lint = lint_examples(train, held_out=held_out, unit=unit, max_findings=most, progress=progress)
     return [CheckedCorpus(data.train[0], lint)]
 
 

@@ -35,7 +35,7 @@ class FoundGraph(NamedTuple):
 def found_graph(files: Sequence[Path]) -> FoundGraph | None:
     """The graph of a .npz with edges, a .npy of features beside it or not, or of a table of nodes and one of edges.
 
-    None where they are none.
+    The tables may be in either order. None where the files are none of these.
     """
     if not all(file.is_file() for file in files):
         return None
@@ -43,8 +43,13 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
         return _of_arrays(files)
     if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv", ".tab")) for file in files):
         return None
+    found = _of_tables(files[0], files[1])
+    return found if found is not None else _of_tables(files[1], files[0])
+
+
+def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
     try:
-        (head, *first), (edge, *_) = (_first_rows(file) for file in files)
+        (head, *first), (edge, *_) = (_first_rows(file) for file in (nodes, edges))
     except (RegardError, ValueError):  # reported by the next reader
         return None
     columns = node_columns(head, first)
@@ -52,9 +57,9 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
         return None
     if not head[columns.name].lower().startswith("node") and (edge_columns(edge) is None or edge == head):
         return None  # "id" and "name" are columns of many tables
-    corpus, labelled = {"source": str(files[0]), "edges": str(files[1])}, columns.label is not None
+    corpus, labelled = {"source": str(nodes), "edges": str(edges)}, columns.label is not None
     told = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
-    return FoundGraph(corpus, labelled, columns.part is not None, told, _described(head, columns, edge, files[1]))
+    return FoundGraph(corpus, labelled, columns.part is not None, told, _described(head, columns, edge, edges))
 
 
 def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:

@@ -280,7 +280,10 @@ def test_a_text_is_no_table(tmp_path: Path, line: str) -> None:
 
 def test_numbers_between_tabs_are_no_pair_of_texts(tmp_path: Path) -> None:
     help = str(refused(write(tmp_path, "u.tsv", "1\t2\t3.5\t964982703\n" * 30)).help)
-    assert "cut" not in help and "user and item" in help
+    assert "cut" not in help and "user and item" in help and ".csv" in help
+    rows = "".join(f"{n // 5}\t{n % 7}\t3.5\t{n}\n" for n in range(30))
+    table = write(tmp_path, "u.csv", f"user\titem\trating\ttimestamp\n{rows}")
+    assert found(table)[0].task.kind == "next-item"
 
 
 @pytest.mark.parametrize("separator", [", ", ";", "|"])
@@ -306,6 +309,14 @@ def test_columns_named_by_hand_count_in_any_case_and_are_refused_by_their_cells(
 def test_the_first_line_is_named_where_it_is_no_head(tmp_path: Path) -> None:
     error = refused(write(tmp_path, "reviews.csv", "".join(f"a film {n},good\n" for n in range(30))))
     assert error.why == "the cells of its first line are a film 0, good"
+
+
+def test_tables_of_a_graph_are_found_in_either_order(tmp_path: Path) -> None:
+    nodes = write(tmp_path, "n.csv", "id,label,age\n" + "".join(f"n{n},{'xy'[n % 2]},{n}\n" for n in range(60)))
+    edges = write(tmp_path, "e.csv", "Source,Target\n" + "".join(f"n{n},n{n + 1}\n" for n in range(59)))
+    config, said = found(edges, nodes)
+    assert config == found(nodes, edges)[0] and config.task.kind == "nodes" and config.data.train[0].source == nodes
+    assert "columns of edges: Source and Target" in said
 
 
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from regard.core.untrusted_files import shortened
@@ -29,6 +29,7 @@ def lint_examples(
     examples: Iterable[LintExample],
     *,
     held_out: Mapping[str, Callable[[], Iterable[LintExample]]],
+    unit: str | None = "word",
     max_findings: int = 20,
     progress: Callable[[int], None] | None = None,
 ) -> LintReport:
@@ -37,15 +38,18 @@ def lint_examples(
     Args:
         examples: those of training.
         held_out: readers of held-out examples, by the name of their files.
+        unit: noun of what stands between the spaces of inputs; None for inputs that are no text.
         max_findings: findings named of each kind; all are counted.
         progress: called with the number of examples read.
 
     Returns:
         Duplicates, contradictions (an input with two targets), overlap with held-out inputs; a summary of targets,
-        lengths and of held-out words that training does not have. 60 bytes of memory an example, besides its words.
+        lengths (in characters where inputs have no spaces), and of held-out words that training does not have. 60 bytes
+        of memory an example, besides its words.
     """
     findings, first_places = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
-    targets, lengths, words, number = Counter[str](), Counter[int](), set[str](), 0
+    targets, lengths, characters = Counter[str](), Counter[int](), Counter[int]()
+    words, number = set[str](), 0
     for number, example in enumerate(examples, start=1):
         key, target = _digest(example.input), _digest(example.target or "")
         known, first = first_places.setdefault(key, (target, example.where))
@@ -56,21 +60,38 @@ def lint_examples(
         own = example.input.split()
         words.update(own)
         lengths[len(own)] += 1
+        characters[len(example.input)] += 1
         if example.target is not None and len(targets) <= SEVERAL:
             targets.update(example.target.split("\n"))
         if progress is not None:
             progress(number)
-    summary = [*_of_targets(targets), *_of_lengths(lengths)]
+    if unit == "word" and max(lengths, default=0) < 2:
+        unit, lengths = "character", characters
+    summary = [*_of_targets(targets), *(_of_lengths(lengths, unit) if unit is not None else [])]
     for name, read in held_out.items():
-        unknown = total = 0
-        for example in read():
-            if (same := first_places.get(_digest(example.input))) is not None and same[1] != example.where:
-                findings.add("overlap", *_place(example.where, f"training has this input in {same[1]}"))
-            own = example.input.split()
-            total, unknown = total + len(own), unknown + sum(word not in words for word in own)
-        if total:
-            summary.append(f"{unknown / total:.1%} of the words of {name} are not in the training data")
+        count, unknown = _compared(read(), first_places, words, findings)
+        share = (
+            f"; {unknown:.1%} of its {unit}s are not in the training data" if unit not in ("character", None) else ""
+        )
+        summary.append(f"{counted(count, 'example')} in {name}{share}")
     return findings.report(number, [], tuple(summary))
+
+
+def _compared(
+    held_out: Iterable[LintExample],
+    first_places: Mapping[bytes, tuple[bytes, str]],
+    words: Collection[str],
+    findings: FindingList,
+) -> tuple[int, float]:
+    """Add inputs that training has to ``findings``; return the number of examples and the share of unknown words."""
+    count = unknown = total = 0
+    for example in held_out:
+        count += 1
+        if (same := first_places.get(_digest(example.input))) is not None and same[1] != example.where:
+            findings.add("overlap", *_place(example.where, f"training has this input in {same[1]}"))
+        own = example.input.split()
+        total, unknown = total + len(own), unknown + sum(word not in words for word in own)
+    return count, unknown / max(total, 1)
 
 
 def _digest(text: str) -> bytes:
@@ -95,12 +116,12 @@ def _of_targets(targets: Counter[str]) -> list[str]:
     return [f"targets: {shares}{few}"]
 
 
-def _of_lengths(lengths: Counter[int]) -> list[str]:
+def _of_lengths(lengths: Counter[int], unit: str) -> list[str]:
     total, below = lengths.total(), 0
     if not total:
         return []
     for length in sorted(lengths):
         below += lengths[length]
         if 2 * below >= total:
-            return [f"inputs have {counted(length, 'word')} at the median, {max(lengths):,} at most"]
+            return [f"inputs have {counted(length, unit)} at the median, {max(lengths):,} at most"]
     return []

@@ -152,6 +152,7 @@ TASK = Task(
     held_out_samples=_held_out_samples,
     row_inputs=read_graph_inputs,
     lint_rows=_lint_rows,
+    lint_unit=None,
     sample_lines=(
         '{"edges": [[0, 1], [1, 2], [2, 0]], "features": [[1], [0], [2]]}',
         '{"edges": [], "features": [[0.5]]}',

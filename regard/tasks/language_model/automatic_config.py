@@ -10,7 +10,15 @@ from typing import Any, NamedTuple
 from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import shortened
 from regard.data.column_names import document_columns, label_like
-from regard.data.documents import Cut, DocumentKind, holds_documents, holds_records, is_json_lines, read_documents
+from regard.data.documents import (
+    Cut,
+    DocumentKind,
+    holds_documents,
+    holds_records,
+    is_json_lines,
+    read_documents,
+    text_files,
+)
 from regard.data.file_names import named_files
 from regard.data.molecules import is_fasta
 from regard.data.notes import pitch_of
@@ -89,7 +97,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         f"({count:,} characters, {pieces}, preset {size.preset}){other}",
         told,
         *_described(corpus, given),
-        *_unread_lines(files),
+        *_unread(files),
         *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
     ]
     config = {
@@ -122,11 +130,21 @@ def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str
     return describe_columns(corpus, roles)
 
 
-def _unread_lines(files: Sequence[Path]) -> list[str]:
-    """Return the line on the names above sequences, where there are some."""
-    if not any(map(is_fasta, named_files(tuple(files)))):
-        return []
-    return ["the lines above the sequences are not read; --task classification learns their last words as labels"]
+def _unread(files: Sequence[Path]) -> list[str]:
+    """Return lines on what may be labels and is not read: the lines above sequences, and the names of folders."""
+    lines = []
+    if any(map(is_fasta, named_files(tuple(files)))):
+        lines.append(
+            "the lines above the sequences are not read; --task classification learns their last words as labels"
+        )
+    for folder in filter(Path.is_dir, files):
+        names = sorted({path.relative_to(folder).parts[0] for path in text_files(folder)})
+        if len(names) > 1 and all((folder / name).is_dir() for name in names):
+            told = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+            lines.append(
+                f"the names of the folders ({told}) are not read as labels; a .csv with text and label has them"
+            )
+    return lines
 
 
 def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:

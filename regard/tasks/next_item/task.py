@@ -176,6 +176,7 @@ TASK = Task(
     held_out_samples=_held_out_samples,
     row_inputs=read_items,
     lint_rows=_lint_rows,
+    lint_unit="item",
     sample_lines=("i0 i1", "i3", '["i2", "i1"]', ""),
     tables=_tables,
     card=Card("other", 'print(model(["…"])[0].items)', "recommend {run} < sessions.txt"),

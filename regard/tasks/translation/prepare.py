@@ -57,7 +57,7 @@ def _corpora(
             content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
-        say(f"{part.name}: {counted(report.pairs, 'pair')}")
+        say(f"{part.name}: {counted(report.pairs, 'pair')} ({name})")
         if report.long:
             lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
             told = f"{counted(report.long, 'pair')} over {counted(report.max_length, 'piece')} left out"
