@@ -143,6 +143,14 @@ def test_an_edge_without_direction_is_as_likely_from_either_end(linker: Linker):
     assert (one.probability == pytest.approx(other.probability, abs=1e-6)) == (linker.net.weight is None)
 
 
+@pytest.mark.parametrize("name", ["n" * 5000, "n" * 2500 + " " + "m" * 2500])
+def test_an_unknown_name_is_quoted_in_part(linker: Linker, name: str):
+    for names in ([name], [("3", name)]):
+        with pytest.raises(DataError, match="no node") as caught:
+            linker(names)
+        assert len(str(caught.value)) < 1000
+
+
 def test_names_that_are_no_link(linker: Linker):
     with pytest.raises(DataError, match="both ends"):
         linker([("3", "3")])

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from regard.core.observation import AttentionWeights, Axis
+from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -37,8 +38,8 @@ def node_number(graph: Graph, name: str) -> int:
     """The number of the node of that name. DataError where there is none."""
     if name not in graph.places:
         known = list(graph.places)[:SEARCHED]
-        why = f"it has {graph.nodes:,}: {', '.join(known[:5])} …"
-        raise DataError(f"the graph has no node {name!r}", why=why, help=did_you_mean(name, known))
+        why = f"it has {graph.nodes:,}: {shortened(', '.join(known[:5]))} …"
+        raise DataError(f"the graph has no node {shortened(name)!r}", why=why, help=did_you_mean(name, known))
     return graph.places[name]
 
 

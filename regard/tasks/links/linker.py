@@ -15,6 +15,7 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.untrusted_files import shortened
 from regard.core.wording import counted_with
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -100,7 +101,8 @@ class Linker:
         if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
             why = "a text is the name of one node, and two nodes are two texts"
-            raise DataError(f"the graph has no node {names[0]!r}", why=why, help=f"a pair in Python: model([{pair!r}])")
+            help = f"a pair in Python: model([{shortened(repr(pair))}])"
+            raise DataError(f"the graph has no node {shortened(names[0])!r}", why=why, help=help)
         found = [node_number(self.graph, name) for name in names]
         if len(found) == 2 and found[0] == found[1]:
             why = "no pair of a node and itself was trained on"
