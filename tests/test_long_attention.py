@@ -209,10 +209,10 @@ LONG_MIXERS = ["multi-query", "window", "sinks", "encoder"]
 
 
 @pairs([*(f"self-attention-{kind}" for kind in LONG_MIXERS), "packed-self-attention-window"], mixer_case, MIXER_LAWS)
-def test_the_laws_of_mixers_hold_for_long_sequences(case, law):
+def test_the_laws_of_mixers_hold_for_long_sequences(case, law, name):
     for seed in range(2):
         with as_if_long():
-            law.check(case, Draw(random.Random(seed)))
+            law.check(case, Draw(random.Random(f"{name} {law.name} {seed}")))
 
 
 @pytest.mark.gpu
