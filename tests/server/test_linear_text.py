@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -108,11 +109,13 @@ def steps(work: Callable[[str], Any], text: str) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # a collection would run the finalizers of other tests' objects, and count them
     sys.settrace(trace)
     try:
         work(text)
     finally:
         sys.settrace(before)
+        gc.enable()
     return count
 
 
