@@ -48,8 +48,10 @@ class Searches(Protocol):
     def search_inputs(self, input: Any, settings: ChoiceConfig) -> list[SearchInput]:
         """Return the parts of an input that are searched."""
 
-    def output(self, input: Any, found: Sequence[list[Hypothesis]], settings: ChoiceConfig) -> Any:
-        """Return the output of an input whose parts have these hypotheses, best first."""
+    def output(
+        self, input: Any, parts: Sequence[SearchInput], hypotheses: Sequence[list[Hypothesis]], settings: ChoiceConfig
+    ) -> Any:
+        """Return the output of an input from its ``parts`` and the hypotheses of each, best first."""
 
 
 @dataclass(frozen=True)

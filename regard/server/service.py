@@ -108,32 +108,36 @@ class Service:
         deadline = Deadline(self.settings.seconds)
         client, key = self.admit(request.credentials)
         self.check_size(request.texts)
-        choices = await off_loop(self._choose_models, request, deadline)
+        choices, settings = await off_loop(self._choose_models, request, deadline)
         characters = sum(map(len, request.texts))
         with self.charge(characters, client, key):
             try:
                 async with asyncio.timeout(deadline.left + 1):  # a search ends before, with a better message
-                    results = await self._translate(request, choices, client, deadline)
+                    results = await self._translate(request, choices, settings, client, deadline)
             except TimeoutError as error:
                 raise self.timed_out() from error
         self.metrics.count_translated(characters, sum(len(result.sentences) for result in results))
         return results
 
     async def _translate(
-        self, request: TranslationRequest, choices: Sequence[ModelChoice], client: str, deadline: Deadline
+        self,
+        request: TranslationRequest,
+        choices: Sequence[ModelChoice],
+        settings: Mapping[Translating, SearchConfig],
+        client: str,
+        deadline: Deadline,
     ) -> list[TranslationResult]:
         """Translate model by model, all texts of a model together; return the results in order of the texts."""
         results: dict[int, TranslationResult] = {}
-        for model in dict.fromkeys(choice.model for choice in choices):
+        for model, search in settings.items():
             numbers = [number for number, choice in enumerate(choices) if choice.model is model]
             texts = [request.texts[number] for number in numbers]
             await model.wait_until_loaded(deadline.left)
             documents, sentences = await off_loop(_parse, request, texts, model, deadline)
-            settings = self.search_settings(model, request.search)
             translations: list[Translation] = []
             if sentences:
                 translations = await translate_with_terms(
-                    model, sentences, settings, client=client, seconds=deadline.left,
+                    model, sentences, search, client=client, seconds=deadline.left,
                     glossary=request.glossary, protect=request.protect,
                 )  # fmt: skip
             rest = iter(translations)
@@ -145,14 +149,16 @@ class Service:
                 results[number] = TranslationResult(candidates, *choices[number], own)
         return [results[number] for number in range(len(choices))]
 
-    def _choose_models(self, request: TranslationRequest, deadline: Deadline) -> list[ModelChoice]:
-        """Return the model for each text. ApiError for settings that a model cannot have."""
+    def _choose_models(
+        self, request: TranslationRequest, deadline: Deadline
+    ) -> tuple[list[ModelChoice], dict[Translating, SearchConfig]]:
+        """Return the model for each text, and the settings of each model. ApiError for some that it cannot have."""
         choices = []
         for text in request.texts:
             deadline.check()
             choices.append(self._choose_model(request, text))
-            self.search_settings(choices[-1].model, request.search)
-        return choices
+        models = dict.fromkeys(choice.model for choice in choices)
+        return choices, {model: self.search_settings(model, request.search) for model in models}
 
     def _choose_model(self, request: TranslationRequest, text: str) -> ModelChoice:
         """Return the model for a text: by name, by the languages asked for, or by the identified language."""

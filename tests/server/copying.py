@@ -126,8 +126,13 @@ class Capitals:
     def search_inputs(self, line: str, settings: SearchConfig) -> list[SearchInput]:
         return inputs_of(self.parts(line), settings)
 
-    def output(self, line: str, found: list[list[Hypothesis]], settings: SearchConfig) -> Translation:
-        return self.assemble(line, self.parts(line), found, search=settings)
+    def inputs(self, parts: list[list[int]], settings: SearchConfig) -> list[SearchInput]:
+        return inputs_of(parts, settings)
+
+    def output(
+        self, line: str, parts: list[SearchInput], found: list[list[Hypothesis]], settings: SearchConfig
+    ) -> Translation:
+        return self.assemble(line, [list(part.tokens) for part in parts], found, search=settings)
 
     def assemble(
         self, line: str, parts: list[list[int]], found: list[list[Hypothesis]], *, search: SearchConfig

@@ -31,8 +31,11 @@ REFUSED = (
     "server/text/",
     "server/api/json_route.py:parse",
     "server/api/requests.py:fields",
-    "server/search_request.py",
+    "server/batching/predictions.py",
+    "server/batching/translating.py:search_settings",
+    "server/json_pieces.py",
 )
+ORCHESTRATES = "server/text/enforce_terms.py:translate_with_terms"  # a coroutine, which waits for threads and searches
 LIBRARIES = ("markdown_it", "multipart", "tokenizers", "sentencex", "py3langid", "torch", "html", "csv")
 GROWTH = 150  # calls that a request of twice the size may take more, since it arrives in more pieces
 OWN_CALLS = {"C:append", "C:len", "C:isinstance", "C:popleft", "events.py:__lt__"}  # of the turns of the loop
@@ -44,28 +47,29 @@ class Guard:
     def __init__(self) -> None:
         self.calls: Counter[str] = Counter()
         self.offences: set[str] = set()
-        self._names: dict[CodeType, str] = {}
+        self._names: dict[CodeType, tuple[str, bool]] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         if event == "c_call":
             self.calls[f"C:{argument.__name__}"] += 1
         elif event == "call":
-            name = self._names.get(frame.f_code) or self._name(frame.f_code)
+            name, is_offence = self._names.get(frame.f_code) or self._name(frame.f_code)
             self.calls[name] += 1
+            if is_offence:  # at every call, also of code that an earlier request ran
+                self.offences.add(name)
             size = _size(frame)
             if size > 2_000:
                 self.offences.add(f"{name} of {size}")
 
-    def _name(self, code: CodeType) -> str:
-        """Return the name of code, which is an offence if it belongs into a thread."""
+    def _name(self, code: CodeType) -> tuple[str, bool]:
+        """Return the name of code, and whether it belongs into a thread."""
         path = Path(code.co_filename)
         own = path.is_relative_to(HOME)
         name = f"{path.relative_to(HOME).as_posix() if own else path.name}:{code.co_name}"
-        self._names[code] = name
         library = next((part for part in path.parts if part in LIBRARIES), None) if not own else None
-        if library or (own and (not name.startswith(ALLOWED) or name.startswith(REFUSED))):
-            self.offences.add(name)
-        return name
+        refused = own and (not name.startswith(ALLOWED) or name.startswith(REFUSED)) and name != ORCHESTRATES
+        self._names[code] = name, bool(library) or refused
+        return self._names[code]
 
 
 def _size(frame: FrameType) -> int:

@@ -175,8 +175,8 @@ async def _events(begun: BegunSteps | None, answer: Answer) -> AsyncGenerator[st
     if begun is not None:
         try:
             async for number, step in begun.all():
-                if told := answer.chunk(number, step):
-                    yield event(told)
+                if chunk := await answer.chunk(number, step):
+                    yield event(chunk)
         except ApiError as error:
             yield event(error_body(error, error.status))
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from pydantic import BaseModel
@@ -12,6 +13,7 @@ from pydantic import BaseModel
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.server.batching.generating import text_of
 from regard.server.generation_request import OpenedRequest
+from regard.server.off_loop import off_loop
 from regard.tasks.language_model.text_listener import TextStep, TokenScore
 
 __all__ = ["Answer", "Completion", "ErrorAnswer"]
@@ -136,12 +138,13 @@ class Answer:
             scores = self._prompt_scores[self._prompt(number)] if self._prompt_scores is not None else ()
             yield self._chunk([self._choice(number, self._prompt_text(number), scores, "length" if ended else None)])
 
-    def chunk(self, number: int, step: TextStep) -> dict[str, Any] | None:
-        """Return the chunk of a step; None where there is nothing to tell."""
+    async def chunk(self, number: int, step: TextStep) -> dict[str, Any] | None:
+        """Return the chunk of a step; None where it has neither text nor probabilities."""
         self._tokens[number] += 1
-        if not (step.piece.text or step.piece.finish_reason or self._logprobs is not None):
-            return None
-        return self._chunk([self._choice(number, step.piece.text, [step.score], step.piece.finish_reason)])
+        choice = partial(self._choice, number, step.piece.text, [step.score], step.piece.finish_reason)
+        if self._logprobs is not None:
+            return self._chunk([await off_loop(choice)])  # it decodes tokens
+        return self._chunk([choice()]) if step.piece.text or step.piece.finish_reason else None
 
     def usage_chunk(self) -> dict[str, Any]:
         """Return the last chunk, which tells the numbers of tokens."""

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, cast
 
 from regard.config.search_requests import GenerateRequest
@@ -18,7 +19,6 @@ from regard.server.batching.predictions import request_settings
 from regard.server.batching.served import ServedModel
 from regard.server.off_loop import off_loop
 from regard.server.settings import ServerSettings
-from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.text_listener import TextStep
 
@@ -30,7 +30,7 @@ NumberedStep = tuple[int, TextStep]
 class TextsRequest(NamedTuple):
     """Texts to generate: of each prompt (its tokens) ``samples``, numbered in this order.
 
-    ``alternatives``: likeliest tokens that are told of each step. ``client``: the name under which the texts wait.
+    ``alternatives``: most probable tokens reported with each step. ``client``: the name under which the texts wait.
     ``deadline``: on ``time.monotonic``.
     """
 
@@ -55,10 +55,17 @@ class Generating:
     ) -> GenerateRequest:
         """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
         generator, _ = await self.served.wait_until_loaded(seconds)
-        return cast(
-            GenerateRequest,
-            await off_loop(request_settings, generator.interface, given, limits, length_name=length_name),
-        )
+
+        def read() -> GenerateRequest:
+            """Return the settings, and refuse those that contradict each other."""
+            request = request_settings(generator.interface, given, limits, length_name=length_name)
+            generator.requested(request)
+            return cast(GenerateRequest, request)
+
+        try:
+            return await off_loop(read)
+        except ConfigError as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
     async def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
         """Return the tokens of prompts. ApiError for one that the vocabulary cannot spell."""
@@ -73,46 +80,9 @@ class Generating:
     ) -> list[list[TextStep]]:
         """Return the steps of each text; ``on_step`` is called with each, in the model's thread."""
         generator, _ = self.served.start()
-        settings = _requested(generator, request.settings)
-        if settings.beam > 1:
-            return await self._beams(request, settings, on_step)
-        search = generator.text_search(settings)
-        texts: list[list[TextStep]] = []
-        inputs = []
-        for prompt in request.prompts:
-            for sample in range(request.samples):
-                number = len(texts)
-                texts.append([])
-                add = partial(_add, texts[-1], on_step and partial(on_step, number))
-                inputs.append(search.input(prompt, sample, number, add, request.alternatives))
-        await self._search(request, inputs, settings)
-        return texts
-
-    async def _beams(
-        self, request: TextsRequest, settings: GenerateConfig, on_step: Callable[[int, TextStep], None] | None
-    ) -> list[list[TextStep]]:
-        """Return the steps of the best texts of each prompt, which are known at the end."""
-        generator, _ = self.served.start()
-        if request.samples > settings.beam:
-            raise ApiError(
-                400, f"Invalid request: a beam of {settings.beam} has no {request.samples} texts of a prompt"
-            )
-        best = settings.model_copy(update={"nbest": request.samples})
-        found = await self._search(request, list(map(SearchInput, request.prompts)), best)
-        hypotheses = [each for of_prompt in found for each in of_prompt]
-        search = generator.text_search(settings)
-        texts = [search.steps_of(number, hypothesis) for number, hypothesis in enumerate(hypotheses)]
-        for number, steps in enumerate(texts if on_step is not None else []):
-            for step in steps:
-                on_step and on_step(number, step)
-        return texts
-
-    async def _search(
-        self, request: TextsRequest, inputs: Sequence[SearchInput], settings: GenerateConfig
-    ) -> list[list[Hypothesis]]:
-        """Return the outputs of each input."""
-        jobs = [SearchJob(input, settings, client=request.client, deadline=request.deadline) for input in inputs]
-        return await self.served.results(jobs, max(request.deadline - time.monotonic(), 0.0))
+        texts = await off_loop(_Texts, generator, request, on_step)
+        hypotheses = await self.served.results(texts.jobs, max(request.deadline - time.monotonic(), 0.0))
+        return await off_loop(texts.steps_of, hypotheses)
 
     async def stream(self, request: TextsRequest) -> AsyncGenerator[NumberedStep, None]:
         """Yield the steps of all texts as they are made. The texts end when the iterator is closed."""
@@ -140,19 +110,46 @@ class Generating:
         return await self.served.compute(works, client=client, seconds=seconds)
 
 
-def _requested(generator: Generator, request: GenerateRequest) -> GenerateConfig:
-    """Return the settings of generation that a request has. ApiError for what they cannot be."""
-    try:
-        return generator.requested(request)
-    except ConfigError as error:
-        raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+class _Texts:
+    """The texts of a request: the jobs that search them, and their steps.
 
+    Rows report each step as its token is chosen, beams all steps at the end. ApiError for more texts than a beam has.
+    """
 
-def _add(steps: list[TextStep], on_step: Callable[[TextStep], None] | None, step: TextStep) -> None:
-    """Append a step to those of its text, and report it."""
-    steps.append(step)
-    if on_step is not None:
-        on_step(step)
+    def __init__(
+        self, generator: Generator, request: TextsRequest, on_step: Callable[[int, TextStep], None] | None
+    ) -> None:
+        settings = generator.requested(request.settings)
+        if 1 < settings.beam < request.samples:
+            what = f"a beam of {settings.beam} has no {request.samples} texts of a prompt"
+            raise ApiError(400, f"Invalid request: {what}")
+        self._search, self._on_step, self._by_beam = generator.text_search(settings), on_step, settings.beam > 1
+        self._steps: list[list[TextStep]] = [[] for _ in range(len(request.prompts) * request.samples)]
+        inputs = map(SearchInput, request.prompts)
+        if self._by_beam:
+            settings = settings.model_copy(update={"nbest": request.samples})
+        else:
+            inputs = map(partial(self._input, request), range(len(self._steps)))
+        self.jobs = [SearchJob(input, settings, client=request.client, deadline=request.deadline) for input in inputs]
+
+    def _input(self, request: TextsRequest, number: int) -> SearchInput:
+        prompt, sample = divmod(number, request.samples)
+        add = partial(self._add, number)
+        return self._search.input(request.prompts[prompt], sample, number, add, request.alternatives)
+
+    def _add(self, number: int, step: TextStep) -> None:
+        """Append a step to those of its text, and report it."""
+        self._steps[number].append(step)
+        if self._on_step is not None:
+            self._on_step(number, step)
+
+    def steps_of(self, found: Sequence[list[Hypothesis]]) -> list[list[TextStep]]:
+        """Return the steps of each text, from what was found for each job."""
+        if self._by_beam:
+            for number, hypothesis in enumerate(chain.from_iterable(found)):
+                for step in self._search.steps_of(number, hypothesis):
+                    self._add(number, step)
+        return self._steps
 
 
 def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Callable[[], bool]) -> list[float]:

@@ -4,26 +4,86 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from regard.core.deadline import Deadline
-from regard.core.predictor_interface import PredictorInterface, input_cost, read_input
+from regard.core.predictor_interface import PredictorInterface, input_cost, interface_of, read_input
 from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError, DataError, ModelError
+from regard.inference.search_model import Searches
+from regard.search.contract import Hypothesis
 from regard.server.api_error import ApiError, public_message
+from regard.server.batching.jobs import SearchJob
 
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-__all__ = ["output_json", "predict_one", "read_inputs", "request_settings", "require_cost", "validate_settings"]
+__all__ = ["SearchRequestJobs", "request_settings", "require_cost", "works_of"]
 
 LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
 
 
-def read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
+Work = Callable[[Callable[[], bool]], Any]
+
+
+def works_of(
+    predictor: Any, lines: Sequence[str], given: Mapping[str, Any], limits: ServerSettings, deadline: Deadline
+) -> list[Work]:
+    """Return a work for each line, whose result is the output as JSON. ApiError for a wrong input or setting."""
+    interface = interface_of(predictor)
+    settings = request_settings(interface, given, limits)
+    inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
+    return [partial(_predict, predictor, interface, input, settings) for input in inputs]
+
+
+class SearchRequestJobs:
+    """The inputs of a request as jobs of searches, and their outputs as JSON.
+
+    ApiError for a wrong input or setting.
+    """
+
+    def __init__(
+        self,
+        predictor: Searches,
+        lines: Sequence[str],
+        given: Mapping[str, Any],
+        limits: ServerSettings,
+        client: str,
+        deadline: Deadline,
+    ) -> None:
+        self._predictor = predictor
+        requested = request_settings(interface_of(predictor), given, limits)
+        self._inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
+        try:
+            self._settings = predictor.requested(requested)
+            self._parts = [predictor.search_inputs(input, self._settings) for input in self._inputs]
+        except (ConfigError, DataError) as error:
+            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
+        self.jobs = [
+            SearchJob(part, self._settings, client=client, deadline=deadline.end)
+            for parts in self._parts
+            for part in parts
+        ]
+
+    def outputs(self, found: Sequence[list[Hypothesis]]) -> list[Any]:
+        """Return the output of each input from the hypotheses of each job."""
+        hypotheses = iter(found)
+        return [
+            _json(
+                self._predictor,
+                self._predictor.output(input, parts, [next(hypotheses) for _ in parts], self._settings),
+            )
+            for input, parts in zip(self._inputs, self._parts, strict=True)
+        ]
+
+
+def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
     """Return the inputs that lines spell. ApiError for one that is not of the model's format, or costs too much."""
+    if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
+        raise ApiError(400, "This model answers no requests: its predictor has no read and write.")
     inputs = []
     for number, line in enumerate(lines, start=1):
         deadline.check()
@@ -41,7 +101,7 @@ def require_cost(predictor: Any, input: Any, limit: int, what: str) -> None:
         raise ApiError(413, f"Too long: {what} needs {cost:,} numbers in a layer, and the limit is {limit:,}.")
 
 
-def predict_one(
+def _predict(
     predictor: Any,
     interface: PredictorInterface,
     input: Any,
@@ -49,10 +109,10 @@ def predict_one(
     interrupted: Callable[[], bool],
 ) -> Any:
     """Return the output for one input, as JSON."""
-    return output_json(predictor, interface.predict(input, settings, interrupted))
+    return _json(predictor, interface.predict(input, settings, interrupted))
 
 
-def output_json(predictor: Any, output: Any) -> Any:
+def _json(predictor: Any, output: Any) -> Any:
     """Return an output as the predictor writes it in JSON. ModelError for one that is not finite."""
     return json.loads(predictor.write(output, json=True), parse_constant=_refuse_constant)
 
@@ -75,7 +135,7 @@ def request_settings(
         if given:
             raise ApiError(422, f"Invalid request: settings.{next(iter(given))[:LONGEST_NAME]}: this model takes none")
         return None
-    checked = validate_settings(type(interface.settings), given)
+    checked = _validated(type(interface.settings), given)
     chosen = interface.settings.model_copy(update=checked.model_dump(exclude_unset=True))
     if (beam := getattr(checked, "beam", None)) is not None and beam > limits.beam:
         raise ApiError(400, f"Invalid request: a beam of {beam} is wider than {limits.beam}")
@@ -95,7 +155,7 @@ def request_settings(
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
-def validate_settings(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
+def _validated(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
     """Return the settings of a request. ApiError 422 with the field and the reason for the first that is wrong."""
     try:
         return kind.model_validate(dict(given))

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from regard.config.settings import ChoiceConfig
 from regard.core.deadline import Deadline, DeadlineExceeded
-from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError, DataError
 from regard.inference.search_model import Searches
 from regard.inspection.run_inspector import RunInspector
@@ -25,11 +24,10 @@ from regard.server.batching.jobs import (
     SchedulerClosed,
     SchedulerJob,
     SchedulerObserver,
-    SearchJob,
     TooManyInputs,
     WorkJob,
 )
-from regard.server.batching.predictions import output_json, predict_one, read_inputs, request_settings
+from regard.server.batching.predictions import SearchRequestJobs, works_of
 from regard.server.batching.scheduler import Scheduler
 from regard.server.off_loop import cancel_all, off_loop, results_of
 
@@ -169,30 +167,13 @@ class ServedModel:
     ) -> list[Any]:
         """Return the output for each input, as the predictor writes it in JSON. ApiError beyond a limit."""
         deadline = Deadline(seconds)
-        predictor, _ = await self.wait_until_loaded(seconds)
-        if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
-            raise ApiError(400, f"The model {self.name} answers no requests: its predictor has no read and write.")
-        interface = interface_of(predictor)
-        chosen = await off_loop(request_settings, interface, settings, limits)
-        lines = await off_loop(read_inputs, predictor, inputs, limits.numbers, deadline)
-        if not isinstance(predictor, Searches):
-            works = [partial(predict_one, predictor, interface, line, chosen) for line in lines]
+        predictor, scheduler = await self.wait_until_loaded(seconds)
+        if scheduler.model is None:
+            works = await off_loop(works_of, predictor, inputs, settings, limits, deadline)
             return await self.compute(works, client=client, seconds=deadline.left)
-        try:
-            search = predictor.requested(chosen)
-            parts = await off_loop(lambda: [predictor.search_inputs(line, search) for line in lines])
-        except (ConfigError, DataError) as error:
-            raise ApiError(400, f"Invalid request: {public_message(error)}") from error
-        jobs = [SearchJob(part, search, client=client, deadline=deadline.end) for of_line in parts for part in of_line]
-        hypotheses = iter(await self.results(jobs, deadline.left))
-
-        def write() -> list[Any]:
-            """Return the outputs as JSON."""
-            found = [[next(hypotheses) for _ in of_line] for of_line in parts]
-            outputs = [predictor.output(line, own, search) for line, own in zip(lines, found, strict=True)]
-            return [output_json(predictor, output) for output in outputs]
-
-        return await self.run_serial(write)  # some outputs take a pass of the model
+        request = await off_loop(SearchRequestJobs, predictor, inputs, settings, limits, client, deadline)
+        found = await self.results(request.jobs, deadline.left)
+        return await self.run_serial(partial(request.outputs, found))  # some outputs take a pass of the model
 
     async def compute(
         self, works: Sequence[Callable[[Callable[[], bool]], Result]], *, client: str, seconds: float

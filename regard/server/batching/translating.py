@@ -16,7 +16,6 @@ from regard.data.protected_spans import RequiredTerm
 from regard.data.tokenizers.subword import split_language_mark
 from regard.errors import ConfigError
 from regard.inference.results import Translation
-from regard.inference.run_search import inputs_of
 from regard.inference.search_model import SearchInput
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
@@ -121,17 +120,17 @@ class Translating:
         translator, _ = await self.served.wait_until_loaded(seconds)
         terms = required_terms or [()] * len(sentences)
 
-        def prepare() -> tuple[list[list[list[int]]], list[SearchJob]]:
-            """Return the parts of each sentence, and a job for each part."""
+        def prepare() -> tuple[list[list[list[int]]], list[SearchJob], bool]:
+            """Return the parts of each sentence, a job for each part, and whether outputs take a pass of the model."""
             parts: list[list[list[int]]] = []
             jobs: list[SearchJob] = []
             for sentence, required in zip(sentences, terms, strict=True):
                 deadline.check()
                 parts.append(translator.parts(sentence))
                 jobs += _jobs(translator, parts[-1], required, settings, client, deadline)
-            return parts, jobs
+            return parts, jobs, settings.covers
 
-        parts, jobs = await off_loop(prepare)
+        parts, jobs, covers = await off_loop(prepare)
         found = await self.served.results(jobs, seconds)
 
         def assemble() -> list[Translation]:
@@ -143,8 +142,8 @@ class Translating:
                 translations.append(translator.assemble(sentence, of_sentence, hypotheses, search=settings))
             return translations
 
-        try:  # the coverage penalty is a pass of the model
-            return await (self.run_serial if settings.covers else off_loop)(assemble)
+        try:
+            return await (self.run_serial if covers else off_loop)(assemble)
         except ConfigError as error:
             raise ApiError(400, f"Invalid request: {error.what}, since {error.why}") from error
 
@@ -164,7 +163,7 @@ def _jobs(
     """
     constraints = term_constraints(translator, parts, terms, settings, deadline)
     wide = widen_beam(settings) if any(constraints) else settings
-    plain = inputs_of(parts, settings)
+    plain: list[SearchInput] = translator.inputs(parts, settings)
     return [
         SearchJob(
             SearchInput(input.tokens, constraints=required) if required else input,

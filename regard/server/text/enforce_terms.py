@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
+from typing import NamedTuple
 
 from regard.config.settings import SearchConfig
 from regard.core.deadline import NO_DEADLINE, Deadline
@@ -52,16 +53,17 @@ async def translate_with_terms(
     deadline = time.monotonic() + seconds
     required = await off_loop(_required_terms, sentences, glossary, Deadline(seconds), protect=protect)
     translations = await model.translate(sentences, settings, client=client, seconds=seconds)
-    incomplete, spellable = await off_loop(_incomplete, model, translations, required)
-    if not incomplete:
+    incomplete = await off_loop(_incomplete, model, sentences, translations, required)
+    if not incomplete.numbers:
         return translations
-    terms = [required[number] for number in incomplete]
-    constrained: Sequence[Translation | None] = [None] * len(incomplete)
-    if spellable:
-        left, again = max(deadline - time.monotonic(), 0.0), [sentences[number] for number in incomplete]
+    constrained: Sequence[Translation | None] = [None] * len(incomplete.numbers)
+    if incomplete.spellable:
         with suppress(ApiError):  # no room or time for a second search: missing terms are inserted
-            constrained = await model.translate(again, settings, client=client, seconds=left, required_terms=terms)
-    for number, second in zip(incomplete, constrained, strict=True):
+            constrained = await model.translate(
+                incomplete.sentences, settings, client=client, seconds=max(deadline - time.monotonic(), 0.0),
+                required_terms=incomplete.terms,
+            )  # fmt: skip
+    for number, second in zip(incomplete.numbers, constrained, strict=True):
         work = partial(_complete, model, translations[number], second, required[number], settings, deadline)
         translations[number] = await model.run_serial(work)
     return translations
@@ -78,17 +80,30 @@ def _required_terms(
     return terms
 
 
+class _Incomplete(NamedTuple):
+    """Translations with an output that lacks a term; ``spellable``: whether the model can spell any of their terms."""
+
+    numbers: list[int]
+    sentences: list[str]
+    terms: list[Sequence[RequiredTerm]]
+    spellable: bool
+
+
 def _incomplete(
-    model: Translating, translations: Sequence[Translation], required: Sequence[Sequence[RequiredTerm]]
-) -> tuple[list[int], bool]:
-    """Return the numbers of the translations with an output that lacks a term, and whether the model can spell any."""
+    model: Translating,
+    sentences: Sequence[str],
+    translations: Sequence[Translation],
+    required: Sequence[Sequence[RequiredTerm]],
+) -> _Incomplete:
+    """Return the translations with an output that lacks a term."""
     numbers = [
         number
         for number, translation in enumerate(translations)
         if any(missing_terms(required[number], each.text) for each in translation.candidates)
     ]
-    texts = dict.fromkeys(term.text for number in numbers for term in required[number])
-    return numbers, any(map(model.can_spell, texts))
+    terms = [required[number] for number in numbers]
+    texts = dict.fromkeys(term.text for of_sentence in terms for term in of_sentence)
+    return _Incomplete(numbers, [sentences[number] for number in numbers], terms, any(map(model.can_spell, texts)))
 
 
 def _complete(

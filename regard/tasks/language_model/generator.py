@@ -275,11 +275,15 @@ class Generator:
         """See ``inference.search_model.Searches``."""
         return [self.text_search(settings).input(self.tokens(prompt), 0, 0)]
 
-    def output(self, prompt: str, found: Sequence[list[Hypothesis]], settings: GenerateConfig) -> Generated:
+    def output(
+        self,
+        prompt: str,
+        parts: Sequence[SearchInput],
+        hypotheses: Sequence[list[Hypothesis]],
+        settings: GenerateConfig,
+    ) -> Generated:
         """See ``inference.search_model.Searches``."""
-        (hypotheses,) = found
-        piece = self.text_search(settings).whole(0, hypotheses[0])
-        return _generated(prompt, piece, 0)
+        return _generated(prompt, self.text_search(settings).whole(0, hypotheses[0][0]), 0)
 
     def text_search(self, settings: GenerateConfig, seed: int | None = None) -> TextSearch:
         """Return a search for texts; with the seed of the settings unless given, or else one that is drawn."""

@@ -124,15 +124,22 @@ class Translator(PairScorer):
 
     def search_inputs(self, line: str, settings: SearchConfig) -> list[SearchInput]:
         """See ``inference.search_model.Searches``."""
-        return self._inputs(self.parts(line), settings)
+        return self.inputs(self.parts(line), settings)
 
-    def output(self, line: str, found: Sequence[list[Hypothesis]], settings: SearchConfig) -> Translation:
+    def output(
+        self,
+        line: str,
+        parts: Sequence[SearchInput],
+        hypotheses: Sequence[list[Hypothesis]],
+        settings: SearchConfig,
+    ) -> Translation:
         """See ``inference.search_model.Searches``."""
-        return self.assemble(line, self.parts(line), list(found), search=settings)
+        return self.assemble(line, [list(part.tokens) for part in parts], list(hypotheses), search=settings)
 
-    def _inputs(
+    def inputs(
         self, parts: Sequence[list[int]], settings: SearchConfig, prefixes: Sequence[list[int]] | None = None
     ) -> list[SearchInput]:
+        """Return the parts of a line as inputs of a search, which stop strings end."""
         listener = partial(StopListener, self.target, settings.stop) if settings.stop else None
         return inputs_of(parts, settings, prefixes=prefixes, listener=listener)
 
@@ -171,7 +178,7 @@ class Translator(PairScorer):
         rows = settings.batch_sentences
         help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
         with explain_out_of_memory("translating", help=help):
-            sources = self._inputs(flat, settings, forced)
+            sources = self.inputs(flat, settings, forced)
             longest_first = sorted(enumerate(sources), key=lambda numbered: -len(numbered[1].tokens))
             for finished in run_search(self.decoding, longest_first, settings, rows=rows, interrupted=interrupted):
                 for index, hypotheses in finished:
