@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import stat
 import sys
 from pathlib import Path
@@ -14,7 +15,7 @@ from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_inputs, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
-from regard.commands.search_options import Beam, EarlyStopping, LengthPenalty, Sampling, takes_sampling
+from regard.commands.search_options import Beam, EarlyStopping, LengthPenalty, takes_sampling
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def generate(
     beam: Beam = None,
     length_penalty: LengthPenalty = None,
     early_stopping: EarlyStopping = None,
-    sampling: Sampling = Sampling(),
+    sampling: dict[str, Any],
     no_repeat_ngram: NoRepeatNgram = None,
     samples: Samples = 1,
     as_json: AsJson = False,
@@ -85,15 +86,17 @@ def generate(
     options = {
         "length": length, "beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping,
         "no_repeat_ngram": no_repeat_ngram,
-    } | sampling._replace(seed=None).settings  # fmt: skip
+    } | sampling | {"seed": None}  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    made: dict[str, Any] = {"samples": samples, "seed": sampling.seed, "as_json": as_json}
+    made: dict[str, Any] = {"samples": samples, "seed": sampling["seed"], "as_json": as_json}
     if (bulk := bulk.of(files, output, folder=True)).wanted:
         _generate_in_bulk(bulk, run, chosen, opened, **made)
         return
     model: Generator = open_predictor(run, **opened)
     settings = _settings(model, chosen, samples)
+    if made["seed"] is None:  # one of the whole command: equal prompts have equal texts, in whatever chunks they are
+        made["seed"] = secrets.randbits(63)
     if prompt is None and (files or _is_piped()):
         _answer_lines(model, run, bulk, settings, **made)
     else:

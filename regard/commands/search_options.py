@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated
 
 import typer
 
@@ -14,7 +14,6 @@ __all__ = [
     "EarlyStopping",
     "LengthPenalty",
     "NoRepeatPieces",
-    "Sampling",
     "takes_sampling",
 ]
 
@@ -116,25 +115,6 @@ Seed = Annotated[
 ]
 
 
-class Sampling(NamedTuple):
-    """The options of sampling, as given: settings of ``config.settings.ChoiceConfig``."""
-
-    temperature: float | None = None
-    top_k: int | None = None
-    top_p: float | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    stop: list[str] | None = None
-    seed: int | None = None
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        """The settings by name, those that were not given as None."""
-        return self._asdict()
-
-
 takes_sampling = taken_together(
     "sampling",
     {
@@ -148,5 +128,5 @@ takes_sampling = taken_together(
         "stop": SharedOption(Stop),
         "seed": SharedOption(Seed),
     },
-    Sampling,
+    dict,  # settings of ``config.settings.ChoiceConfig`` by name, those that were not given as None
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -33,7 +34,6 @@ from regard.commands.search_options import (
     EarlyStopping,
     LengthPenalty,
     NoRepeatPieces,
-    Sampling,
     takes_sampling,
 )
 from regard.core.wording import counted
@@ -115,7 +115,7 @@ def translate(
     coverage_penalty: CoveragePenalty = None,
     no_repeat_ngram: NoRepeatPieces = None,
     max_length: MaxLength = None,
-    sampling: Sampling = Sampling(),
+    sampling: dict[str, Any],
     prefix: Prefix = None,
     prefixes: Prefixes = None,
     as_json: AsJson = False,
@@ -136,11 +136,11 @@ def translate(
     requested = {
         "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "early_stopping": early_stopping,
         "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram, "max_length": max_length,
-    } | sampling.settings  # fmt: skip
+    } | sampling  # fmt: skip
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     if (bulk := bulk.of(files, output)).wanted:
         _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else nbest)
-        spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": sampling.seed}
+        spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": sampling["seed"]}
         spec["search"] = _search_of(run, requested)
         run_bulk(bulk, run, spec | opened, doing="translating")
         return
@@ -149,6 +149,8 @@ def translate(
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
     work = _Translation(model, search, begins, form)
     job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, work)
+    if search.seed is None:  # one of the whole command: equal lines have equal outputs, in whatever chunks they are
+        work = work._replace(search=search.model_copy(update={"seed": secrets.randbits(63)}))
     _tell(model, *_translate_lines(work, run, bulk, job=job, resume=resume))
 
 

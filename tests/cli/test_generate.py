@@ -48,6 +48,12 @@ def test_json_lines_of_samples(regard, language_model: Path, model) -> None:
     assert lines == [model.write(each, json=False) for each in model.samples("the", 3, seed=4)]
 
 
+def test_equal_prompts_have_equal_texts_in_any_chunk(regard, language_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "prompts").write_text("the\n" * 3)
+    lines = regard("generate", language_model, tmp_path / "prompts", "--temperature", "9", "--length", "9").stdout
+    assert len(lines.splitlines()) == 3 and len({*lines.splitlines()}) == 1
+
+
 def test_stop_strings_are_not_printed(regard, language_model: Path, model) -> None:
     call = ("generate", language_model, "--prompt", "the", "--temperature", "0", "--length", "12")
     whole = regard(*call).stdout

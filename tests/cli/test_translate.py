@@ -110,6 +110,11 @@ def test_draws_are_repeatable_with_a_seed_and_differ_without(regard, tiny_run: T
     assert len({draw("--seed", "5"), draw("--seed", "6"), draw(), draw()}) == 4
 
 
+def test_equal_lines_have_equal_draws_in_any_chunk(regard, tiny_run: TinyRun) -> None:
+    lines = regard("translate", tiny_run.path, "--temperature", "30", input="a b c d\n" * 70).stdout.splitlines()
+    assert len(lines) == 70 and len({*lines}) == 1
+
+
 def test_drawing_among_one_piece_is_greedy(regard, tiny_run: TinyRun) -> None:
     lines = tiny_run.source.read_text()
     drawn = regard("translate", tiny_run.path, "--temperature", "5", "--top-k", "1", input=lines)
