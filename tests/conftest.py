@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +20,16 @@ settings.load_profile("untimed")
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "core.state", "models", "search")
 install_import_hook([f"regard.{part}" for part in CHECKED], f"{shape_checks.__name__}.check")
+
+
+def pytest_sessionstart() -> None:
+    gc.disable()  # while modules are imported and tests collected: nothing of them is garbage
+
+
+def pytest_collection_finish() -> None:
+    """Collections look at what tests make, not at the million objects of modules and of the tests themselves."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session", autouse=True)
