@@ -125,6 +125,7 @@ class TextDataConfig(DataSection):
 class GenerateConfig(ChoiceConfig):
     """Settings of text generation, unless a command says otherwise."""
 
+    nbest: Literal[1] = Field(1, description="always 1: whoever generates says how many texts a prompt has")
     length: int = Field(500, ge=1, le=1 << 20, description="maximum of tokens")
     temperature: Annotated[float, Field(ge=0)] | None = Field(
         None,
