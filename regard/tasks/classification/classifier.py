@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
@@ -27,6 +28,7 @@ from regard.tasks.classification.examples import (
     LabelledExamples,
     TextRow,
     encode_texts,
+    network_inputs,
     pieces_of,
     text_table,
     texts_of,
@@ -140,19 +142,23 @@ class Classifier:
         weights = list(logits)
         for begin in range(0, len(order), ROWS):
             places = order[begin : begin + ROWS]
-            found = self._reading(*self._table([rows[at] for at in places]))
-            for at, logit, weight in zip(places, found.logits.double().cpu(), found.weights.cpu(), strict=True):
+            found = self._reading(*self._inputs([rows[at] for at in places]))
+            shares = found.weights.cpu().unflatten(0, (len(places), -1))
+            for at, logit, weight in zip(places, found.logits.double().cpu(), shares, strict=True):
                 logits[at], weights[at] = logit, self._in_order(rows[at], weight)
         return logits, weights
 
-    def _table(self, rows: Sequence[TextRow]) -> tuple[Tensor, Tensor]:
+    def _inputs(self, rows: Sequence[TextRow]) -> tuple[Tensor, Span]:
         tokens, valid = text_table(rows, apart=self.config.model.pairs == "apart")
-        return tokens.to(self._device), valid.to(self._device)
+        return network_inputs(tokens.to(self._device), valid.to(self._device))
 
     def _in_order(self, row: TextRow, weights: Tensor) -> Tensor:
-        """The weights of a row's pieces; where its texts are apart, the second has no BEGIN in the row."""
-        if weights.dim() == 1:
-            return weights[: len(row)]
+        """Return the weights of a row's pieces from those (texts, length) that the network returned.
+
+        Where texts are read apart, the second has no BEGIN in the row.
+        """
+        if len(weights) == 1:
+            return weights[0, : len(row)]
         first, *others = (each[: len(text)] for each, text in zip(weights, texts_of(row), strict=True))
         return torch.cat([first, *(each[1:] for each in others)])
 
@@ -170,10 +176,10 @@ class Classifier:
             raise ConfigError(f"a text of {len(row)} pieces is too long to look at", why=f"{SHOWN} can be shown")
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever classifies meanwhile
         with observe(shared) as seen:
-            found = shared(*self._table([row]))
+            found = shared(*self._inputs([row]))
         labels = tuple(self.codec.tokenizer.pieces(pieces_of(row)))
         key = Axis("token looked at", labels)
-        pooling = self._in_order(row, found.weights[0].cpu())
+        pooling = self._in_order(row, found.weights.cpu())
         attention = {"pooling": AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)}
         attention |= self._heads(seen, row)
         return Observation("\t".join(texts), attention, (), self._following(found.logits[0].double().cpu()))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
 from regard.data.affixes import AFFIXES, affix_buckets
@@ -24,7 +25,16 @@ from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import LabelledText
 from regard.tasks.label_numbers import read_number
 
-__all__ = ["LabelledBatch", "LabelledExamples", "TextRow", "encode_texts", "pieces_of", "text_table", "texts_of"]
+__all__ = [
+    "LabelledBatch",
+    "LabelledExamples",
+    "TextRow",
+    "encode_texts",
+    "network_inputs",
+    "pieces_of",
+    "text_table",
+    "texts_of",
+]
 
 STRAND, HIDDEN = 3, 4  # streams of draws
 TextRow = npt.NDArray[np.int64]  # (columns,), or (columns, 1 + AFFIXES): BEGIN, then each text and END
@@ -174,8 +184,13 @@ def pieces_of(row: TextRow) -> TextRow:
     return found
 
 
+def network_inputs(tokens: Tensor, valid: Tensor) -> tuple[Tensor, Span]:
+    """Return a table of ``text_table`` as a classifier reads it: each text is a row."""
+    return tokens.flatten(0, valid.dim() - 2), Span.of(valid.flatten(0, -2))
+
+
 def text_table(rows: Sequence[TextRow], *, apart: bool) -> tuple[Tensor, Tensor]:
-    """Tokens (rows, length) and which of them are there; with texts ``apart`` (rows, texts, length).
+    """Tokens (rows, length) and which of them are valid; with texts ``apart`` (rows, texts, length).
 
     Where rows have affixes, tokens have one dimension more, of the piece and its affixes.
     """

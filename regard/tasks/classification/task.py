@@ -34,7 +34,7 @@ from regard.tasks.answer_losses import best_temperature, class_loss, label_set_l
 from regard.tasks.classification.classifier import Classifier
 from regard.tasks.classification.codecs import LabelCodec, make_codec, open_codec, open_run
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.examples import LabelledBatch, LabelledExamples
+from regard.tasks.classification.examples import LabelledBatch, LabelledExamples, network_inputs
 from regard.tasks.classification.labelled_text import LabelledText, read_labelled, read_labelled_part, read_texts
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.split import is_own_split, report_moved
@@ -74,7 +74,7 @@ def _objective(config: ClassificationConfig) -> Objective:
     smoothing, kind = config.train.label_smoothing, config.data.label_kind
 
     def loss(net: nn.Module, batch: LabelledBatch, carry: State = ()) -> LossTerms:
-        logits = net(batch.tokens, batch.valid).logits
+        logits = net(*network_inputs(batch.tokens, batch.valid)).logits
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
         if kind == "number":
             found = number_loss(logits[:, 0], batch.label, batch.unit)
