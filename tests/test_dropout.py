@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.attention.mask import Span
 from regard.core.reference_mode import reference_mode
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -64,7 +65,7 @@ def test_each_place_of_dropout_has_a_key_of_its_own(key: str, model: dict[str, A
     for given, drops in (({key: 0.5}, True), ({}, False)):
         built = build(ModelConfig(**(sizes | model | given)), source_types=9, target_types=9)
         sides = [
-            lambda built=built: built.encoder(tokens, valid).states,
+            lambda built=built: built.encoder(tokens, Span.of(valid)).states,
             lambda built=built: built(tokens, valid, tokens, valid),
         ]
         for side in sides:

@@ -227,7 +227,7 @@ def test_no_loss_of_a_mixer_is_dropped_by_an_encoder() -> None:
     whole = encoder.layers[1].mixer.forward
     encoder.layers[1].mixer.forward = lambda *given: whole(*given)._replace(losses={"its own": torch.ones(())})
     with pytest.raises(ConfigError, match="its own") as refused:
-        encoder(tokens, tokens > 0)
+        encoder(tokens, Span.of(tokens > 0))
     assert refused.value.where == "model.encoder.mixer" and refused.value.help is not None
     compressing = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "mixer": "compressive"}
     with pytest.raises(ConfigError, match="compressive") as unfit:
@@ -239,7 +239,9 @@ def test_a_reversible_model_is_another_function_and_no_engine_or_format_takes_it
     plain, other = model("plain", norm="pre").eval(), model("reversible", norm="pre").eval()
     other.load_state_dict(plain.state_dict())
     valid = torch.ones_like(SOURCE, dtype=torch.bool)
-    assert not torch.allclose(plain.encoder(SOURCE, valid).states, other.encoder(SOURCE, valid).states)
+    assert not torch.allclose(
+        plain.encoder(SOURCE, Span.of(valid)).states, other.encoder(SOURCE, Span.of(valid)).states
+    )
     assert layer_obstacle(plain.decoder.layers[0], AttentionReader) is None
     assert layer_obstacle(other.decoder.layers[0], AttentionReader) is not None
     assert ctranslate2.obstacle(ModelConfig(**SIZES, norm="pre", execution="reversible")) == "its layers are reversible"

@@ -171,16 +171,19 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """Base of encoders of source tokens. ``width``: features of a state; ``summary``: features of ``final``."""
+    """Base of encoders. ``width``: features of a state; ``summary``: features of ``final``."""
 
     width: int
     summary: int
 
     @abstractmethod
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        """Encode a batch of sentences; ``valid`` is False for padding; a column is what its Input reads."""
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        """Encode a batch of sentences.
+
+        Args:
+            inputs: columns of tokens or floats, as the encoder's ``Input`` reads them.
+            span: positions and padding of the columns.
+        """
 
 
 class RowMap(NamedTuple):

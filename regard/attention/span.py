@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float64, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -67,8 +67,13 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
-        """The span of whole sentences: they start at position 0."""
+        """Return the span of rows that start at position 0; ``valid`` is False for padding."""
         return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
+
+    @classmethod
+    def without_padding(cls, inputs: Shaped[Tensor, "batch length *features"]) -> Span:
+        """Return the span of inputs all of whose columns are valid, from position 0."""
+        return cls.of(torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device))
 
     @property
     def position(self) -> Int[Tensor, "batch length"]:

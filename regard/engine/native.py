@@ -15,7 +15,7 @@ from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
-from regard.attention.mask import Padding
+from regard.attention.mask import Padding, Span
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
 from regard.engine.native_layer import Attention
@@ -202,7 +202,7 @@ class _NativeEncoder:
     ) -> None:  # fmt: skip
         """Read the sources, one after the other, into the tables."""
         runner, longest = self.runner, max(lengths, default=0)
-        states = None if self.stack else leading(self.encoder(source, valid).states, valid)[0]
+        states = None if self.stack else leading(self.encoder(source, Span.of(valid)).states, valid)[0]
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
         tables = Tables([(table.key, table.value) for table in sources])

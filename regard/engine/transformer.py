@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader
+from regard.attention.mask import Span
 from regard.engine.cache import BUCKET, FastSession
 from regard.engine.heads import shared_turns
 from regard.engine.layer import FastLayer, StepLayout
@@ -71,7 +72,7 @@ class FastEncoderDecoder:
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
-        states, valid = leading(self.encoder(source, source_valid).states, source_valid)
+        states, valid = leading(self.encoder(source, Span.of(source_valid)).states, source_valid)
         sources = [layer.source_table(states, valid) for layer in self.layers]
         cells = [layer.empty_cells(states, BUCKET) for layer in self.layers]
         return FastSession.of(cells, sources, valid.sum(1).tolist())

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
+from regard.attention.mask import Span
 from regard.core.state import State, join, repeat, select, truncate
 from regard.models.copying import Copying, Pointed, mixture
 from regard.models.cross_entropy import Loss, smoothed_nll
@@ -128,7 +129,7 @@ class EncoderDecoder(nn.Module):
         self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
     ) -> Session:
         """Session before the first target token: sources encoded once, one row per sentence."""
-        encoded = self.encoder(source, source_valid)
+        encoded = self.encoder(source, Span.of(source_valid))
         memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
         copied = () if self.copying is None else self.copying.prepare(encoded, source)

@@ -102,7 +102,7 @@ def test_the_encoder_sees_one_plus_layers_times_kernel_less_one(kernel: int, lay
     encoder = model(encoder={"blocks": [[8, kernel, layers]]}).encoder
     embedded, valid = torch.randn(1, 21, 16, dtype=torch.float64, requires_grad=True), torch.ones(1, 21).bool()
     encoder.embedding = Given(embedded)
-    states = encoder(tokens(1, 21), valid).states
+    states = encoder(tokens(1, 21), Span.of(valid)).states
     reach = layers * (kernel - 1) // 2
     assert reached(states, embedded, 10) == list(range(10 - reach, 10 + reach + 1))
     assert 2 * reach + 1 == 1 + layers * (kernel - 1)
@@ -134,9 +134,9 @@ def test_a_padded_source_is_read_as_it_is_alone() -> None:
     encoder = model(encoder={"blocks": [[8, 3, 2], [12, 5, 2]]}).encoder
     source, lengths = tokens(3, 9), [9, 4, 1]
     valid = torch.arange(9) < torch.tensor(lengths)[:, None]
-    whole = encoder(source, valid)
+    whole = encoder(source, Span.of(valid))
     for row, length in enumerate(lengths):
-        alone = encoder(source[row : row + 1, :length], torch.ones(1, length).bool())
+        alone = encoder(source[row : row + 1, :length], Span.of(torch.ones(1, length).bool()))
         close(whole.states[row, :length].detach(), alone.states[0].detach())
         close(whole.final[row].detach(), alone.final[0].detach())
 
@@ -359,6 +359,6 @@ def test_an_encoder_of_its_own_embedding() -> None:
     encoder = ConvolutionalEncoder(
         embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
     )
-    encoded = encoder(torch.tensor([[1, 2, 3]]), torch.ones(1, 3).bool())
+    encoded = encoder(torch.tensor([[1, 2, 3]]), Span.of(torch.ones(1, 3).bool()))
     assert torch.equal(encoded.embedded[0], embedding.weight[[1, 2, 3]] + embedding.position.table[:3])
     torch.testing.assert_close(encoded.final, encoded.states.mean(1))

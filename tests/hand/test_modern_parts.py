@@ -69,10 +69,11 @@ def test_a_gate_of_zeros_halves_the_context() -> None:
 def test_parts_that_end_in_zeros_begin_by_adding_nothing() -> None:
     made = model(zero_output=True, norm="pre", normalisation="none", position="none")
     tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
-    encoded = made.encoder(tokens, everything)
+    encoded = made.encoder(tokens, Span.of(everything))
     assert torch.equal(encoded.states, encoded.embedded)
     assert not torch.equal(
-        model(norm="pre", normalisation="none", position="none").encoder(tokens, everything).states, encoded.states
+        model(norm="pre", normalisation="none", position="none").encoder(tokens, Span.of(everything)).states,
+        encoded.states,
     )
 
 
@@ -114,7 +115,9 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
             parameter.normal_()
         for name, parameter in plain.encoder.named_parameters():
             parameter.copy_(found.encoder.get_parameter(name))
-    assert not torch.allclose(plain.encoder(tokens, everything).states, found.encoder(tokens, everything).states)
+    assert not torch.allclose(
+        plain.encoder(tokens, Span.of(everything)).states, found.encoder(tokens, Span.of(everything)).states
+    )
 
 
 # Keys of a Transformer's side that the fast decoder and the exports have been taught, or have no need to know.

@@ -100,7 +100,7 @@ def test_what_has_no_tokens_or_no_values_is_refused() -> None:
     made = model(value_embedding=True)
     made.encoder.embedding = Frames(8)
     with pytest.raises(ValueError, match="looked up by tokens"):
-        made.encoder(TOKENS, EVERYTHING)
+        made.encoder(TOKENS, Span.of(EVERYTHING))
     with pytest.raises(ConfigError, match="'ssru'") as refused:
         model(decoder={"value_embedding": True, "mixer": "ssru"})
     assert refused.value.where == "model.decoder.value_embedding"
