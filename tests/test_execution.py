@@ -40,8 +40,8 @@ def model(kind: str, **more: Any) -> EncoderDecoder:
 
 def gradients(of: EncoderDecoder, *, seed: int = 5) -> list[Tensor]:
     with seeded_generator(seed, torch.device("cpu")):
-        everything = [torch.ones_like(each, dtype=torch.bool) for each in (SOURCE, TARGET)]
-        loss = of(SOURCE, everything[0], TARGET, everything[1]).square().sum()
+        spans = [Span.without_padding(tokens) for tokens in (SOURCE, TARGET)]
+        loss = of(SOURCE, spans[0], TARGET, spans[1]).square().sum()
         return list(torch.autograd.grad(loss, list(of.parameters()), allow_unused=True))
 
 
@@ -88,10 +88,10 @@ def kept(kind: str, **more: Any) -> int:
         return held
 
     made = model(kind, **{"dropout": 0.1, **more})
-    everything = [torch.ones_like(each, dtype=torch.bool) for each in (SOURCE, TARGET)]
+    spans = [Span.without_padding(tokens) for tokens in (SOURCE, TARGET)]
     owned = {parameter.untyped_storage().data_ptr() for parameter in made.parameters()}
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
-        loss = made(SOURCE, everything[0], TARGET, everything[1]).sum()
+        loss = made(SOURCE, spans[0], TARGET, spans[1]).sum()
     assert loss.requires_grad
     sizes = {each.tensor.untyped_storage().data_ptr(): each.tensor.numel() for each in waiting}
     return sum(size for pointer, size in sizes.items() if pointer not in owned)
@@ -184,15 +184,14 @@ def test_the_way_back_ends_where_it_began(dtype: torch.dtype, most: float) -> No
 def test_reversible_models_decode_as_they_read() -> None:
     """Token by token through their states."""
     made = model("reversible", norm="pre").eval()
-    valid = torch.ones_like(SOURCE, dtype=torch.bool)
-    whole = made.log_probs(SOURCE, valid, TARGET) if hasattr(made, "log_probs") else None
-    state = made.session(SOURCE, valid)
+    span = Span.without_padding(SOURCE)
+    state = made.session(SOURCE, span)
     steps = []
     for at in range(TARGET.shape[1]):
         found, state = made.step(TARGET[:, at : at + 1], state)
         steps.append(found)
-    every = made.step(TARGET, made.session(SOURCE, valid))[0]
-    assert torch.allclose(torch.cat(steps, 1), every, rtol=1e-10, atol=1e-10) and whole is None
+    every = made.step(TARGET, made.session(SOURCE, span))[0]
+    assert torch.allclose(torch.cat(steps, 1), every, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(

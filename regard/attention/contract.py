@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -278,8 +278,8 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module, ABC):
     """Base of decoders, which decide the order of mixing and reading. ``width``: of the features.
 
-    Every state of a decoder has a field ``rows`` (``Int[Tensor, "rows"]``), the sentence that each row reads, which
-    ``select`` carries along.
+    Every state of a decoder has two fields (``Int[Tensor, "rows"]``), which ``select`` carries along: ``rows``, the
+    sentence that each row reads, and ``length``, the columns that it has read.
     """
 
     width: int
@@ -294,14 +294,16 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self,
-        tokens: Int[Tensor, "rows length"],
-        memory: Memory,
-        state: State,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
+        self, inputs: Shaped[Tensor, "rows length *features"], span: Span, memory: Memory, state: State
     ) -> Decoded:
-        """Features of the next tokens of every row, one column or more; ``valid`` is False for padding at the end."""
+        """Return the features of the next tokens of every row, after one column or more.
+
+        Args:
+            inputs: columns of tokens, as the decoder's ``Input`` reads them.
+            span: positions and padding of the columns, which continue from ``state.length``.
+            memory: of the sentences, from ``prepare``.
+            state: of the rows, before these columns.
+        """
 
 
 def mean_state(states: Float[Tensor, "rows length width"], span: Span) -> Float[Tensor, "rows width"]:

@@ -71,9 +71,12 @@ class Span(NamedTuple):
         return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
 
     @classmethod
-    def without_padding(cls, inputs: Shaped[Tensor, "batch length *features"]) -> Span:
-        """Return the span of inputs all of whose columns are valid, from position 0."""
-        return cls.of(torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device))
+    def without_padding(
+        cls, inputs: Shaped[Tensor, "batch length *features"], start: Int[Tensor, "batch"] | None = None
+    ) -> Span:
+        """Return the span of inputs all of whose columns are valid, from position ``start``, or from 0."""
+        valid = torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
+        return cls.of(valid) if start is None else cls(start, valid)
 
     @property
     def position(self) -> Int[Tensor, "batch length"]:
@@ -108,6 +111,11 @@ class Span(NamedTuple):
         """The span of columns ``begin`` to ``end``, that one left out; without edges, which speak of all columns."""
         cut: dict[str, Any] = {name: field[:, begin:end] for name, field in self.fields().items()}
         return Span(self.start + begin, self.valid[:, begin:end])._replace(**cut)
+
+    def each_column(self) -> list[Span]:
+        """Return the spans of the columns, one by one."""
+        length = self.valid.shape[1]
+        return [self] if length == 1 else [self.columns(j, j + 1) for j in range(length)]
 
     def same_but_for_positions(self, other: Span) -> bool:
         """Return whether padding and the fields of columns are the same, positions aside. Looks at the columns."""

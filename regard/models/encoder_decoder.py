@@ -66,27 +66,30 @@ class EncoderDecoder(nn.Module):
     def forward(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
         *,
         output: Int[Tensor, "batch target"] | None = None,
         smoothing: float = 0.0,
     ) -> Float[Tensor, "batch target width"] | Loss:
-        """Teacher forcing: features of every target position, given the tokens before it; or the ``loss``."""
-        session = self.session(source, source_valid)
-        decoded = self.decoder(target, session.memory, session.state, valid=target_valid)
+        """Return, by teacher forcing, the features of each target position, or the ``loss`` of an ``output``.
+
+        Spans are those of the columns of ``source`` and ``target``.
+        """
+        session = self.session(source, source_span)
+        decoded = self.decoder(target, target_span, session.memory, session.state)
         if output is None:
             return decoded.features
-        found = self._loss(decoded.features, session, target_valid, output, smoothing)
+        found = self._loss(decoded.features, session, target_span.valid, output, smoothing)
         return found._replace(smoothed=sum(decoded.losses.values(), found.smoothed))
 
     def loss(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
         output: Int[Tensor, "batch target"],
         *,
         smoothing: float,
@@ -95,7 +98,7 @@ class EncoderDecoder(nn.Module):
 
         Computed by ``forward``, which whatever wraps the network, such as FSDP2, watches.
         """
-        found: Loss = self(source, source_valid, target, target_valid, output=output, smoothing=smoothing)
+        found: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
         return found
 
     def _loss(
@@ -116,20 +119,18 @@ class EncoderDecoder(nn.Module):
     def log_probabilities(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
     ) -> Float[Tensor, "batch target types"]:
         """Log-probabilities of every type at every target position, under teacher forcing."""
-        session = self.session(source, source_valid)
-        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
+        session = self.session(source, source_span)
+        features = self.decoder(target, target_span, session.memory, session.state).features
         return self._log_probabilities(features, session)
 
-    def session(
-        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
-    ) -> Session:
-        """Session before the first target token: sources encoded once, one row per sentence."""
-        encoded = self.encoder(source, Span.of(source_valid))
+    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> Session:
+        """Encode the sources once; return the session before the first target token, of one row per sentence."""
+        encoded = self.encoder(source, span)
         memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
         copied = () if self.copying is None else self.copying.prepare(encoded, source)
@@ -139,7 +140,8 @@ class EncoderDecoder(nn.Module):
         self, tokens: Int[Tensor, "rows length"], session: Session
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
         """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
-        decoded = self.decoder(tokens, session.memory, session.state)
+        span = Span.without_padding(tokens, session.state.length)
+        decoded = self.decoder(tokens, span, session.memory, session.state)
         return self._log_probabilities(decoded.features, session), session._replace(state=decoded.state)
 
     def _log_probabilities(

@@ -30,9 +30,10 @@ class DecoderCase:
     def run(
         self, tokens: Tensor, memory: Memory, state: State | None = None, *, valid: Tensor | None = None
     ) -> Decoded:
-        """Decoded tokens; ``state`` None: from the start, with row i reading sentence i."""
+        """Decode tokens; ``state`` None: from the start, with row i reading sentence i."""
         before = self.decoder.start(memory, torch.arange(len(tokens))) if state is None else state
-        decoded: Decoded = self.decoder(tokens, memory, before, valid=valid)
+        span = Span.without_padding(tokens, before.length)
+        decoded: Decoded = self.decoder(tokens, span if valid is None else span._replace(valid=valid), memory, before)
         return decoded
 
     def read(self, draw: Draw, count: int, length: int | None = None) -> tuple[Encoded, Memory]:

@@ -30,7 +30,7 @@ TARGET = torch.arange(3) < torch.tensor([[2], [3]])
 def made(**config: Any):
     model = build(ModelConfig(**{**SMALL, **config}), source_types=TYPES, target_types=TYPES)
     source, target = torch.randint(4, TYPES, (2, 4)), torch.randint(4, TYPES, (2, 3))
-    features = model.eval()(source, SOURCE, target, TARGET)
+    features = model.eval()(source, Span.of(SOURCE), target, Span.of(TARGET))
     assert features.shape == (2, 3, model.head.weight.shape[1]) and model.decoder.width == features.shape[2]
     features[TARGET].square().sum().backward()
     idle = [name for name, parameter in model.named_parameters() if parameter.grad is None]
