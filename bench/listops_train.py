@@ -134,7 +134,10 @@ class Answerer(nn.Module):
 
     def forward(self, tokens: Tensor, asked: Tensor) -> Tensor:
         """Logits (asked columns, 10)."""
-        states = self.causal(tokens).features if self.causal else self.encoder(tokens, Span.of(tokens > 0)).states  # type: ignore[misc]
+        if self.causal:
+            states = self.causal(tokens, Span.without_padding(tokens)).features
+        else:
+            states = self.encoder(tokens, Span.of(tokens > 0)).states  # type: ignore[misc]
         found: Tensor = self.output(states[asked]).float()
         return found
 

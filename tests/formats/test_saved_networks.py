@@ -60,7 +60,7 @@ def built(config: RunConfig) -> Any:
 def last_logits(net: Any, kind: str) -> Tensor:
     with torch.no_grad():
         if kind == "language-model":
-            return net.head(net(TARGET)[0])[1, -1, -3:]
+            return net.head(net(TARGET, Span.without_padding(TARGET)).features)[1, -1, -3:]
         features = net(SOURCE, Span.of(SOURCE > 0), TARGET, Span.without_padding(TARGET))
         return net.head(features)[1, -1, -3:]
 
