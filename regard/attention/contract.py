@@ -136,6 +136,11 @@ class Mixer(nn.Module, ABC):
         """Return whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
         return False
 
+    @property
+    def obeys_limit(self) -> bool:
+        """Return whether no column sees a position from its ``Span.visible_until`` on."""
+        return False
+
     @abstractmethod
     def can(self) -> Abilities:
         """Abilities of this mixer."""
@@ -182,7 +187,10 @@ class Encoder(nn.Module, ABC):
 
         Args:
             inputs: columns of tokens or floats, as the encoder's ``Input`` reads them.
-            span: positions and padding of the columns.
+            span: positions and padding of the columns, and how much of the sentence each may see.
+
+        Raises:
+            ValueError: the span has ``visible_until``, which the encoder cannot obey.
         """
 
 
@@ -300,9 +308,13 @@ class Decoder(nn.Module, ABC):
 
         Args:
             inputs: columns of tokens, as the decoder's ``Input`` reads them.
-            span: positions and padding of the columns, which continue from ``state.length``.
+            span: positions and padding of the columns, which continue from ``state.length``, and how much of the
+                source each may see.
             memory: of the sentences, from ``prepare``.
             state: of the rows, before these columns.
+
+        Raises:
+            ValueError: the span has ``visible_until``, which the decoder cannot obey.
         """
 
 

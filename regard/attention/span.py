@@ -50,7 +50,9 @@ class Span(NamedTuple):
     ``valid``: False for padding, which stands at the end of a row.
     ``segment``: number of the document, in a row that packs several.
     ``given_position``: positions, where they are not ``start + j``, as in packs in which each document starts at 0.
-    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming).
+    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming). The source of an
+    encoder or language model is its own sequence. A seen column may itself have seen more, layer by layer: blocks of
+    columns with one limit, the end of their block, keep it exact in a stack.
     ``is_global``: True for columns that see all and are seen by all.
     ``edges``: pairs of columns of a graph, the same in every row.
     ``decay``: running sums of the logarithms of forget gates, which forgetting attention compares.
@@ -170,6 +172,11 @@ class Span(NamedTuple):
             name: torch.cat([_padded(field, longest) for field in every]) for name, every in fields.items()
         }
         return self._replace(start=torch.cat([span.start for span in states]), **joined)
+
+    def refuse_limit(self, reader: object) -> None:
+        """Raise ValueError where the span has ``visible_until``, which ``reader`` does not obey."""
+        if isinstance(self.visible_until, Tensor):
+            raise ValueError(f"{type(reader).__name__} reads all columns and cannot obey Span.visible_until")
 
     def refuse_edges(self) -> None:
         """Raise TypeError where the span has edges."""

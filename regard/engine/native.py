@@ -85,6 +85,7 @@ class NativeEncoderDecoder:
     @torch.no_grad()
     def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
+        span.refuse_limit(self)
         lengths = span.length.tolist()
         slots = len(lengths)
         cells = self._tables(self.own, slots, 2 * BUCKET, 1)

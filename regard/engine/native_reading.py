@@ -58,6 +58,7 @@ class NativeEncoder(Encoder):
 
     @torch.no_grad()
     def forward(self, inputs: Int[Tensor, "sentences length"], span: Span) -> Encoded:
+        span.refuse_limit(self)
         valid, lengths = span.valid, span.length.tolist()
         states = torch.zeros(*inputs.shape, self.width)
         with self._lock:

@@ -70,6 +70,7 @@ class FastEncoderDecoder:
     @torch.no_grad()
     def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
+        span.refuse_limit(self)
         states, valid = leading(self.encoder(source, span).states, span.valid)
         sources = [layer.source_table(states, valid) for layer in self.layers]
         cells = [layer.empty_cells(states, BUCKET) for layer in self.layers]

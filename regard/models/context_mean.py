@@ -26,6 +26,7 @@ class ContextMeanEncoder(Encoder):
 
     def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
         column = torch.arange(embedded.shape[1], device=embedded.device)
         apart = (column[:, None] - column).abs()
         near = (apart > 0) if self.window is None else (apart > 0) & (apart <= self.window)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
@@ -81,7 +81,7 @@ class EncoderDecoder(nn.Module):
         decoded = self.decoder(target, target_span, session.memory, session.state)
         if output is None:
             return decoded.features
-        found = self._loss(decoded.features, session, target_span.valid, output, smoothing)
+        found = self._loss(decoded.features, session, target_span, output, smoothing)
         return found._replace(smoothed=sum(decoded.losses.values(), found.smoothed))
 
     def loss(
@@ -105,13 +105,14 @@ class EncoderDecoder(nn.Module):
         self,
         features: Float[Tensor, "batch target width"],
         session: Session,
-        valid: Bool[Tensor, "batch target"],
+        span: Span,
         output: Int[Tensor, "batch target"],
         smoothing: float,
     ) -> Loss:
+        valid = span.valid
         if self.copying is None:
             return self.head.loss(features[valid], output[valid], smoothing=smoothing)
-        pointed = self.copying(features, session.copied, _rows(session))
+        pointed = self.copying(features, span, session.copied, _rows(session))
         chosen = Pointed(*(part[valid] for part in pointed))
         log_p = mixture(self.head(features[valid]), chosen)
         return smoothed_nll(log_p, output[valid], smoothing=smoothing)
@@ -126,7 +127,7 @@ class EncoderDecoder(nn.Module):
         """Log-probabilities of every type at every target position, under teacher forcing."""
         session = self.session(source, source_span)
         features = self.decoder(target, target_span, session.memory, session.state).features
-        return self._log_probabilities(features, session)
+        return self._log_probabilities(features, target_span, session)
 
     def session(self, source: Int[Tensor, "sentences length"], span: Span) -> Session:
         """Encode the sources once; return the session before the first target token, of one row per sentence."""
@@ -137,19 +138,25 @@ class EncoderDecoder(nn.Module):
         return Session(memory, self.decoder.start(memory, rows), len(source), copied)
 
     def step(
-        self, tokens: Int[Tensor, "rows length"], session: Session
+        self, tokens: Int[Tensor, "rows length"], session: Session, span: Span | None = None
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
-        """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
-        span = Span.without_padding(tokens, session.state.length)
+        """Return log-probabilities after each token, in float32 or wider, and the session after all of them.
+
+        Args:
+            tokens: of each row, one column or more.
+            session: before these tokens.
+            span: of the tokens; None: they follow those read, without padding, and see the whole source.
+        """
+        span = Span.without_padding(tokens, session.state.length) if span is None else span
         decoded = self.decoder(tokens, span, session.memory, session.state)
-        return self._log_probabilities(decoded.features, session), session._replace(state=decoded.state)
+        return self._log_probabilities(decoded.features, span, session), session._replace(state=decoded.state)
 
     def _log_probabilities(
-        self, features: Float[Tensor, "rows length width"], session: Session
+        self, features: Float[Tensor, "rows length width"], span: Span, session: Session
     ) -> Float[Tensor, "rows length types"]:
         if self.copying is None:
             return self.head.log_probabilities(features)
-        return mixture(self.head(features), self.copying(features, session.copied, _rows(session)))
+        return mixture(self.head(features), self.copying(features, span, session.copied, _rows(session)))
 
 
 def _rows(session: Session) -> RowMap:

@@ -73,6 +73,7 @@ class ConvolutionalEncoder(Encoder):
 
     def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
         x: Tensor = self.input_proj(embedded)
         for layer in self.layers:
             x = layer(x, span.valid)

@@ -51,6 +51,7 @@ class BahdanauDecoder(RecurrentDecoder):
         rows, step = RowMap.of(state.rows, sentences(memory)), self.cells.step_function()
         layers, reader = state.layers, state.reader
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
         queries, contexts = [], []
         for x, column, counts in zip(embedded.unbind(1), span.each_column(), counted(span.valid), strict=True):
             queries.append(layers[-1][0])

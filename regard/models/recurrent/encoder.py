@@ -52,6 +52,7 @@ class RecurrentEncoder(Encoder):
 
     def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
         length = span.length
         backwards = _reversing(length, embedded.shape[1])
         orders = (backwards,) if self.reversed else (None, backwards)

@@ -36,6 +36,7 @@ class LuongDecoder(RecurrentDecoder):
     ) -> Decoded:
         rows = RowMap.of(state.rows, sentences(memory))
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
         hidden, layers = self.cells.run(embedded, span.length, state.layers)
         read = self.reader(hidden, span, memory.source, rows, state.reader)
         features = torch.tanh(self.combine(torch.cat([read.output, hidden], 2)))
@@ -64,6 +65,7 @@ class InputFeedingDecoder(LuongDecoder):
         rows, step, features = RowMap.of(state.rows, sentences(memory)), self.cells.step_function(), []
         layers, feed, reader, _, _ = state
         embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
         for x, column, counts in zip(embedded.unbind(1), span.each_column(), counted(span.valid), strict=True):
             hidden, layers = step(torch.cat([x, feed], 1), counts, layers)
             read = self.reader(hidden[:, None], column, memory.source, rows, reader)

@@ -122,6 +122,13 @@ class LooksAtSourcePadding(AttentionReader):
         return memory._replace(span=memory.span._replace(valid=torch.ones_like(memory.span.valid)))
 
 
+class SeesAll(AttentionReader):
+    """Reads the whole source, however much of it a token may see."""
+
+    def forward(self, query, span, memory, rows, state):
+        return super().forward(query, span._replace(visible_until=()), memory, rows, state)
+
+
 class FoldsWithoutSpan(AttentionReader):
     """Lets every folded query see as much of the source as the latest of them."""
 
@@ -225,6 +232,8 @@ MUTANTS = {
     "reads-by-row": (lambda: _transformer(read=ReadsByRow), "shared"),
     "reads-by-row-compacted": (lambda: _transformer(read=ReadsByRow), "compacted"),
     "folds-without-span": (lambda: wait_k(FoldsWithoutSpan), "shared"),
+    "sees-all": (lambda: _transformer(read=SeesAll), "limited"),
+    "folds-without-limit": (lambda: _transformer(read=FoldsWithoutSpan), "limited"),
     "frozen-rows": (lambda: _transformer(FrozenRows), "reorder"),
     "looks-at-source-padding": (lambda: _transformer(read=LooksAtSourcePadding), "batched"),
     "sees-the-end": (lambda: _transformer(SeesTheEnd), "causal"),
