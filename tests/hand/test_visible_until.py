@@ -12,6 +12,8 @@ from regard.attention.contract import Encoded, RowMap
 from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Mask, Padding, Span
 from regard.attention.mechanisms.dot import Dot
+from regard.engine.native_reading import NativeEncoder
+from regard.inference.decoding import fast_form
 from regard.models.build import build
 from regard.models.causal_config import CausalStackConfig
 from regard.models.configuration import ModelConfig
@@ -19,6 +21,7 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
 from regard.models.transformer.build import language_model
+from regard.native.library import find, library
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0}
 SOURCE, TARGET = torch.tensor([[4, 5, 6, 7]]), torch.tensor([[2, 8, 4, 6]])
@@ -123,3 +126,15 @@ def test_a_recurrent_decoder_refuses_it(order: str) -> None:
     target = Span.without_padding(TARGET)._replace(visible_until=limit(1, 2, 3, 4))
     with pytest.raises(ValueError, match=r"cannot obey Span\.visible_until"):
         model(**more).log_probabilities(SOURCE, Span.without_padding(SOURCE), TARGET, target)
+
+
+@pytest.mark.parametrize("engine", ["torch", "float32", "encoder"])
+def test_fast_forms_refuse_it(engine: Any) -> None:
+    """They compute whole sentences: to ignore it would be to show what was not heard."""
+    if engine != "torch" and library() is None:
+        pytest.skip(f"needs the kernels: {find().reason}")
+    made = model().float()
+    span = Span.without_padding(SOURCE)._replace(visible_until=limit(2, 2, 4, 4))
+    read = NativeEncoder(made.encoder) if engine == "encoder" else fast_form(made, engine).session
+    with pytest.raises(ValueError, match=r"cannot obey Span\.visible_until"):
+        read(SOURCE, span)
