@@ -71,11 +71,11 @@ class Copying(nn.Module):
     ) -> Pointed:
         """Return gate and pointer of every position; rows that read one sentence share its keys."""
         query = rows.scatter(self.query(features))  # (sentences, rows of each, length, width)
-        folded, keys = query.flatten(1, 2)[:, None], memory.keys
+        folded, keys = query.flatten(1, 2), memory.keys
         mask = limited(Padding(), span)
-        asking = Span.without_padding(folded[:, 0]) if mask == Padding() else rows.fold(span)
+        asking = Span.without_padding(folded) if mask == Padding() else rows.fold(span)
         bound = mask.bind(asking, keys.span)
-        context, weights, _ = self.mechanism(folded, keys.key, keys.value, bound, (), need_weights=True)
+        context, weights, _ = self.mechanism(folded[:, None], keys.key, keys.value, bound, (), need_weights=True)
         shape = query.shape[1:3]
         context, weights = (rows.gather(x[:, 0].unflatten(1, shape)) for x in (context, weights))
         gate = self.gate(torch.cat([features, context], -1))[..., 0]

@@ -45,7 +45,8 @@ class FixedContextDecoder(RecurrentDecoder):
     ) -> Decoded:
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)  # the first state is a summary of the whole source
+        length = span.length
         context = memory.source.index_select(0, state.rows)[:, None].expand(-1, embedded.shape[1], -1)
-        hidden, layers = self.cells.run(torch.cat([embedded, context], 2), span.length, state.layers)
-        after = RecurrentState(layers, (), (), state.length + span.length, state.rows)
+        hidden, layers = self.cells.run(torch.cat([embedded, context], 2), length, state.layers)
+        after = RecurrentState(layers, (), (), state.length + length, state.rows)
         return Decoded(self.dropout(hidden), after)

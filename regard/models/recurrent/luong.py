@@ -37,10 +37,11 @@ class LuongDecoder(RecurrentDecoder):
         rows = RowMap.of(state.rows, sentences(memory))
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)  # the first state is a summary of the whole source
-        hidden, layers = self.cells.run(embedded, span.length, state.layers)
+        length = span.length
+        hidden, layers = self.cells.run(embedded, length, state.layers)
         read = self.reader(hidden, span, memory.source, rows, state.reader)
         features = torch.tanh(self.combine(torch.cat([read.output, hidden], 2)))
-        after = RecurrentState(layers, (), read.state, state.length + span.length, state.rows)
+        after = RecurrentState(layers, (), read.state, state.length + length, state.rows)
         return Decoded(self.dropout(features), after)
 
 
