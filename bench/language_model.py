@@ -19,6 +19,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
+from regard.attention.mask import Span
 from regard.data.tokenizers.tokenizer import BEGIN
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.load import load
@@ -54,7 +55,8 @@ def counted(generator: Generator, text: str) -> float:
     tokens, context, total = [BEGIN, *generator.tokenizer.encode(text)], generator.context, 0.0
     for at in range(0, len(tokens) - 1, context):
         window = torch.tensor([tokens[at : at + context + 1]])
-        features = generator.model(window[:, :-1]).features
+        inputs = window[:, :-1]
+        features = generator.model(inputs, Span.without_padding(inputs)).features
         logits = generator.model.head(features)[0].double()
         total += float(cross_entropy(logits, window[0, 1:], reduction="sum"))
     return total / math.log(2) / len(text.encode())

@@ -30,6 +30,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from regard.attention.mask import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.models.build import ARCHITECTURES
 from regard.models.causal_config import CausalStackConfig
@@ -133,7 +134,10 @@ class Answerer(nn.Module):
 
     def forward(self, tokens: Tensor, asked: Tensor) -> Tensor:
         """Logits (asked columns, 10)."""
-        states = self.causal(tokens).features if self.causal else self.encoder(tokens, tokens > 0).states  # type: ignore[misc]
+        if self.causal:
+            states = self.causal(tokens, Span.without_padding(tokens)).features
+        else:
+            states = self.encoder(tokens, Span.of(tokens > 0)).states  # type: ignore[misc]
         found: Tensor = self.output(states[asked]).float()
         return found
 

@@ -15,6 +15,7 @@ from bleu_work import Stretch
 from serving import Served
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.engine.transformer import FastEncoderDecoder
@@ -59,7 +60,8 @@ class Answers:
         fast = FastEncoderDecoder(self.model.encoder, self.model.decoder, self.model.head.weight)
         longest = torch.tensor([len(source) + self.stretch.longest for source in sources])
         live = start_rows(range(len(sources)), Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=longest)
-        session = fast.session(*pad_sources([list(source) for source in sources]))
+        source, valid = pad_sources([list(source) for source in sources])
+        session = fast.session(source, Span.of(valid))
         return [best[0].tokens for best in in_order(search(fast.chunked_step, (live, session)), len(sources))]
 
 

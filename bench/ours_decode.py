@@ -21,6 +21,7 @@ import torch
 from safetensors.torch import load_file
 from serving import Served
 
+from regard.attention.mask import Span
 from regard.core import VERSION
 from regard.data.pairs import pad_sources
 from regard.inference.decoding import fast_form
@@ -71,7 +72,7 @@ class Decoder:
         settings: dict[str, Any] = self.settings
         source, valid = pad_sources([settings["sources"][number][:-1] for number in chosen])
         longest = torch.full((len(chosen),), settings["longest"])
-        session = self.model.session(source, valid)
+        session = self.model.session(source, Span.of(valid))
         if settings["beam"] == 1:
             return start_rows(chosen, self.symbols, max_lengths=longest), session
         penalty = settings["length_penalty"]

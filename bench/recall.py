@@ -23,6 +23,7 @@ from machine import machine
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
+from regard.attention.mask import Span
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
@@ -69,7 +70,7 @@ def model(config: dict[str, Any]) -> LanguageModel:
 
 
 def logits(network: LanguageModel, tokens: Tensor, place: Tensor) -> Tensor:
-    features = network(tokens).features
+    features = network(tokens, Span.without_padding(tokens)).features
     found: Tensor = features[place] @ network.head.weight.T
     return found
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.core.task import ExampleIndices
 from regard.data.pairs import PairBatch
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
@@ -66,7 +67,7 @@ def decoding(
     of: FastEncoderDecoder | NativeEncoderDecoder, *, batch: int, length: int, types: int, beam: int | None
 ) -> Callable[[], None]:
     """Every sentence to ``OUTPUT`` pieces, greedily where there is no beam."""
-    source, valid = _drawn(batch, length, types)
+    source, span = _drawn(batch, length, types)
     longest: Any = torch.full((batch,), OUTPUT)
 
     @torch.no_grad()
@@ -75,7 +76,7 @@ def decoding(
         live = start_rows(numbers, SYMBOLS, max_lengths=longest)
         if beam is not None:
             live = start_beam(numbers, SYMBOLS, max_lengths=longest, width=beam)
-        for _ in search(of.chunked_step, (live, of.session(source, valid))):
+        for _ in search(of.chunked_step, (live, of.session(source, span))):
             pass
 
     return run
@@ -83,14 +84,14 @@ def decoding(
 
 def reading(of: FastEncoderDecoder | NativeEncoderDecoder, *, length: int, types: int) -> Callable[[], None]:
     """What comes before the first token of one sentence."""
-    source, valid = _drawn(1, length, types)
+    source, span = _drawn(1, length, types)
 
     def run() -> None:
-        of.session(source, valid)
+        of.session(source, span)
 
     return run
 
 
-def _drawn(batch: int, length: int, types: int) -> tuple[Tensor, Tensor]:
-    shape = (batch, length)
-    return torch.randint(4, types, shape), torch.ones(shape, dtype=torch.bool)
+def _drawn(batch: int, length: int, types: int) -> tuple[Tensor, Span]:
+    tokens = torch.randint(4, types, (batch, length))
+    return tokens, Span.without_padding(tokens)

@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from regard.attention.mask import Span
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -49,7 +50,7 @@ def _decode(engine: str) -> None:
     quick = FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=getattr(torch, engine))
     for sentences in SENTENCES:
         source = torch.randint(4, TYPES, (sentences, 7))
-        quick.step(torch.full((sentences, 2), 2), quick.session(source, torch.ones_like(source, dtype=torch.bool)))
+        quick.step(torch.full((sentences, 2), 2), quick.session(source, Span.without_padding(source)))
 
 
 def _heard(said: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from regard.attention.mask import Span
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.training.setup import set_up
@@ -113,7 +114,8 @@ def test_the_bytes_of_a_step_are_those_of_the_matrices_that_it_multiplies_by(mon
     engine = FastEncoderDecoder(
         made.encoder, made.decoder, made.head.weight, dtype=torch.float64
     )  # which is not packed
-    session = engine.session(torch.tensor([[5, 6, 7]]), torch.ones(1, 3, dtype=torch.bool))
+    source = torch.tensor([[5, 6, 7]])
+    session = engine.session(source, Span.without_padding(source))
     with Weights() as weights:
         engine.step(torch.tensor([[2]]), session)
     assert _step_bytes(made, "int8") == weights.total

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from regard.attention.mask import Span
 from regard.core.task import find_task
 from regard.core.wording import counted
 from regard.data.padding import padded
@@ -26,7 +27,7 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.supervised_predictor import SupervisedPredictor
+from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
 from regard.testing import TaskCase
 
 
@@ -121,7 +122,7 @@ def test_padding_weighs_nothing_under_any_encoder(kind: str, pooling: str) -> No
     tokens, valid = torch.tensor([[2, 5, 6, 3]]), torch.ones(1, 4, dtype=torch.bool)
     padded = torch.nn.functional.pad(tokens, (0, 2))
     with torch.no_grad():
-        alone, beside = net(tokens, valid), net(padded, torch.nn.functional.pad(valid, (0, 2)))
+        alone, beside = net(tokens, Span.of(valid)), net(padded, Span.of(torch.nn.functional.pad(valid, (0, 2))))
     torch.testing.assert_close(alone.logits, beside.logits)
     assert beside.weights[0, 4:].tolist() == [0, 0]
     assert float(alone.weights.sum()) == pytest.approx(1)
@@ -377,11 +378,13 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
     assert seen.attention["pooling"].weights.shape == (1, 1, 6)
     with torch.no_grad():
-        states = [net.encoder(*padded([np.array(row)])).states[0] for row in ([2, 4, 5, 3], [2, 6, 3])]
+        rows = [padded([np.array(row)]) for row in ([2, 4, 5, 3], [2, 6, 3])]
+        states = [net.encoder(tokens, Span.of(valid)).states[0] for tokens, valid in rows]
         u, v = (state.mean(0) for state in states)
         net.pooling = "mean"
         wanted = net.output(net.compare(torch.cat([u, v, (u - v).abs(), u * v])).relu())
-        found = net(*data.codecs.fields["text"].pad([np.array([2, 4, 5, 3, 6, 3])])).logits[0]
+        pair = data.codecs.fields["text"].pad([np.array([2, 4, 5, 3, 6, 3])])
+        found = run_network(net, {"text": pair}).logits[0]
     torch.testing.assert_close(found, wanted)
 
 

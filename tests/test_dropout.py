@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from regard.attention.mask import Span
 from regard.core.reference_mode import reference_mode
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -60,12 +61,13 @@ def test_what_is_no_probability_is_refused(probability: float) -> None:
 def test_each_place_of_dropout_has_a_key_of_its_own(key: str, model: dict[str, Any]) -> None:
     """With that key alone training differs from evaluation, on both sides; with none of them nothing is drawn."""
     sizes = {"layers": 1, "width": 8, "feed_forward": 8, "dropout": 0.0}
-    tokens, valid = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
+    tokens = torch.randint(4, 9, (2, 5))
+    span = Span.without_padding(tokens)
     for given, drops in (({key: 0.5}, True), ({}, False)):
         built = build(ModelConfig(**(sizes | model | given)), source_types=9, target_types=9)
         sides = [
-            lambda built=built: built.encoder(tokens, valid).states,
-            lambda built=built: built(tokens, valid, tokens, valid),
+            lambda built=built: built.encoder(tokens, span).states,
+            lambda built=built: built(tokens, span, tokens, span),
         ]
         for side in sides:
             built.eval()
@@ -77,6 +79,7 @@ def test_each_place_of_dropout_has_a_key_of_its_own(key: str, model: dict[str, A
 def test_a_recurrent_decoder_drops_the_weights_of_its_attention() -> None:
     config = ModelConfig(kind="recurrent", width=8, dropout=0.0, attention_dropout=0.5)
     built = build(config, source_types=9, target_types=9)
-    tokens, valid = torch.randint(4, 9, (2, 5)), torch.ones(2, 5, dtype=torch.bool)
-    plain = built.eval()(tokens, valid, tokens, valid)
-    assert not torch.equal(built.train()(tokens, valid, tokens, valid), plain)
+    tokens = torch.randint(4, 9, (2, 5))
+    span = Span.without_padding(tokens)
+    plain = built.eval()(tokens, span, tokens, span)
+    assert not torch.equal(built.train()(tokens, span, tokens, span), plain)

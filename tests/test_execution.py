@@ -40,8 +40,8 @@ def model(kind: str, **more: Any) -> EncoderDecoder:
 
 def gradients(of: EncoderDecoder, *, seed: int = 5) -> list[Tensor]:
     with seeded_generator(seed, torch.device("cpu")):
-        everything = [torch.ones_like(each, dtype=torch.bool) for each in (SOURCE, TARGET)]
-        loss = of(SOURCE, everything[0], TARGET, everything[1]).square().sum()
+        spans = [Span.without_padding(tokens) for tokens in (SOURCE, TARGET)]
+        loss = of(SOURCE, spans[0], TARGET, spans[1]).square().sum()
         return list(torch.autograd.grad(loss, list(of.parameters()), allow_unused=True))
 
 
@@ -88,10 +88,10 @@ def kept(kind: str, **more: Any) -> int:
         return held
 
     made = model(kind, **{"dropout": 0.1, **more})
-    everything = [torch.ones_like(each, dtype=torch.bool) for each in (SOURCE, TARGET)]
+    spans = [Span.without_padding(tokens) for tokens in (SOURCE, TARGET)]
     owned = {parameter.untyped_storage().data_ptr() for parameter in made.parameters()}
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda held: held.tensor):
-        loss = made(SOURCE, everything[0], TARGET, everything[1]).sum()
+        loss = made(SOURCE, spans[0], TARGET, spans[1]).sum()
     assert loss.requires_grad
     sizes = {each.tensor.untyped_storage().data_ptr(): each.tensor.numel() for each in waiting}
     return sum(size for pointer, size in sizes.items() if pointer not in owned)
@@ -184,15 +184,14 @@ def test_the_way_back_ends_where_it_began(dtype: torch.dtype, most: float) -> No
 def test_reversible_models_decode_as_they_read() -> None:
     """Token by token through their states."""
     made = model("reversible", norm="pre").eval()
-    valid = torch.ones_like(SOURCE, dtype=torch.bool)
-    whole = made.log_probs(SOURCE, valid, TARGET) if hasattr(made, "log_probs") else None
-    state = made.session(SOURCE, valid)
+    span = Span.without_padding(SOURCE)
+    state = made.session(SOURCE, span)
     steps = []
     for at in range(TARGET.shape[1]):
         found, state = made.step(TARGET[:, at : at + 1], state)
         steps.append(found)
-    every = made.step(TARGET, made.session(SOURCE, valid))[0]
-    assert torch.allclose(torch.cat(steps, 1), every, rtol=1e-10, atol=1e-10) and whole is None
+    every = made.step(TARGET, made.session(SOURCE, span))[0]
+    assert torch.allclose(torch.cat(steps, 1), every, rtol=1e-10, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +226,7 @@ def test_no_loss_of_a_mixer_is_dropped_by_an_encoder() -> None:
     whole = encoder.layers[1].mixer.forward
     encoder.layers[1].mixer.forward = lambda *given: whole(*given)._replace(losses={"its own": torch.ones(())})
     with pytest.raises(ConfigError, match="its own") as refused:
-        encoder(tokens, tokens > 0)
+        encoder(tokens, Span.of(tokens > 0))
     assert refused.value.where == "model.encoder.mixer" and refused.value.help is not None
     compressing = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "mixer": "compressive"}
     with pytest.raises(ConfigError, match="compressive") as unfit:
@@ -239,7 +238,9 @@ def test_a_reversible_model_is_another_function_and_no_engine_or_format_takes_it
     plain, other = model("plain", norm="pre").eval(), model("reversible", norm="pre").eval()
     other.load_state_dict(plain.state_dict())
     valid = torch.ones_like(SOURCE, dtype=torch.bool)
-    assert not torch.allclose(plain.encoder(SOURCE, valid).states, other.encoder(SOURCE, valid).states)
+    assert not torch.allclose(
+        plain.encoder(SOURCE, Span.of(valid)).states, other.encoder(SOURCE, Span.of(valid)).states
+    )
     assert layer_obstacle(plain.decoder.layers[0], AttentionReader) is None
     assert layer_obstacle(other.decoder.layers[0], AttentionReader) is not None
     assert ctranslate2.obstacle(ModelConfig(**SIZES, norm="pre", execution="reversible")) == "its layers are reversible"

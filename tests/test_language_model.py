@@ -22,6 +22,7 @@ from torch import nn
 
 import regard
 from regard import cli
+from regard.attention.mask import Span
 from regard.core.state import join, repeat, select, truncate
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, load_tokenizer, train_tokenizer
@@ -423,7 +424,8 @@ def footprint(model: dict[str, Any], context: int = 12) -> tuple[Any, ...]:
     torch.manual_seed(2)
     net = TASK.build(config, {"types": 11}).train()
     torch.manual_seed(3)
-    features = net(torch.arange(8)[None] % 11).features
+    tokens = torch.arange(8)[None] % 11
+    features = net(tokens, Span.without_padding(tokens)).features
     shapes = tuple((name, tuple(each.shape)) for name, each in net.state_dict().items())
     return shapes, round(float(features.detach().double().square().sum()), 6)
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import regard
+from regard.attention.mask import Span
 from regard.core.task import find_task
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import ConfigError, DataError
@@ -48,7 +49,7 @@ def test_a_place_sees_both_sides(kind: str) -> None:
     tokens = torch.tensor([[2, 4, 5, 6, TYPES, 7, 8, 4, 3]])
     weight = next(part.weight for part in net.modules() if isinstance(part, TokenInput))
     weight.grad = None
-    net(tokens, torch.ones_like(tokens, dtype=torch.bool))[0, 4].square().sum().backward()
+    net(tokens, Span.without_padding(tokens))[0, 4].square().sum().backward()
     assert weight.grad is not None
     seen = set(weight.grad.abs().sum(-1).nonzero()[:, 0].tolist())
     assert {6, 7} <= seen
@@ -58,8 +59,8 @@ def test_a_place_sees_both_sides(kind: str) -> None:
 def test_padding_changes_nothing(kind: str) -> None:
     net, tokens = model(kind), torch.tensor([[2, 4, TYPES, 6, 3]])
     padded = torch.cat([tokens, torch.zeros(1, 3, dtype=torch.int64)], 1)
-    alone = net(tokens, torch.ones_like(tokens, dtype=torch.bool))
-    torch.testing.assert_close(net(padded, padded > 0)[:, :5], alone, rtol=0, atol=1e-12)
+    alone = net(tokens, Span.without_padding(tokens))
+    torch.testing.assert_close(net(padded, Span.of(padded > 0))[:, :5], alone, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("window", [None, 1, 2])
@@ -67,7 +68,7 @@ def test_a_context_mean_is_that_of_the_others_around(window: int | None) -> None
     weight = torch.nn.Parameter(torch.randn(6, 3, dtype=torch.float64))
     encoder = ContextMeanEncoder(TokenInput(weight).configure(scale=1.0), window)
     tokens, valid = torch.tensor([[1, 2, 3, 4], [5, 0, 0, 0]]), torch.tensor([[True] * 4, [True] + [False] * 3])
-    states = encoder(tokens, valid).states
+    states = encoder(tokens, Span.of(valid)).states
     for at in range(4):
         near = [j for j in range(4) if j != at and abs(j - at) <= (window or 9)]
         torch.testing.assert_close(states[0, at], weight[tokens[0, near]].mean(0))
@@ -147,7 +148,7 @@ def test_a_probability_is_that_of_the_model(case: TaskCase) -> None:
     predictor, tokenizer = filler(case), words(case)
     tokens = torch.tensor([[2, *tokenizer.encode("the cat"), len(tokenizer), 3]])
     with torch.no_grad():
-        log_p = predictor.model.log_probabilities(predictor.model(tokens, torch.ones_like(tokens, dtype=torch.bool)))
+        log_p = predictor.model.log_probabilities(predictor.model(tokens, Span.without_padding(tokens)))
     for each in predictor(["the cat ___"], top_k=4)[0].gaps[0]:
         (piece,) = tokenizer.encode(each.text)
         assert each.probability == pytest.approx(float(log_p[0, 3, piece].exp()), rel=1e-5)
@@ -182,7 +183,7 @@ def test_pseudo_log_probabilities_mask_each_token_in_turn(case: TaskCase) -> Non
         read = torch.from_numpy(text.copy())[None]
         read[0, at + 1] = len(tokenizer)
         with torch.no_grad():
-            log_p = predictor.model.log_probabilities(predictor.model(read, torch.ones_like(read, dtype=torch.bool)))
+            log_p = predictor.model.log_probabilities(predictor.model(read, Span.without_padding(read)))
         assert found[at] == pytest.approx(float(log_p[0, at + 1, text[at + 1]]), abs=1e-5)
     assert len(found) == 3
 

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from regard import cli
+from regard.attention.mask import Span
 from regard.data import music_files
 from regard.data.midi import read_midi, write_midi
 from regard.data.music_files import read_pieces
@@ -330,7 +331,7 @@ def test_nats_of_a_frame_are_of_all_its_pitches(run: Path) -> None:
         text = json.loads(line)["text"]
         numbers = torch.tensor([[2, *NOTES.encode(text), END]])
         with torch.no_grad():
-            features = model.model(numbers[:, :-1], valid=torch.ones_like(numbers[:, :-1], dtype=torch.bool)).features
+            features = model.model(numbers[:, :-1], Span.without_padding(numbers[:, :-1])).features
             log_p = torch.log_softmax(model.model.head(features), -1)
         total -= float(log_p.gather(2, numbers[:, 1:, None]).sum())
         frames += text.count("\n")

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import regard
+from regard.attention.mask import Span
 from regard.engine.native_reading import NativeEncoder, reading_obstacle
 from regard.errors import ConfigError
 from regard.inference.reading import reading_form
@@ -45,7 +46,7 @@ def test_the_numbers_are_those_of_the_network(name: str) -> None:
     fast = reading_form(net, None)
     assert isinstance(fast.encoder, NativeEncoder) and not isinstance(net.encoder, NativeEncoder)
     with torch.no_grad():
-        wanted, found = net(tokens, valid), fast(tokens, valid)
+        wanted, found = net(tokens, Span.of(valid)), fast(tokens, Span.of(valid))
     torch.testing.assert_close(found.logits, wanted.logits, atol=2e-4, rtol=2e-4)
     torch.testing.assert_close(found.weights, wanted.weights, atol=1e-4, rtol=1e-4)
 
@@ -54,9 +55,9 @@ def test_the_numbers_are_those_of_the_network(name: str) -> None:
 @pytest.mark.parametrize("format", ["float32", "int8"])
 def test_a_text_has_the_same_bits_alone_and_beside_others(format: Any) -> None:
     (tokens, valid), encoder = texts(), NativeEncoder(network({"attention_bias": True}).encoder, format=format)
-    together = encoder(tokens, valid).states
+    together = encoder(tokens, Span.of(valid)).states
     for row, length in enumerate(LENGTHS):
-        alone = encoder(tokens[row : row + 1, :length], valid[row : row + 1, :length]).states[0]
+        alone = encoder(tokens[row : row + 1, :length], Span.of(valid[row : row + 1, :length])).states[0]
         assert torch.equal(alone, together[row, :length])
         assert not together[row, length:].any()
 
@@ -65,20 +66,20 @@ def test_a_text_has_the_same_bits_alone_and_beside_others(format: Any) -> None:
 def test_groups_of_rows_and_longer_texts_make_no_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     net = network({"position": "rotary"})
     (tokens, valid), encoder = texts(), NativeEncoder(net.encoder)
-    wanted = encoder(tokens, valid).states
+    wanted = encoder(tokens, Span.of(valid)).states
     long = torch.full((1, 300), 5)
     with torch.no_grad():
-        own = net.encoder(long, torch.ones_like(long, dtype=torch.bool)).states
-    torch.testing.assert_close(encoder(long, torch.ones_like(long, dtype=torch.bool)).states, own, atol=2e-4, rtol=2e-4)
+        own = net.encoder(long, Span.without_padding(long)).states
+    torch.testing.assert_close(encoder(long, Span.without_padding(long)).states, own, atol=2e-4, rtol=2e-4)
     monkeypatch.setattr("regard.engine.native_reading.AT_ONCE", 6)
-    assert torch.equal(encoder(tokens, valid).states, wanted)
+    assert torch.equal(encoder(tokens, Span.of(valid)).states, wanted)
 
 
 @needs_kernels
 def test_eight_bits_are_near_and_not_the_same() -> None:
     net, (tokens, valid) = network({}), texts()
     with torch.no_grad():
-        wanted, found = (reading_form(net, engine)(tokens, valid).logits for engine in ("float32", "int8"))
+        wanted, found = (reading_form(net, engine)(tokens, Span.of(valid)).logits for engine in ("float32", "int8"))
     assert 0 < float((wanted - found).abs().max()) < 0.3 * float(wanted.abs().max())
 
 

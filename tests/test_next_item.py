@@ -15,6 +15,7 @@ import torch
 from typer.testing import CliRunner
 
 from regard import cli
+from regard.attention.mask import Span
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError, DataError
@@ -196,7 +197,7 @@ def test_a_loss_of_a_mixer_is_minimised_and_not_reported(tmp_path: Path) -> None
     batch = examples.collate(examples.batches(0)[0])
     net = TASK.build(config, {"types": len(tokenizer)}).double()
     terms = TASK.objective(config)(net, batch)
-    (lost,) = net(batch.input, valid=batch.valid).losses.values()
+    (lost,) = net(batch.input, Span.of(batch.valid)).losses.values()
     assert float(terms.minimised.detach() - terms.sums["nll"]) == pytest.approx(float(lost.detach()), rel=1e-4) != 0
     terms.minimised.backward()
     assert all(layer.mixer.compressor.convolution.weight.grad.abs().sum() > 0 for layer in net.stack)

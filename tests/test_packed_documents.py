@@ -17,10 +17,11 @@ from regard.attention.catalogue import MECHANISMS
 from regard.attention.heads import SelfAttention
 from regard.attention.span import Span
 from regard.data.packs import PackExamples
+from regard.data.windows import TokenBatch
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
-from regard.tasks.language_model.task import TASK
+from regard.tasks.language_model.task import TASK, batch_span
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import UPDATES, trained
 
@@ -69,31 +70,32 @@ def built(model: dict[str, Any], context: int = 40) -> LanguageModel:
     return net
 
 
-def packed(*lengths: int, padding: int = 2) -> dict[str, Tensor]:
-    """A row of documents and padding, as a batch of packs has it."""
+def packed(*lengths: int, padding: int = 2) -> Span:
+    """A row of documents and padding, as the task reads it from a batch of packs."""
     padded = (*lengths[:-1], lengths[-1] + padding)
-    return {
-        "valid": torch.tensor([[True] * sum(lengths) + [False] * padding]),
-        "segment": torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(padded))[None],
-        "position": torch.cat([torch.arange(length) for length in padded])[None],
-    }
+    valid = torch.tensor([[True] * sum(lengths) + [False] * padding])
+    segment = torch.repeat_interleave(torch.arange(len(lengths)), torch.tensor(padded))[None]
+    position = torch.cat([torch.arange(length) for length in padded])[None]
+    tokens = torch.zeros_like(segment)
+    batch = TokenBatch(tokens, tokens, valid, torch.arange(1), float(sum(lengths)), segment=segment, position=position)
+    return batch_span(batch, None)
 
 
-def logits(net: LanguageModel, tokens: Tensor, **columns: Tensor) -> Tensor:
+def logits(net: LanguageModel, tokens: Tensor, span: Span | None = None) -> Tensor:
     torch.manual_seed(5)  # the same dropout
-    return net.head(net(tokens, **columns)[0])
+    return net.head(net(tokens, Span.without_padding(tokens) if span is None else span).features)
 
 
 def isolated(net: LanguageModel, *lengths: int) -> None:
     """Changing every token of one document leaves the logits of all others bit-identical; its own change."""
-    columns, ends = packed(*lengths), list(accumulate(lengths))
-    tokens = torch.randint(4, TYPES, columns["valid"].shape, generator=torch.Generator().manual_seed(3))
-    one = logits(net, tokens, **columns)[:, :-2]
+    span, ends = packed(*lengths), list(accumulate(lengths))
+    tokens = torch.randint(4, TYPES, span.valid.shape, generator=torch.Generator().manual_seed(3))
+    one = logits(net, tokens, span)[:, :-2]
     assert bool(one.isfinite().all())
     for begin, end in zip([0, *ends], ends, strict=False):
         other = tokens.clone()
         other[:, begin:end] = 4 + (other[:, begin:end] - 3) % (TYPES - 4)
-        changed = (one != logits(net, other, **columns)[:, :-2]).any(-1)[0]
+        changed = (one != logits(net, other, span)[:, :-2]).any(-1)[0]
         assert bool(changed[begin:end].any()) and int(changed.sum()) == int(changed[begin:end].sum())
 
 
@@ -125,14 +127,13 @@ def test_a_document_in_a_pack_is_what_it_is_alone(variant: str) -> None:
     net, lengths = built(VARIANTS[variant]).double().eval(), drawn(4, 9)
     tokens = torch.randint(4, TYPES, (1, sum(lengths) + 2), generator=torch.Generator().manual_seed(3))
     alone = torch.cat([logits(net, part) for part in tokens[:, :-2].split(lengths, 1)], 1)
-    torch.testing.assert_close(logits(net, tokens, **packed(*lengths))[:, :-2], alone)
+    torch.testing.assert_close(logits(net, tokens, packed(*lengths))[:, :-2], alone)
 
 
 def test_no_gradient_goes_from_one_document_to_another() -> None:
-    net, columns = built({}), packed(5, 6)
+    net, span = built({}), packed(5, 6)
     x = torch.randn(1, 13, 16, requires_grad=True)
     mixer = net.layers[0].mixer
-    span = Span(torch.zeros(1, dtype=torch.int64), columns["valid"], columns["segment"], columns["position"])
     mixer(x, span, mixer.start(1)).output[:, 5:11].sum().backward()
     assert x.grad is not None and torch.equal(x.grad[:, :5], torch.zeros(1, 5, 16)) and bool(x.grad[:, 5:11].any())
 
@@ -141,8 +142,8 @@ def test_positions_that_begin_anew_isolate_nothing() -> None:
     """The law is of the mask: without segments a document with positions of its own sees the one before it."""
 
     class NoSegments(LanguageModel):
-        def forward(self, *given: Any, segment: Tensor, **columns: Any) -> Any:
-            return super().forward(*given, **columns)
+        def forward(self, inputs: Tensor, span: Span, state: Any = None) -> Any:
+            return super().forward(inputs, span._replace(segment=()), state)
 
     net = built({}).eval()
     net.__class__ = NoSegments
@@ -157,7 +158,7 @@ def test_what_cannot_keep_documents_apart_is_refused(mixer: Any) -> None:
     net = built({"mixer": mixer, "position": "sinusoidal"})
     assert not net.packs
     with pytest.raises(ValueError, match="apart"):
-        net(torch.zeros(1, 13, dtype=torch.int64), **packed(5, 6))
+        net(torch.zeros(1, 13, dtype=torch.int64), packed(5, 6))
 
 
 def test_every_mixer_is_tried() -> None:

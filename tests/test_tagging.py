@@ -166,8 +166,8 @@ def test_padding_tells_nothing_under_any_encoder(kind: str) -> None:
     net = build_tagger(config, types=9, classes=3).double().eval()
     tokens, valid = torch.randint(1, 9, (1, 4, 3)), torch.ones(1, 4, dtype=torch.bool)
     with torch.no_grad():
-        alone = net(tokens, valid)
-        beside = net(torch.nn.functional.pad(tokens, (0, 0, 0, 2)), torch.nn.functional.pad(valid, (0, 2)))
+        alone = net(tokens, Span.of(valid))
+        beside = net(torch.nn.functional.pad(tokens, (0, 0, 0, 2)), Span.of(torch.nn.functional.pad(valid, (0, 2))))
     torch.testing.assert_close(alone, beside[:, :4])
 
 

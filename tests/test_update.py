@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from regard.attention.mask import Span
 from regard.data.pairs import PairBatch
 from regard.models.dropout import Dropout
 from regard.training.trainer import Trainer
@@ -52,7 +53,7 @@ def batches(trainer: Trainer) -> Iterator[PairBatch]:
 
 def loss_by_hand(model: nn.Module, batch: PairBatch, smoothing: float) -> Tensor:
     """Nats a token: torch's cross-entropy over all logits at once."""
-    features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+    features = model(batch.source, Span.of(batch.source_valid), batch.target_input, Span.of(batch.target_valid))
     logits, target = model.head(features)[batch.target_valid], batch.target_output[batch.target_valid]
     return cross_entropy(logits, target, label_smoothing=smoothing)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
@@ -136,6 +136,11 @@ class Mixer(nn.Module, ABC):
         """Return whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
         return False
 
+    @property
+    def obeys_limit(self) -> bool:
+        """Return whether no column sees a position from its ``Span.visible_until`` on."""
+        return False
+
     @abstractmethod
     def can(self) -> Abilities:
         """Abilities of this mixer."""
@@ -171,16 +176,22 @@ class Encoded(NamedTuple):
 
 
 class Encoder(nn.Module, ABC):
-    """Base of encoders of source tokens. ``width``: features of a state; ``summary``: features of ``final``."""
+    """Base of encoders. ``width``: features of a state; ``summary``: features of ``final``."""
 
     width: int
     summary: int
 
     @abstractmethod
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        """Encode a batch of sentences; ``valid`` is False for padding; a column is what its Input reads."""
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        """Encode a batch of sentences.
+
+        Args:
+            inputs: columns of tokens or floats, as the encoder's ``Input`` reads them.
+            span: positions and padding of the columns, and how much of the sentence each may see.
+
+        Raises:
+            ValueError: the span has ``visible_until``, which the encoder cannot obey.
+        """
 
 
 class RowMap(NamedTuple):
@@ -275,8 +286,8 @@ class Decoded(NamedTuple):
 class Decoder(nn.Module, ABC):
     """Base of decoders, which decide the order of mixing and reading. ``width``: of the features.
 
-    Every state of a decoder has a field ``rows`` (``Int[Tensor, "rows"]``), the sentence that each row reads, which
-    ``select`` carries along.
+    Every state of a decoder has two fields (``Int[Tensor, "rows"]``), which ``select`` carries along: ``rows``, the
+    sentence that each row reads, and ``length``, the columns that it has read.
     """
 
     width: int
@@ -291,14 +302,20 @@ class Decoder(nn.Module, ABC):
 
     @abstractmethod
     def forward(
-        self,
-        tokens: Int[Tensor, "rows length"],
-        memory: Memory,
-        state: State,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
+        self, inputs: Shaped[Tensor, "rows length *features"], span: Span, memory: Memory, state: State
     ) -> Decoded:
-        """Features of the next tokens of every row, one column or more; ``valid`` is False for padding at the end."""
+        """Return the features of the next tokens of every row, after one column or more.
+
+        Args:
+            inputs: columns of tokens, as the decoder's ``Input`` reads them.
+            span: positions and padding of the columns, which continue from ``state.length``, and how much of the
+                source each may see.
+            memory: of the sentences, from ``prepare``.
+            state: of the rows, before these columns.
+
+        Raises:
+            ValueError: the span has ``visible_until``, which the decoder cannot obey.
+        """
 
 
 def mean_state(states: Float[Tensor, "rows length width"], span: Span) -> Float[Tensor, "rows width"]:

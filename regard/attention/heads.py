@@ -23,7 +23,7 @@ from regard.attention.contract import (
     SourceKeys,
 )  # fmt: skip
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window
+from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window, limited
 from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
@@ -197,7 +197,8 @@ class MultiHead(nn.Module):
 class SelfAttention(Mixer):
     """Attention of a sequence to itself under ``mask``; a causal one caches keys and values.
 
-    Where the span tells segments, no column looks beyond its own, whatever the mask says of them.
+    Where the span has segments, no column sees beyond its own, and where it has ``visible_until``, none sees positions
+    from there on, with any mask.
     ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
     ``forget`` gives columns the sums that a ``ForgettingBias`` of the mechanism reads. With ``adds_values`` values are
     λ v + μ e, e given with the columns, λ and μ learned from 1/2 (Jordan et al. 2024, modded-nanogpt; after the value
@@ -242,6 +243,10 @@ class SelfAttention(Mixer):
     @property
     def packs(self) -> bool:
         return not any(isinstance(part, Mechanism) and part.by_column for part in self.modules())
+
+    @property
+    def obeys_limit(self) -> bool:
+        return True
 
     def can(self) -> Abilities:
         inner = self.attention.mechanism.can()
@@ -290,7 +295,7 @@ class SelfAttention(Mixer):
         mask = self.mask if keys is span else self.cached
         if isinstance(span.segment, Tensor) and Segments() not in mask.conjuncts():
             mask = mask & Segments()
-        bound = mask.bind(span, keys)
+        bound = limited(mask, span).bind(span, keys)
         before = self.attention.mechanism.start(key, bound)
         mixed: Mixed = self.attention(query, key, value, bound, before, self.attention.gates(x))
         return mixed._replace(state=state)
@@ -310,6 +315,7 @@ class SelfAttention(Mixer):
 class AttentionReader(Reader):
     """Encoder-decoder attention through ``attention``; ``mask``: what a query may see of the source.
 
+    Where the span of the queries has ``visible_until``, none sees source positions from there on, with any mask.
     Rows that read one sentence are folded into one row of queries, so that keys are not copied per hypothesis. Where
     a query depends on its position or on earlier queries, each row has its own copy of the keys instead.
     """
@@ -342,7 +348,7 @@ class AttentionReader(Reader):
 
     def _fold(self, span: Span, rows: RowMap) -> Span:
         """Span of the folded queries; of which padding, which is of the keys alone, asks no more than the number."""
-        if self.mask == Padding():
+        if limited(self.mask, span) == Padding():
             return Span.of(span.valid.new_ones(rows.sentences, rows.width * span.valid.shape[1]))
         return rows.fold(span)
 
@@ -354,6 +360,6 @@ class AttentionReader(Reader):
         state: State,
         gates: Float[Tensor, "batch query gated"] | None,
     ) -> Mixed:
-        bound = self.mask.bind(span, memory.span)
+        bound = limited(self.mask, span).bind(span, memory.span)
         mixed: Mixed = self.attention(query, memory.key, memory.value, bound, state, gates)
         return mixed

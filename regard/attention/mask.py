@@ -36,6 +36,7 @@ from regard.attention.structure import (
 
 __all__ = [
     "Bound", "Causal", "Edges", "Global", "Mask", "Matrix", "Padding", "Segments", "Span", "VisibleUntil", "Window",
+    "limited",
 ]  # fmt: skip
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
@@ -374,6 +375,13 @@ class Bound:
             empty = ~self.narrow().any(2)
             self._empty = (empty if bool(empty.any()) else None,)
         return self._empty[0]
+
+
+def limited(mask: Mask, query: Span) -> Mask:
+    """Return the mask, with ``VisibleUntil`` where the span of the queries has that field."""
+    if not isinstance(query.visible_until, Tensor) or VisibleUntil() in mask.conjuncts():
+        return mask
+    return mask & VisibleUntil()
 
 
 def _positions(query: Span, key: Span, batch: Index, i: Index, j: Index) -> tuple[Index, Index]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import torch
-from jaxtyping import Bool, Float64, Int
+from jaxtyping import Bool, Float64, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -50,7 +50,9 @@ class Span(NamedTuple):
     ``valid``: False for padding, which stands at the end of a row.
     ``segment``: number of the document, in a row that packs several.
     ``given_position``: positions, where they are not ``start + j``, as in packs in which each document starts at 0.
-    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming).
+    ``visible_until``: number of source positions that a column may see, from 0 on (wait-k, streaming). The source of an
+    encoder or language model is its own sequence. A seen column may itself have seen more, layer by layer: blocks of
+    columns with one limit, the end of their block, keep it exact in a stack.
     ``is_global``: True for columns that see all and are seen by all.
     ``edges``: pairs of columns of a graph, the same in every row.
     ``decay``: running sums of the logarithms of forget gates, which forgetting attention compares.
@@ -67,8 +69,16 @@ class Span(NamedTuple):
 
     @classmethod
     def of(cls, valid: Bool[Tensor, "batch length"]) -> Span:
-        """The span of whole sentences: they start at position 0."""
+        """Return the span of rows that start at position 0; ``valid`` is False for padding."""
         return cls(valid.new_zeros(valid.shape[0], dtype=torch.int64), valid)
+
+    @classmethod
+    def without_padding(
+        cls, inputs: Shaped[Tensor, "batch length *features"], start: Int[Tensor, "batch"] | None = None
+    ) -> Span:
+        """Return the span of inputs all of whose columns are valid, from position ``start``, or from 0."""
+        valid = torch.ones(inputs.shape[:2], dtype=torch.bool, device=inputs.device)
+        return cls.of(valid) if start is None else cls(start, valid)
 
     @property
     def position(self) -> Int[Tensor, "batch length"]:
@@ -103,6 +113,11 @@ class Span(NamedTuple):
         """The span of columns ``begin`` to ``end``, that one left out; without edges, which speak of all columns."""
         cut: dict[str, Any] = {name: field[:, begin:end] for name, field in self.fields().items()}
         return Span(self.start + begin, self.valid[:, begin:end])._replace(**cut)
+
+    def each_column(self) -> list[Span]:
+        """Return the spans of the columns, one by one."""
+        length = self.valid.shape[1]
+        return [self] if length == 1 else [self.columns(j, j + 1) for j in range(length)]
 
     def same_but_for_positions(self, other: Span) -> bool:
         """Return whether padding and the fields of columns are the same, positions aside. Looks at the columns."""
@@ -157,6 +172,11 @@ class Span(NamedTuple):
             name: torch.cat([_padded(field, longest) for field in every]) for name, every in fields.items()
         }
         return self._replace(start=torch.cat([span.start for span in states]), **joined)
+
+    def refuse_limit(self, reader: object) -> None:
+        """Raise ValueError where the span has ``visible_until``, which ``reader`` does not obey."""
+        if isinstance(self.visible_until, Tensor):
+            raise ValueError(f"{type(reader).__name__} reads all columns and cannot obey Span.visible_until")
 
     def refuse_edges(self) -> None:
         """Raise TypeError where the span has edges."""

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
-from regard.attention.mask import Padding
+from regard.attention.mask import Padding, Span
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
 from regard.engine.native_layer import Attention
@@ -83,16 +83,15 @@ class NativeEncoderDecoder:
         self.encoder = _NativeEncoder(kernels, format, encoder, readers, threads)
 
     @torch.no_grad()
-    def session(
-        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
-    ) -> FastSession:
+    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
-        lengths = source_valid.sum(1).tolist()
+        span.refuse_limit(self)
+        lengths = span.length.tolist()
         slots = len(lengths)
         cells = self._tables(self.own, slots, 2 * BUCKET, 1)
         sources = self._tables(self.read, slots, max(lengths, default=0))
         with self._lock:
-            self.encoder.fill(sources, source, source_valid, lengths)
+            self.encoder.fill(sources, source, span, lengths)
         return FastSession.of(cells, sources, lengths)
 
     def _tables(self, layers: Sequence[FilledHeads], slots: int, *columns: int) -> list[KeyValueTable]:
@@ -197,16 +196,15 @@ class _NativeEncoder:
         self.runner = Runner(program, threads)
 
     def fill(
-        self, sources: list[KeyValueTable], source: Int[Tensor, "sentences length"],
-        valid: Bool[Tensor, "sentences length"], lengths: list[int],
-    ) -> None:  # fmt: skip
+        self, sources: list[KeyValueTable], source: Int[Tensor, "sentences length"], span: Span, lengths: list[int]
+    ) -> None:
         """Read the sources, one after the other, into the tables."""
         runner, longest = self.runner, max(lengths, default=0)
-        states = None if self.stack else leading(self.encoder(source, valid).states, valid)[0]
+        states = None if self.stack else leading(self.encoder(source, span).states, span.valid)[0]
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
         tables = Tables([(table.key, table.value) for table in sources])
-        tokens = source.numpy().astype(np.int32)[valid.numpy()]  # numpy, whose small arrays cost less than torch's
+        tokens = source.numpy().astype(np.int32)[span.valid.numpy()]  # numpy, whose small arrays cost less than torch's
         read = 0
         for first, last in groups(lengths, AT_ONCE * runner.threads):
             batch, end = runner.batch, np.cumsum(lengths[first:last], dtype=np.int32)

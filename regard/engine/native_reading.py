@@ -8,7 +8,7 @@ from threading import Lock
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder, mean_state
@@ -57,15 +57,16 @@ class NativeEncoder(Encoder):
         self._lock = Lock()  # threads of a server share a model, and a runner has room for one call
 
     @torch.no_grad()
-    def forward(self, tokens: Int[Tensor, "sentences length"], valid: Bool[Tensor, "sentences length"]) -> Encoded:
-        span, lengths = Span.of(valid), valid.sum(1).tolist()
-        states = torch.zeros(*tokens.shape, self.width)
+    def forward(self, inputs: Int[Tensor, "sentences length"], span: Span) -> Encoded:
+        span.refuse_limit(self)
+        valid, lengths = span.valid, span.length.tolist()
+        states = torch.zeros(*inputs.shape, self.width)
         with self._lock:
             if self._stack.grow(max(lengths, default=0)):
                 self._runner.refresh()
             for first, last in groups(lengths, AT_ONCE * self._runner.threads):
                 part = valid[first:last]
-                states[first:last][part] = self._read(tokens[first:last][part], lengths[first:last])
+                states[first:last][part] = self._read(inputs[first:last][part], lengths[first:last])
         return Encoded(states, states, mean_state(states, span), span)
 
     def _read(self, tokens: Int[Tensor, "rows"], lengths: list[int]) -> Float[Tensor, "rows width"]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader
+from regard.attention.mask import Span
 from regard.engine.cache import BUCKET, FastSession
 from regard.engine.heads import shared_turns
 from regard.engine.layer import FastLayer, StepLayout
@@ -67,11 +68,10 @@ class FastEncoderDecoder:
         pack_layers(encoder)
 
     @torch.no_grad()
-    def session(
-        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
-    ) -> FastSession:
+    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
         """Encode the sources; the session has one row per sentence, before the first target token."""
-        states, valid = leading(self.encoder(source, source_valid).states, source_valid)
+        span.refuse_limit(self)
+        states, valid = leading(self.encoder(source, span).states, span.valid)
         sources = [layer.source_table(states, valid) for layer in self.layers]
         cells = [layer.empty_cells(states, BUCKET) for layer in self.layers]
         return FastSession.of(cells, sources, valid.sum(1).tolist())

@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.attention.positions.absolute import max_positions
 from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.core.state import State
@@ -63,7 +64,7 @@ class Decoding:
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self.positions):
             longest = longest if limit is None else longest.clamp_max(limit)
-        session = self._model.session(source, valid)
+        session = self._model.session(source, Span.of(valid))
         best = settings.beam if settings.covers else None  # the coverage penalty ranks all that a beam finished
         state, rows = start_search(
             ids, inputs, settings, SYMBOLS, max_lengths=longest, best=best, watch=watch

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.core.state import State
 from regard.engine.language_model import obstacle as causal_obstacle
@@ -51,7 +52,7 @@ class Lines(NamedTuple):
     wanted: Int[Tensor, "rows columns"]
     counted: Bool[Tensor, "rows columns"]
     source: Int[Tensor, "rows length"] | None = None
-    source_valid: Bool[Tensor, "rows length"] | None = None
+    source_span: Span | None = None
 
 
 class Judged(NamedTuple):
@@ -140,8 +141,8 @@ def trial_of(net: EncoderDecoder | LanguageModel, engine: Engine, lines: Lines) 
         assert not isinstance(text, LanguageModel)
         return _Reading(text.chunked_step, partial(text.start, len(lines.given)), lines)
     pair = fast_form(net, engine)
-    assert lines.source is not None and lines.source_valid is not None
-    return _Reading(pair.chunked_step, partial(pair.session, lines.source, lines.source_valid), lines)
+    assert lines.source is not None and lines.source_span is not None
+    return _Reading(pair.chunked_step, partial(pair.session, lines.source, lines.source_span), lines)
 
 
 def measure(

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
+from regard.attention.mask import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.dropout import Dropout
@@ -18,17 +19,19 @@ __all__ = ["Classified", "SequenceClassifier", "build_classifier"]
 
 
 class Classified(NamedTuple):
-    """Logits of the classes, and what each column weighs in the vector that they come from, of each text."""
+    """Logits of each example, and the weight of each column in the vector of its row; see ``apart`` for pairs."""
 
-    logits: Float[Tensor, "rows classes"]
-    weights: Float[Tensor, "rows *texts length"]
+    logits: Float[Tensor, "examples classes"]
+    weights: Float[Tensor, "rows length"]
 
 
 class SequenceClassifier(nn.Module):
     """W Σ_j α_j h_j + b. α is one column's, the same for each valid one, or softmax(v·tanh(U h_j)) (``pooling``).
 
-    The last is additive attention with one learned query (Yang et al. 2016, §2.2). ``apart``: two texts, encoded each
-    by itself to u and v, of which W max(0, W_c [u; v; |u − v|; u ∘ v] + b_c) + b tells (Conneau et al. 2017, §3.1).
+    The last is additive attention with one learned query (Yang et al. 2016, §2.2).
+
+    ``apart``: an example is two rows, one after the other, each encoded by itself, to u and v; its logits are
+    W max(0, W_c [u; v; |u − v|; u ∘ v] + b_c) + b (Conneau et al. 2017, §3.1).
     """
 
     def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float, apart: bool = False) -> None:
@@ -39,16 +42,15 @@ class SequenceClassifier(nn.Module):
         if pooling == "attention":
             self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
 
-    def forward(self, tokens: Int[Tensor, "rows *shape"], valid: Bool[Tensor, "rows *texts length"]) -> Classified:
-        """``tokens``: a number a column, as ``valid`` has them, or several where the input reads affixes."""
-        encoded = self.encoder(tokens.flatten(0, valid.dim() - 2), valid.flatten(0, -2))
+    def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Classified:
+        encoded = self.encoder(inputs, span)
         weights = self._weigh(encoded.states, encoded.span.valid)
         pooled = torch.einsum("rl,rlw->rw", weights, encoded.states)
         if self.compare is not None:
-            one, other = pooled.unflatten(0, tokens.shape[:2]).unbind(1)
+            one, other = pooled.unflatten(0, (-1, 2)).unbind(1)
             both = torch.cat([one, other, (one - other).abs(), one * other], -1)
             pooled = self.compare(self.dropout(both)).relu()
-        return Classified(self.output(self.dropout(pooled)), weights.view(valid.shape))
+        return Classified(self.output(self.dropout(pooled)), weights)
 
     def _weigh(
         self, states: Float[Tensor, "rows length width"], valid: Bool[Tensor, "rows length"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Shaped
 from torch import Tensor
 
 from regard.attention.contract import Encoded, Encoder, mean_state
@@ -24,13 +24,12 @@ class ContextMeanEncoder(Encoder):
         self.embedding, self.window = embedding, window
         self.width = self.summary = embedding.width
 
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        embedded, span, _ = self.embedding(tokens, Span.of(valid))
-        place = torch.arange(tokens.shape[1], device=tokens.device)
-        apart = (place[:, None] - place).abs()
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
+        column = torch.arange(embedded.shape[1], device=embedded.device)
+        apart = (column[:, None] - column).abs()
         near = (apart > 0) if self.window is None else (apart > 0) & (apart <= self.window)
-        weight = (near & valid[:, None]).to(embedded.dtype)
+        weight = (near & span.valid[:, None]).to(embedded.dtype)
         states = (weight @ embedded) / weight.sum(-1, keepdim=True).clamp_min(1)
         return Encoded(states, embedded, mean_state(states, span), span)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
 from regard.attention.contract import Encoded, RowMap, SourceKeys
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding, Span, limited
 from regard.attention.mechanisms.dot import Dot
 from regard.core.state import join
 
@@ -66,14 +66,16 @@ class Copying(nn.Module):
         key = self.mechanism.prepare(self.key(encoded.states)[:, None])
         return CopyMemory(SourceKeys(key, encoded.states[:, None], encoded.span), tokens)
 
-    def forward(self, features: Float[Tensor, "rows length width"], memory: CopyMemory, rows: RowMap) -> Pointed:
-        """Gate and pointer of every position; rows that read one sentence share its keys."""
+    def forward(
+        self, features: Float[Tensor, "rows length width"], span: Span, memory: CopyMemory, rows: RowMap
+    ) -> Pointed:
+        """Return gate and pointer of every position; rows that read one sentence share its keys."""
         query = rows.scatter(self.query(features))  # (sentences, rows of each, length, width)
-        folded, keys = query.flatten(1, 2)[:, None], memory.keys
-        span = Span.of(torch.ones(folded.shape[0], folded.shape[2], dtype=torch.bool, device=folded.device))
-        context, weights, _ = self.mechanism(
-            folded, keys.key, keys.value, Padding().bind(span, keys.span), (), need_weights=True
-        )
+        folded, keys = query.flatten(1, 2), memory.keys
+        mask = limited(Padding(), span)
+        asking = Span.without_padding(folded) if mask == Padding() else rows.fold(span)
+        bound = mask.bind(asking, keys.span)
+        context, weights, _ = self.mechanism(folded[:, None], keys.key, keys.value, bound, (), need_weights=True)
         shape = query.shape[1:3]
         context, weights = (rows.gather(x[:, 0].unflatten(1, shape)) for x in (context, weights))
         gate = self.gate(torch.cat([features, context], -1))[..., 0]

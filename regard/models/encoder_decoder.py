@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
+from regard.attention.mask import Span
 from regard.core.state import State, join, repeat, select, truncate
 from regard.models.copying import Copying, Pointed, mixture
 from regard.models.cross_entropy import Loss, smoothed_nll
@@ -65,27 +66,30 @@ class EncoderDecoder(nn.Module):
     def forward(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
         *,
         output: Int[Tensor, "batch target"] | None = None,
         smoothing: float = 0.0,
     ) -> Float[Tensor, "batch target width"] | Loss:
-        """Teacher forcing: features of every target position, given the tokens before it; or the ``loss``."""
-        session = self.session(source, source_valid)
-        decoded = self.decoder(target, session.memory, session.state, valid=target_valid)
+        """Return, by teacher forcing, the features of each target position, or the ``loss`` of an ``output``.
+
+        Spans are those of the columns of ``source`` and ``target``.
+        """
+        session = self.session(source, source_span)
+        decoded = self.decoder(target, target_span, session.memory, session.state)
         if output is None:
             return decoded.features
-        found = self._loss(decoded.features, session, target_valid, output, smoothing)
+        found = self._loss(decoded.features, session, target_span, output, smoothing)
         return found._replace(smoothed=sum(decoded.losses.values(), found.smoothed))
 
     def loss(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
         output: Int[Tensor, "batch target"],
         *,
         smoothing: float,
@@ -94,20 +98,21 @@ class EncoderDecoder(nn.Module):
 
         Computed by ``forward``, which whatever wraps the network, such as FSDP2, watches.
         """
-        found: Loss = self(source, source_valid, target, target_valid, output=output, smoothing=smoothing)
+        found: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
         return found
 
     def _loss(
         self,
         features: Float[Tensor, "batch target width"],
         session: Session,
-        valid: Bool[Tensor, "batch target"],
+        span: Span,
         output: Int[Tensor, "batch target"],
         smoothing: float,
     ) -> Loss:
+        valid = span.valid
         if self.copying is None:
             return self.head.loss(features[valid], output[valid], smoothing=smoothing)
-        pointed = self.copying(features, session.copied, _rows(session))
+        pointed = self.copying(features, span, session.copied, _rows(session))
         chosen = Pointed(*(part[valid] for part in pointed))
         log_p = mixture(self.head(features[valid]), chosen)
         return smoothed_nll(log_p, output[valid], smoothing=smoothing)
@@ -115,38 +120,43 @@ class EncoderDecoder(nn.Module):
     def log_probabilities(
         self,
         source: Int[Tensor, "batch source"],
-        source_valid: Bool[Tensor, "batch source"],
+        source_span: Span,
         target: Int[Tensor, "batch target"],
-        target_valid: Bool[Tensor, "batch target"],
+        target_span: Span,
     ) -> Float[Tensor, "batch target types"]:
         """Log-probabilities of every type at every target position, under teacher forcing."""
-        session = self.session(source, source_valid)
-        features = self.decoder(target, session.memory, session.state, valid=target_valid).features
-        return self._log_probabilities(features, session)
+        session = self.session(source, source_span)
+        features = self.decoder(target, target_span, session.memory, session.state).features
+        return self._log_probabilities(features, target_span, session)
 
-    def session(
-        self, source: Int[Tensor, "sentences length"], source_valid: Bool[Tensor, "sentences length"]
-    ) -> Session:
-        """Session before the first target token: sources encoded once, one row per sentence."""
-        encoded = self.encoder(source, source_valid)
+    def session(self, source: Int[Tensor, "sentences length"], span: Span) -> Session:
+        """Encode the sources once; return the session before the first target token, of one row per sentence."""
+        encoded = self.encoder(source, span)
         memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
         copied = () if self.copying is None else self.copying.prepare(encoded, source)
         return Session(memory, self.decoder.start(memory, rows), len(source), copied)
 
     def step(
-        self, tokens: Int[Tensor, "rows length"], session: Session
+        self, tokens: Int[Tensor, "rows length"], session: Session, span: Span | None = None
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
-        """Log-probabilities after each token, in float32 or wider, and the session after all of them."""
-        decoded = self.decoder(tokens, session.memory, session.state)
-        return self._log_probabilities(decoded.features, session), session._replace(state=decoded.state)
+        """Return log-probabilities after each token, in float32 or wider, and the session after all of them.
+
+        Args:
+            tokens: of each row, one column or more.
+            session: before these tokens.
+            span: of the tokens; None: they follow those read, without padding, and see the whole source.
+        """
+        span = Span.without_padding(tokens, session.state.length) if span is None else span
+        decoded = self.decoder(tokens, span, session.memory, session.state)
+        return self._log_probabilities(decoded.features, span, session), session._replace(state=decoded.state)
 
     def _log_probabilities(
-        self, features: Float[Tensor, "rows length width"], session: Session
+        self, features: Float[Tensor, "rows length width"], span: Span, session: Session
     ) -> Float[Tensor, "rows length types"]:
         if self.copying is None:
             return self.head.log_probabilities(features)
-        return mixture(self.head(features), self.copying(features, session.copied, _rows(session)))
+        return mixture(self.head(features), self.copying(features, span, session.copied, _rows(session)))
 
 
 def _rows(session: Session) -> RowMap:

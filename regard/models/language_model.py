@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.mask import Span
@@ -78,23 +78,24 @@ class LanguageModel(nn.Module):
 
     def forward(
         self,
-        tokens: Int[Tensor, "rows length"],
+        inputs: Shaped[Tensor, "rows length *features"],
+        span: Span,
         state: LanguageModelState | None = None,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
-        segment: Int[Tensor, "rows length"] | tuple[()] = (),
-        position: Int[Tensor, "rows length"] | tuple[()] = (),
     ) -> LanguageModelOutput:
-        """Features of each column, given the columns before it and what ``state`` has read; and the state after.
+        """Return the features of each column, given the columns before it, and the state after them.
 
-        ``segment`` numbers the documents of a row, none of which sees another; ``position`` is each column's within
-        its document. ValueError where a layer cannot keep documents apart.
+        Args:
+            inputs: columns of tokens, as the model's ``Input`` reads them.
+            span: positions and padding of the columns, and the documents that a row packs.
+            state: of the columns before these, from whose ``length`` the span continues; None: before the first.
+
+        Raises:
+            ValueError: a row packs documents, and a layer cannot keep them apart.
         """
-        if isinstance(segment, Tensor) and not self.packs:
+        if isinstance(span.segment, Tensor) and not self.packs:
             raise ValueError("a layer of this model cannot keep the documents of a row apart")
-        state = self.start(len(tokens)) if state is None else state
-        span = Span(state.length, torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid)
-        x, span, values = self.embedding(tokens, span._replace(segment=segment, given_position=position))
+        state = self.start(len(inputs)) if state is None else state
+        x, span, values = self.embedding(inputs, span)
         steps = [
             Step(layer, {"span": span, "state": before, "embedded": x, "values": values})
             for layer, before in zip(self.stack, state.layers, strict=True)
@@ -107,5 +108,5 @@ class LanguageModel(nn.Module):
         self, tokens: Int[Tensor, "rows length"], state: LanguageModelState
     ) -> tuple[Float[Tensor, "rows length types"], LanguageModelState]:
         """Tokens to log-probabilities of the next, in float32 or wider, and the state after them."""
-        found = self(tokens, state)
+        found = self(tokens, Span.without_padding(tokens, state.length), state)
         return self.head.log_probabilities(found.features), found.state

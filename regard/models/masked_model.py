@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
+from regard.attention.mask import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.context_mean import ContextMeanEncoder
 from regard.models.head import Head
@@ -26,11 +27,9 @@ class MaskedModel(nn.Module):
         super().__init__()
         self.encoder, self.head = encoder, head
 
-    def forward(
-        self, tokens: Int[Tensor, "rows length"], valid: Bool[Tensor, "rows length"]
-    ) -> Float[Tensor, "rows length width"]:
+    def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Float[Tensor, "rows length width"]:
         """Features of each column, given all valid columns of its row."""
-        states: Tensor = self.encoder(tokens, valid).states
+        states: Tensor = self.encoder(inputs, span).states
         return states
 
     def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
+from regard.attention.mask import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.dropout import Dropout
 from regard.models.input import text_input
@@ -23,9 +24,9 @@ class TokenTagger(nn.Module):
         self.output = nn.Linear(encoder.width, classes)
 
     def forward(
-        self, tokens: Int[Tensor, "rows length *numbers"], valid: Bool[Tensor, "rows length"]
+        self, inputs: Shaped[Tensor, "rows length *features"], span: Span
     ) -> Float[Tensor, "rows length classes"]:
-        logits: Tensor = self.output(self.dropout(self.encoder(tokens, valid).states))
+        logits: Tensor = self.output(self.dropout(self.encoder(inputs, span).states))
         return logits
 
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import BEGIN, END
@@ -82,7 +83,7 @@ def compare_encoders(
 
 
 def _logits(net: Any, tokens: Tensor, valid: Tensor) -> Tensor:
-    found = net(tokens, valid)
+    found = net(tokens, Span.of(valid))
     if hasattr(found, "logits"):
         found = found.logits
     elif hasattr(net, "head"):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
@@ -74,7 +75,7 @@ def compare_logits(
     rows += [torch.tensor([each[:length]]) for each in encoded]
     difference = largest = 0.0
     for row in rows:
-        features = model(row).features
+        features = model(row, Span.without_padding(row)).features
         own, other = model.head(features)[..., kept], theirs(row).logits[..., kept]
         difference = max(difference, float((own - other).abs().max()))
         largest = max(largest, float(own.abs().max()))

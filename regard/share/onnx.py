@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from regard.attention.mask import Span
 from regard.attention.positions.absolute import SinusoidalPosition, max_positions
 from regard.core import atomic_files
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
@@ -95,7 +96,7 @@ def _start(model: EncoderDecoder, example: int) -> DecoderStart:
     """Memory and state after the past of example 0 or 1, as zeros; only the shapes are computed."""
     with FakeTensorMode(allow_non_fake_inputs=True), data_free():
         source, valid = _source(example)
-        start = DecoderStart.of(model.session(source, valid))
+        start = DecoderStart.of(model.session(source, Span.of(valid)))
         tokens = torch.full((len(source), SIZES["past"][example]), BEGIN)
         _, session = model.step(tokens, start.session(valid))
         reached = start.after(session)

@@ -91,7 +91,7 @@ class EncoderPart(nn.Module):
 
     def forward(self, source: Int[Tensor, "batch source"], valid: Bool[Tensor, "batch source"]) -> tuple[Tensor, ...]:
         with data_free():
-            start = DecoderStart.of(self.model.session(source, valid))
+            start = DecoderStart.of(self.model.session(source, Span.of(valid)))
         return tuple(named(start, "").values())
 
 

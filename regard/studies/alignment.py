@@ -122,7 +122,7 @@ def _try(model: EncoderDecoder, seed: int, tested: int) -> Tried:
         sentences = toy_tasks.random_sentences((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
         given = toy_tasks.make_batch(toy_tasks.ToyPairs(sentences, sentences))
         with torch.no_grad(), observe(model) as seen:
-            model(given.source, given.source_valid, given.target_input, given.target_valid)
+            toy_tasks.target_features(model, given)
         (looks,) = seen.values()
         weights = looks[:, 0, :length]
         shares.append(float((weights.argmax(2) == torch.arange(length)).double().mean()))

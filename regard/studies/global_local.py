@@ -120,7 +120,7 @@ def _accuracies(radius: int, columns: int, updates: int, seed: int) -> tuple[flo
     draw = torch.Generator().manual_seed(seed)
 
     def told(rows: MarkedRows) -> tuple[Tensor, Tensor]:
-        states = network(rows.tokens, torch.ones_like(rows.tokens, dtype=torch.bool)).states[:, BEFORE:]
+        states = network(rows.tokens, Span.without_padding(rows.tokens)).states[:, BEFORE:]
         near, far = heads(states).split(SYMBOLS, -1)
         return near, far
 

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.attention.hashing import draw_rotations, hash_columns
+from regard.attention.mask import Span
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
@@ -163,7 +164,8 @@ def train_duplication(model: LanguageModel, size: DuplicationSize, *, seed: int)
     for step in range(1, size.updates + 1):
         tokens = _words(size, size.batch, (seed, step))
         with seeded_generator(seed * 1_000_003 + step, tokens.device):
-            features = model.train()(tokens[:, :-1]).features
+            inputs = tokens[:, :-1]
+            features = model.train()(inputs, Span.without_padding(inputs)).features
             second = model.head(features[:, size.word + 1 :])
             loss = cross_entropy(second.flatten(0, 1), tokens[:, size.word + 2 :].flatten())
             loss.backward()
@@ -192,7 +194,8 @@ def copied(model: LanguageModel, size: DuplicationSize, rounds: int | None, *, s
     right = 0
     for begin in range(0, count, size.batch):
         tokens = _words(size, min(size.batch, count - begin), (seed, 0, begin))
-        features = model(tokens[:, :-1]).features
+        inputs = tokens[:, :-1]
+        features = model(inputs, Span.without_padding(inputs)).features
         found = model.head(features[:, size.word + 1 :]).argmax(-1)
         right += int((found == tokens[:, size.word + 2 :]).sum())
     mixer.factors, mixer.chunk, mixer.evaluation_rounds = kept

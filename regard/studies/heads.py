@@ -26,6 +26,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention.kernel import kernel
+from regard.attention.mask import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -57,7 +58,7 @@ class Neighbours(nn.Module):
         self.out = nn.Linear(WIDTH, len(OFFSETS) * TYPES)
 
     def forward(self, words: Tensor) -> Tensor:
-        states = self.encoder(words, torch.ones_like(words, dtype=torch.bool)).states
+        states = self.encoder(words, Span.without_padding(words)).states
         said: Tensor = self.out(states[:, INNER])
         return said.unflatten(2, (len(OFFSETS), TYPES))
 

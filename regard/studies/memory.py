@@ -26,6 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput
@@ -161,7 +162,7 @@ def _build(mixer: Mapping[str, Any]) -> LanguageModel:
 
 def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:
     """Logits of the values, of the columns that ask, and all that the model gave."""
-    given = model(columns.tokens, state)
+    given = model(columns.tokens, Span.without_padding(columns.tokens, state.length), state)
     return model.head(given.features[columns.answer >= 0]), given
 
 

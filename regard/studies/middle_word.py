@@ -30,6 +30,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from regard.attention.mask import Span
 from regard.data.padding import padded
 from regard.data.reading import read_lines
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
@@ -191,7 +192,7 @@ class _OneSide(nn.Module):
     def states(self, lines: list[list[int]]) -> Tensor:
         """States before each word of the lines, of the words before it."""
         tokens, valid = padded([[BEGIN, *line[:-1]] for line in lines])
-        found: Tensor = self.model(tokens, valid=valid)[0]
+        found: Tensor = self.model(tokens, Span.of(valid)).features
         return found
 
     def loss(self, lines: list[list[int]]) -> Tensor:

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
+from regard.attention.mask import Span
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.norms import Normalisation, normalisation
 from regard.studies import toy_tasks
@@ -97,8 +98,8 @@ def _leak(kind: Normalisation) -> float:
         tokens = torch.randint(toy_tasks.FIRST, toy_tasks.FIRST + TYPES, (3, LONGEST))
         valid = torch.zeros(3, LONGEST, dtype=torch.bool)
         valid[0, :SHORTEST], valid[1, :SHORTEST], valid[2] = True, True, True
-        alone = encoder(tokens[:2, :SHORTEST], valid[:2, :SHORTEST]).states[0]
-        beside = encoder(tokens[[0, 2]], valid[[0, 2]]).states[0, :SHORTEST]
+        alone = encoder(tokens[:2, :SHORTEST], Span.of(valid[:2, :SHORTEST])).states[0]
+        beside = encoder(tokens[[0, 2]], Span.of(valid[[0, 2]])).states[0, :SHORTEST]
     return float((beside - alone).abs().max())
 
 

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.attention.positions.absolute import sinusoids
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -95,8 +96,8 @@ def _order_matters(kind: str, *, words: int, layers: int) -> float:
         for parameter in encoder.parameters():  # some tables start at 0, and would change nothing yet
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
         order = torch.cat([torch.arange(0, words, 2), torch.arange(1, words, 2)])  # no distance sees only a mirror
-        tokens, valid = torch.arange(words)[None], torch.ones(1, words, dtype=torch.bool)
-        states, permuted = (encoder(each, valid).states[0] for each in (tokens, tokens[:, order]))
+        tokens = torch.arange(words)[None]
+        states, permuted = (encoder(each, Span.without_padding(each)).states[0] for each in (tokens, tokens[:, order]))
     return float((permuted - states[order]).abs().max())
 
 

@@ -32,7 +32,6 @@ from torch import Tensor
 
 from regard.attention.contract import Attended
 from regard.attention.observe import observe
-from regard.data.pairs import PairBatch
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
@@ -158,20 +157,15 @@ def _log_p(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTok
     """Return log p of the right pronoun after the right words before it, (sentences,)."""
     given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
     with torch.no_grad():
-        features = _features(model, given)[:, PRONOUN]
+        features = toy_tasks.target_features(model, given)[:, PRONOUN]
         log_p = torch.log_softmax((features @ model.head.weight.T).double(), 1)
     return log_p.gather(1, given.target_output[:, PRONOUN, None])[:, 0]
-
-
-def _features(model: EncoderDecoder, given: PairBatch) -> Tensor:
-    features: Tensor = model(given.source, given.source_valid, given.target_input, given.target_valid)
-    return features
 
 
 def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[HeadSite, Tensor]:
     """Return the weights (sentences, source) of each head: of *it* in the encoder and of *weil* in the decoder."""
     with torch.no_grad(), observe(model) as seen:
-        _features(model, toy_tasks.make_batch(encode_pairs(sentences, tokenizer)))
+        toy_tasks.target_features(model, toy_tasks.make_batch(encode_pairs(sentences, tokenizer)))
     return {head: seen[head.attention][:, head.number, PRONOUN] for head in ALL_HEADS}
 
 

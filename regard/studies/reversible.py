@@ -23,6 +23,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core.randomness import fork, seeded_generator
 from regard.models.execution import EXECUTIONS, Execution, Reversible, Step
 from regard.models.input import TokenInput
@@ -102,8 +103,9 @@ def _bytes_waiting(made: TransformerEncoder, length: int) -> int:
     return sum(size for place, size in storages.items() if place not in own)
 
 
-def _columns(length: int) -> tuple[Tensor, Tensor]:
-    return torch.arange(length)[None] % TYPES, torch.ones(1, length, dtype=torch.bool)
+def _columns(length: int) -> tuple[Tensor, Span]:
+    tokens = torch.arange(length)[None] % TYPES
+    return tokens, Span.without_padding(tokens)
 
 
 class _Kept(Execution):

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
+from regard.attention.mask import Span
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.input import TokenInput
@@ -95,7 +96,7 @@ def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed:
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
     for step in range(1, updates + 1):
         given = toy_tasks.make_batch(draw(step))
-        states = model.encoder(given.source, given.source_valid).states
+        states = model.encoder(given.source, Span.of(given.source_valid)).states
         logits = linear(states[given.source_valid], model.head.weight)
         cross_entropy(logits, given.target_output[given.target_valid]).backward()
         optimizer.step(rate(step))
@@ -133,7 +134,7 @@ def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordT
     states: list[Tensor] = []
     handles = [layer.register_forward_hook(lambda *passed: states.append(passed[2][0])) for layer in encoder.layers]
     with torch.no_grad():
-        last = encoder(given.source, given.source_valid).states
+        last = encoder(given.source, Span.of(given.source_valid)).states
     for handle in handles:
         handle.remove()
     rows = torch.arange(len(sentences))

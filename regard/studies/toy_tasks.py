@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
+from regard.attention.mask import Span
 from regard.data.pairs import PairBatch, pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS
 from regard.models.build import build
@@ -93,10 +94,16 @@ def make_batch(pairs: ToyPairs) -> PairBatch:
     return PairBatch(source, source_valid, shifted, output, valid, torch.arange(len(source)), float(valid.sum()))
 
 
+def target_features(model: EncoderDecoder, given: PairBatch) -> Tensor:
+    """Return the features (rows, target, width) of each target position, by teacher forcing."""
+    spans = Span.of(given.source_valid), Span.of(given.target_valid)
+    features: Tensor = model(given.source, spans[0], given.target_input, spans[1])
+    return features
+
+
 def target_logits(model: EncoderDecoder, given: PairBatch) -> Tensor:
     """Return the logits (tokens, types) of the valid target tokens, row by row, by teacher forcing."""
-    features = model(given.source, given.source_valid, given.target_input, given.target_valid)
-    return linear(features[given.target_valid], model.head.weight)
+    return linear(target_features(model, given)[given.target_valid], model.head.weight)
 
 
 def mean_loss(model: EncoderDecoder, given: PairBatch) -> Tensor:
@@ -125,7 +132,7 @@ def translate_greedily(model: EncoderDecoder, sources: Sequence[list[int]]) -> S
     """Translate by greedy search, at most five tokens longer than the source."""
     source, valid = pad_sources(sources)
     with torch.no_grad():
-        state = model.eval().session(source, valid)
+        state = model.eval().session(source, Span.of(valid))
         found = row_search(
             model.step, state, Symbols(BEGIN, END, suppressed=(PAD, BEGIN)), max_lengths=valid.sum(1) + 5
         )

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.attention.positions.absolute import max_positions
 from regard.core.task import Report
 from regard.data.corpus import Corpus
@@ -94,7 +95,7 @@ def _pairs(corpus: Corpus, codecs: Any, most: int) -> Lines | None:
         return None
     source, source_valid = pad_sources(sources)
     wanted, counted = (each[:, :COLUMNS] for each in pad_sources(targets))
-    return Lines(shift_right(wanted, BEGIN), wanted, counted, source, source_valid)
+    return Lines(shift_right(wanted, BEGIN), wanted, counted, source, Span.of(source_valid))
 
 
 def _tokens(folder: Path) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.answer import InputContext, TaskAnswer
 from regard.core.call_checks import require_list
@@ -63,8 +64,9 @@ def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
         inputs: the padded fields by name.
     """
     ((name, padded),) = inputs.items()
-    outputs = net(padded.values, padded.valid)
-    return NetOutputs(outputs.logits, {name: outputs.weights})
+    parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
+    outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
+    return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
 
 
 class SupervisedPredictor:

@@ -10,7 +10,7 @@ from torch import Tensor
 from regard.attention.contract import Decoded, Decoder, Encoded, Memory, compact, sentences
 from regard.attention.mask import Span
 from regard.core.state import State, join, repeat, select, truncate
-from regard.testing.draw import Draw
+from regard.testing.draw import Draw, piece_of
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same
 
 __all__ = ["DECODER_LAWS", "DecoderCase", "check_decoder"]
@@ -30,9 +30,10 @@ class DecoderCase:
     def run(
         self, tokens: Tensor, memory: Memory, state: State | None = None, *, valid: Tensor | None = None
     ) -> Decoded:
-        """Decoded tokens; ``state`` None: from the start, with row i reading sentence i."""
+        """Decode tokens; ``state`` None: from the start, with row i reading sentence i."""
         before = self.decoder.start(memory, torch.arange(len(tokens))) if state is None else state
-        decoded: Decoded = self.decoder(tokens, memory, before, valid=valid)
+        span = Span.without_padding(tokens, before.length)
+        decoded: Decoded = self.decoder(tokens, span if valid is None else span._replace(valid=valid), memory, before)
         return decoded
 
     def read(self, draw: Draw, count: int, length: int | None = None) -> tuple[Encoded, Memory]:
@@ -194,6 +195,36 @@ def truncated(case: DecoderCase, draw: Draw) -> None:
     short = case.run(tokens, memory, valid=torch.arange(5) < length[:, None]).state
     actual = case.run(more, memory, state).features
     same(actual, case.run(more, memory, short).features, "what follows a truncated state")
+
+
+@law(DECODER_LAWS)
+def limited(case: DecoderCase, draw: Draw) -> None:
+    """No token sees the source from its ``Span.visible_until`` on; ValueError where a decoder cannot obey it."""
+    encoded, memory = case.read(draw, 3, length=5)
+    rows, border = draw.rows(3), draw.integer(1, 4)
+    tokens = draw.tokens(len(rows), 4, case.types)
+    limit = (1 + draw.tokens(len(rows), 4, 5)).cummax(1).values  # as far as a token sees, each after it sees
+    span = Span.without_padding(tokens)._replace(visible_until=limit)
+    later = (torch.arange(5) >= border)[:, None]
+    states, embedded = (torch.where(later, draw.tensor(*x.shape), x) for x in (encoded.states, encoded.embedded))
+    other = case.decoder.prepare(encoded._replace(states=states, embedded=embedded))
+
+    def read(memory: Memory, pieces: list[slice]) -> Tensor:
+        state, parts = case.decoder.start(memory, rows), []
+        for columns in pieces:
+            part: Decoded = case.decoder(tokens[:, columns], piece_of(span, columns), memory, state)
+            state = part.state
+            parts.append(part.features)
+        return torch.cat(parts, 1)
+
+    try:
+        whole = read(memory, [slice(0, 4)])
+    except ValueError as refusal:
+        assert "visible_until" in str(refusal), refusal
+        return
+    blind = (limit <= border)[..., None]
+    same(read(other, [slice(0, 4)]) * blind, whole * blind, f"tokens that see {border} positions", tolerance=1e-13)
+    same(read(memory, draw.pieces(4)), whole, "tokens in pieces")
 
 
 @law(DECODER_LAWS)

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import regard as package
+from regard.attention.mask import Span
 from regard.data.document_stream import open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.stream import TextConfig
@@ -125,7 +126,7 @@ def test_lines_are_judged_as_the_model_itself_judges_them(run: Path, text_run: P
     lines = automatic_engine.lines_of(folder, net, codecs)
     assert lines is not None and lines.source is not None and len(lines.given) == automatic_engine.ROWS
     assert (lines.given[:, 0] == BEGIN).all() and ((lines.wanted == END).sum(1) == 1).all()
-    log_p = torch.log_softmax(net.head(net(lines.source, lines.source_valid, lines.given, lines.counted)), -1)
+    log_p = torch.log_softmax(net.head(net(lines.source, lines.source_span, lines.given, Span.of(lines.counted))), -1)
     texts, texts_codecs, texts_folder = load_net(text_run)
     text = automatic_engine.lines_of(texts_folder, texts, texts_codecs)
     assert text is not None and (text.given[:, 1:] == text.wanted[:, :-1]).all() and text.given.shape[1] == 16

@@ -16,6 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core.task import find_task
 from regard.runs.config import dump_config, load_config
 from regard.runs.run_config import RunConfig
@@ -59,8 +60,8 @@ def built(config: RunConfig) -> Any:
 def last_logits(net: Any, kind: str) -> Tensor:
     with torch.no_grad():
         if kind == "language-model":
-            return net.head(net(TARGET)[0])[1, -1, -3:]
-        features = net(SOURCE, SOURCE > 0, TARGET, torch.ones_like(TARGET, dtype=torch.bool))
+            return net.head(net(TARGET, Span.without_padding(TARGET)).features)[1, -1, -3:]
+        features = net(SOURCE, Span.of(SOURCE > 0), TARGET, Span.without_padding(TARGET))
         return net.head(features)[1, -1, -3:]
 
 

@@ -102,7 +102,7 @@ def test_the_encoder_sees_one_plus_layers_times_kernel_less_one(kernel: int, lay
     encoder = model(encoder={"blocks": [[8, kernel, layers]]}).encoder
     embedded, valid = torch.randn(1, 21, 16, dtype=torch.float64, requires_grad=True), torch.ones(1, 21).bool()
     encoder.embedding = Given(embedded)
-    states = encoder(tokens(1, 21), valid).states
+    states = encoder(tokens(1, 21), Span.of(valid)).states
     reach = layers * (kernel - 1) // 2
     assert reached(states, embedded, 10) == list(range(10 - reach, 10 + reach + 1))
     assert 2 * reach + 1 == 1 + layers * (kernel - 1)
@@ -114,7 +114,8 @@ def test_the_decoder_sees_as_many_all_of_them_past(kernel: int, layers: int) -> 
     embedded = torch.randn(1, 16, 16, dtype=torch.float64, requires_grad=True)
     parts.decoder.embedding = Given(embedded)
     source = tokens(1, 5)
-    features = parts(source, torch.ones_like(source).bool(), tokens(1, 16), torch.ones(1, 16).bool())
+    target = tokens(1, 16)
+    features = parts(source, Span.without_padding(source), target, Span.without_padding(target))
     assert reached(features, embedded, 12) == list(range(12 - layers * (kernel - 1), 13))
 
 
@@ -134,9 +135,9 @@ def test_a_padded_source_is_read_as_it_is_alone() -> None:
     encoder = model(encoder={"blocks": [[8, 3, 2], [12, 5, 2]]}).encoder
     source, lengths = tokens(3, 9), [9, 4, 1]
     valid = torch.arange(9) < torch.tensor(lengths)[:, None]
-    whole = encoder(source, valid)
+    whole = encoder(source, Span.of(valid))
     for row, length in enumerate(lengths):
-        alone = encoder(source[row : row + 1, :length], torch.ones(1, length).bool())
+        alone = encoder(source[row : row + 1, :length], Span.of(torch.ones(1, length).bool()))
         close(whole.states[row, :length].detach(), alone.states[0].detach())
         close(whole.final[row].detach(), alone.final[0].detach())
 
@@ -196,7 +197,9 @@ def state_gradient(*, scaling: bool) -> Tensor:
     states.requires_grad_()
     encoded = Encoded(states, embedded, states.mean(1), Span.of(torch.ones(2, 5).bool()))
     memory = decoder.prepare(encoded) if scaling else tuple(layer.reader.prepare(encoded) for layer in decoder.layers)
-    decoder(tokens(2, 4), memory, decoder.start(memory, torch.arange(2))).features.square().sum().backward()
+    inputs = tokens(2, 4)
+    decoded = decoder(inputs, Span.without_padding(inputs), memory, decoder.start(memory, torch.arange(2)))
+    decoded.features.square().sum().backward()
     assert states.grad is not None
     return states.grad
 
@@ -287,7 +290,7 @@ def test_attention_is_seen_by_name_in_every_layer() -> None:
     parts = model(decoder={"blocks": [[8, 2, 3]]})
     source, target = tokens(2, 5), tokens(2, 4)
     with observe(parts) as seen:
-        parts(source, torch.ones_like(source).bool(), target, torch.ones_like(target).bool())
+        parts(source, Span.without_padding(source), target, Span.without_padding(target))
     assert list(seen) == ["decoder.0.source", "decoder.1.source", "decoder.2.source"]
     close(seen["decoder.1.source"].sum(-1), torch.ones(2, 1, 4))
 
@@ -327,8 +330,8 @@ def test_what_a_kind_means_is_said_in_the_config() -> None:
 def test_other_mechanisms_read_in_its_place(attention: object) -> None:
     parts = model(cross_attention=attention, layers=1)
     source, target = tokens(2, 5), tokens(2, 4)
-    features = parts(source, torch.ones_like(source).bool(), target, torch.ones_like(target).bool())
-    changed = parts(source.flip(1), torch.ones_like(source).bool(), target, torch.ones_like(target).bool())
+    features = parts(source, Span.without_padding(source), target, Span.without_padding(target))
+    changed = parts(source.flip(1), Span.without_padding(source), target, Span.without_padding(target))
     assert features.isfinite().all()
     assert not torch.allclose(features, changed)
 
@@ -359,6 +362,6 @@ def test_an_encoder_of_its_own_embedding() -> None:
     encoder = ConvolutionalEncoder(
         embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
     )
-    encoded = encoder(torch.tensor([[1, 2, 3]]), torch.ones(1, 3).bool())
+    encoded = encoder(torch.tensor([[1, 2, 3]]), Span.of(torch.ones(1, 3).bool()))
     assert torch.equal(encoded.embedded[0], embedding.weight[[1, 2, 3]] + embedding.position.table[:3])
     torch.testing.assert_close(encoded.final, encoded.states.mean(1))

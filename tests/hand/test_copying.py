@@ -7,6 +7,7 @@ import math
 import pytest
 import torch
 
+from regard.attention.mask import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.copying import Pointed, mixture
@@ -75,22 +76,20 @@ def test_only_a_pointer_says_what_no_target_had(copying: bool) -> None:
     })  # fmt: skip
     model = build(config, source_types=30, target_types=30)
     optimizer = torch.optim.Adam(model.parameters(), 1e-2)
-    valid = torch.ones(32, 4, dtype=torch.bool)
     for _ in range(150):
         source = torch.randint(4, 20, (32, 4))
         # Each source also holds a rare type, which its target leaves out.
         read = torch.cat([source, torch.randint(20, 30, (32, 1))], 1)
         begun = torch.cat([torch.full((32, 1), 2), source[:, :-1]], 1)
-        found = model.loss(read, torch.ones(32, 5, dtype=torch.bool), begun, valid, source, smoothing=0.0)
+        found = model.loss(read, Span.without_padding(read), begun, Span.without_padding(begun), source, smoothing=0.0)
         optimizer.zero_grad()
         (found.smoothed / 128).backward()
         optimizer.step()
     rare = torch.randint(20, 30, (200, 4))
     begun = torch.cat([torch.full((200, 1), 2), rare[:, :-1]], 1)
     with torch.no_grad():
-        log_p = model.eval().log_probabilities(
-            rare, torch.ones(200, 4, dtype=torch.bool), begun, torch.ones(200, 4, dtype=torch.bool)
-        )
+        span = Span.without_padding(rare)
+        log_p = model.eval().log_probabilities(rare, span, begun, span)
     first = log_p[:, 0, 20:].logsumexp(-1).exp().mean().item()  # a rare type begins
     assert first > 0.5 if copying else first < 0.2
     assert math.isfinite(float(log_p.sum()))

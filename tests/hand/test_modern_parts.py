@@ -68,11 +68,13 @@ def test_a_gate_of_zeros_halves_the_context() -> None:
 
 def test_parts_that_end_in_zeros_begin_by_adding_nothing() -> None:
     made = model(zero_output=True, norm="pre", normalisation="none", position="none")
-    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
-    encoded = made.encoder(tokens, everything)
+    tokens = torch.tensor([[4, 5, 6]])
+    span = Span.without_padding(tokens)
+    encoded = made.encoder(tokens, span)
     assert torch.equal(encoded.states, encoded.embedded)
     assert not torch.equal(
-        model(norm="pre", normalisation="none", position="none").encoder(tokens, everything).states, encoded.states
+        model(norm="pre", normalisation="none", position="none").encoder(tokens, span).states,
+        encoded.states,
     )
 
 
@@ -108,13 +110,14 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
     plain, found = model(), model(encoder=part)
     names = {name for name, _ in found.named_parameters()} - {name for name, _ in plain.named_parameters()}
     assert all(name.startswith("encoder.") for name in names) and (names or "activation" in part)
-    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
+    tokens = torch.tensor([[4, 5, 6]])
+    span = Span.without_padding(tokens)
     with torch.no_grad():
         for parameter in found.encoder.parameters():
             parameter.normal_()
         for name, parameter in plain.encoder.named_parameters():
             parameter.copy_(found.encoder.get_parameter(name))
-    assert not torch.allclose(plain.encoder(tokens, everything).states, found.encoder(tokens, everything).states)
+    assert not torch.allclose(plain.encoder(tokens, span).states, found.encoder(tokens, span).states)
 
 
 # Keys of a Transformer's side that the fast decoder and the exports have been taught, or have no need to know.
@@ -160,10 +163,11 @@ def test_the_fast_decoder_refuses_a_part_or_computes_it_alike(name: str) -> None
             FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
         return
     fast = FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
-    source, valid, tokens = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool), torch.tensor([[2, 5, 7]])
+    source, tokens = torch.tensor([[4, 5, 6]]), torch.tensor([[2, 5, 7]])
+    span = Span.without_padding(source)
     with torch.no_grad():
-        wanted, _ = made.step(tokens, made.session(source, valid))
-    torch.testing.assert_close(fast.step(tokens, fast.session(source, valid))[0], wanted)
+        wanted, _ = made.step(tokens, made.session(source, span))
+    torch.testing.assert_close(fast.step(tokens, fast.session(source, span))[0], wanted)
 
 
 def test_what_they_know_is_not_refused() -> None:
@@ -184,5 +188,6 @@ def test_the_squared_relu_is_decoded_fast_and_is_not_exported() -> None:
 def test_frames_after_the_norm_take_them_too() -> None:
     made = model(norm="post", qk_norm=True, attention_gate=True, embedding_residual=True, zero_output=True)
     assert isinstance(made.decoder.layers[0].around_mixer, PostNorm)
-    tokens, everything = torch.tensor([[4, 5, 6]]), torch.ones(1, 3, dtype=torch.bool)
-    assert torch.isfinite(made(tokens, everything, tokens, everything)).all()
+    tokens = torch.tensor([[4, 5, 6]])
+    span = Span.without_padding(tokens)
+    assert torch.isfinite(made(tokens, span, tokens, span)).all()

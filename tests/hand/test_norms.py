@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.attention.mask import Span
 from regard.attention.norm import RootMeanSquareNorm
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -126,14 +127,14 @@ def test_running_statistics_are_saved_and_taken_back_with_the_weights():
 
     (one, kept), (two, fresh) = made(), made()
     tokens = torch.arange(3, 9).view(2, 3)
-    valid = torch.ones(2, 3, dtype=torch.bool)
-    one(tokens, valid, tokens, valid).sum().backward()
+    span = Span.without_padding(tokens)
+    one(tokens, span, tokens, span).sum().backward()
     kept.step(0.01)
     weights = {name: tensor.clone() for name, tensor in kept.weights().items()}
     assert "encoder.layers.0.around_mixer.norm.running_var" in weights
     fresh.load(weights, {name: tensor.clone() for name, tensor in kept.tensors().items()})
     one.eval(), two.eval()
-    assert torch.equal(two(tokens, valid, tokens, valid), one(tokens, valid, tokens, valid))
+    assert torch.equal(two(tokens, span, tokens, span), one(tokens, span, tokens, span))
 
 
 # --- feed-forward

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.core.reference_mode import reference_mode
 from regard.data.pairs import PairBatch
 from regard.inference.decoding import fast_form
@@ -42,14 +43,14 @@ def batch() -> PairBatch:
 
 
 def by_hand(model: EncoderDecoder, batch: PairBatch) -> Tensor:
-    features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+    features = model(batch.source, Span.of(batch.source_valid), batch.target_input, Span.of(batch.target_valid))
     assert model.head.bias is not None
     return torch.log_softmax(features @ model.head.weight.T + model.head.bias, -1)
 
 
 @torch.no_grad()
 def test_each_step_has_it(model: EncoderDecoder, batch: PairBatch) -> None:
-    found, _ = model.step(batch.target_input, model.session(batch.source, batch.source_valid))
+    found, _ = model.step(batch.target_input, model.session(batch.source, Span.of(batch.source_valid)))
     torch.testing.assert_close(found[batch.target_valid], by_hand(model, batch)[batch.target_valid])
 
 
@@ -63,7 +64,7 @@ def test_the_fast_form_has_it(batch: PairBatch, engine: Any, error: float) -> No
     assert model.head.bias is not None
     model.head.bias.normal_(std=5.0)
     quick = fast_form(model, engine)
-    found, _ = quick.step(batch.target_input, quick.session(batch.source, batch.source_valid))
+    found, _ = quick.step(batch.target_input, quick.session(batch.source, Span.of(batch.source_valid)))
     valid = batch.target_valid
     torch.testing.assert_close(found[valid], by_hand(model, batch)[valid], atol=error, rtol=error)
 
@@ -78,7 +79,7 @@ def test_the_loss_and_its_gradient_have_it(model: EncoderDecoder, batch: PairBat
     slopes = torch.autograd.grad(wanted, parameters)
     for textbook in (True, False):
         with reference_mode(textbook):
-            features = model(batch.source, batch.source_valid, batch.target_input, batch.target_valid)
+            features = model(batch.source, Span.of(batch.source_valid), batch.target_input, Span.of(batch.target_valid))
             found = model.head.loss(features[valid], target[valid], smoothing=smoothing)
         torch.testing.assert_close(found.smoothed, wanted)
         torch.testing.assert_close(found.nll, nll)

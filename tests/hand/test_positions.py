@@ -80,7 +80,7 @@ def encode(position: str, tokens: torch.Tensor) -> torch.Tensor:
     torch.manual_seed(0)
     config = ModelConfig(encoder_layers=2, decoder_layers=1, width=16, feed_forward=8, heads=2, position=position)
     model = build(config, source_types=20, target_types=20).double().eval()
-    return model.encoder(tokens, torch.ones_like(tokens, dtype=torch.bool)).states
+    return model.encoder(tokens, Span.without_padding(tokens)).states
 
 
 def test_without_positions_the_encoder_is_permutation_equivariant():
@@ -349,7 +349,7 @@ SIZES = {"layers": 2, "width": 16, "feed_forward": 8, "heads": 2}
 def test_nothing_is_added_to_embeddings_and_reading_the_source_knows_no_positions(position):
     config = ModelConfig(**SIZES, position=position)
     model = build(config, source_types=20, target_types=20).double().eval()
-    embedded = model.encoder(torch.tensor([[5, 5, 5]]), torch.ones(1, 3, dtype=torch.bool)).embedded
+    embedded = model.encoder(torch.tensor([[5, 5, 5]]), Span.of(torch.ones(1, 3, dtype=torch.bool))).embedded
     assert torch.equal(embedded[:, 0], embedded[:, 2])
     reader = model.decoder.layers[0].reader.attention.mechanism
     assert type(reader) is Dot and reader.bias is None

@@ -156,7 +156,7 @@ def encoded(rows: int) -> Encoded:
 
 def run(decoder, tokens: Tensor, source: Encoded):
     memory = decoder.prepare(source)
-    return decoder(tokens, memory, decoder.start(memory, torch.arange(len(tokens))))
+    return decoder(tokens, Span.without_padding(tokens), memory, decoder.start(memory, torch.arange(len(tokens))))
 
 
 def attend(decoder, query: Tensor, states: Tensor) -> Tensor:

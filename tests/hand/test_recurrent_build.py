@@ -30,7 +30,7 @@ TARGET = torch.arange(3) < torch.tensor([[2], [3]])
 def made(**config: Any):
     model = build(ModelConfig(**{**SMALL, **config}), source_types=TYPES, target_types=TYPES)
     source, target = torch.randint(4, TYPES, (2, 4)), torch.randint(4, TYPES, (2, 3))
-    features = model.eval()(source, SOURCE, target, TARGET)
+    features = model.eval()(source, Span.of(SOURCE), target, Span.of(TARGET))
     assert features.shape == (2, 3, model.head.weight.shape[1]) and model.decoder.width == features.shape[2]
     features[TARGET].square().sum().backward()
     idle = [name for name, parameter in model.named_parameters() if parameter.grad is None]
@@ -118,7 +118,7 @@ def test_a_copied_first_state_is_the_encoders_last():
     cells = {"kind": "recurrent", "cell": "lstm"}
     config = dict(encoder={**cells, "bidirectional": False}, decoder={**cells, "start": "copied"})
     model = made(**config, layers=2)
-    encoded = model.encoder(torch.randint(4, TYPES, (2, 4)), SOURCE)
+    encoded = model.encoder(torch.randint(4, TYPES, (2, 4)), Span.of(SOURCE))
     (_, _), (top, _) = model.decoder.prepare(encoded).first
     ends = encoded.states[torch.arange(2), SOURCE.sum(1) - 1]
     torch.testing.assert_close(top, ends)
@@ -155,7 +155,7 @@ def test_reading_the_source_backwards_is_reading_it_reversed():
     forwards.load_state_dict(backwards.state_dict())
     tokens = torch.tensor([[4, 5, 6, 7], [8, 4, 0, 0]])
     turned = torch.tensor([[7, 6, 5, 4], [4, 8, 0, 0]])
-    ours, theirs = backwards(tokens, SOURCE), forwards(turned, SOURCE)
+    ours, theirs = backwards(tokens, Span.of(SOURCE)), forwards(turned, Span.of(SOURCE))
     torch.testing.assert_close(ours.states[0], theirs.states[0].flip(0))
     torch.testing.assert_close(ours.states[1, :2], theirs.states[1, :2].flip(0))
     torch.testing.assert_close(ours.final, theirs.final)

@@ -289,7 +289,7 @@ def test_a_model_of_each_kind_learns_from_a_gradient(kind):
     config = ModelConfig(preset="tiny", cross_attention={"kind": kind}, mixer={"kind": kind})
     model = build(config, source_types=9, target_types=9)
     tokens = torch.tensor([[4, 5, 6]])
-    model(tokens, tokens > 0, tokens, tokens > 0).square().mean().backward()
+    model(tokens, Span.of(tokens > 0), tokens, Span.of(tokens > 0)).square().mean().backward()
     for name, parameter in model.named_parameters():
         if ".mechanism." in name:
             assert parameter.grad is not None and parameter.grad.isfinite().all(), name

@@ -23,8 +23,8 @@ from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 4, "feed_forward": 12, "dropout": 0.0}
-EVERYTHING = torch.ones(1, 3, dtype=torch.bool)
 TOKENS = torch.tensor([[4, 5, 6]])
+SPAN = Span.without_padding(TOKENS)
 
 
 def model(**more: Any) -> EncoderDecoder:
@@ -50,7 +50,7 @@ def test_values_are_mixed_by_both_factors() -> None:
     with torch.no_grad():
         mixer.value_mix.copy_(torch.tensor([2.0, 3.0]))
         x, e = torch.tensor([[[1.0, -1.0]]]), torch.tensor([[[10.0, 20.0]]])
-        assert mixer(x, Span.of(EVERYTHING[:, :1]), (), e).output.tolist() == [[[32.0, 58.0]]]
+        assert mixer(x, SPAN.columns(0, 1), (), e).output.tolist() == [[[32.0, 58.0]]]
 
 
 def test_heads_have_their_own_features_of_the_table() -> None:
@@ -58,7 +58,7 @@ def test_heads_have_their_own_features_of_the_table() -> None:
     heads = MultiHead(2, heads=2, mechanism=Dot(), project=())
     mixer = SelfAttention(heads, mask=Padding(), adds_values=True)
     e = torch.tensor([[[0.0, 8.0]]])
-    assert mixer(torch.zeros(1, 1, 2), Span.of(EVERYTHING[:, :1]), (), e).output.tolist() == [[[0.0, 4.0]]]
+    assert mixer(torch.zeros(1, 1, 2), SPAN.columns(0, 1), (), e).output.tolist() == [[[0.0, 4.0]]]
 
 
 def test_a_side_has_one_table_and_each_layer_two_factors() -> None:
@@ -85,7 +85,7 @@ def test_every_layer_of_its_side_reads_the_token(side: str) -> None:
         with torch.no_grad():
             for each in getattr(made, side).layers:
                 each.mixer.value_mix.copy_(torch.tensor([1.0, float(each is layer)]))
-        made(TOKENS, EVERYTHING, TOKENS, EVERYTHING).square().sum().backward()
+        made(TOKENS, SPAN, TOKENS, SPAN).square().sum().backward()
         assert table.grad is not None and table.grad.any(1).tolist() == [4 <= token <= 6 for token in range(9)]
 
 
@@ -100,7 +100,7 @@ def test_what_has_no_tokens_or_no_values_is_refused() -> None:
     made = model(value_embedding=True)
     made.encoder.embedding = Frames(8)
     with pytest.raises(ValueError, match="looked up by tokens"):
-        made.encoder(TOKENS, EVERYTHING)
+        made.encoder(TOKENS, SPAN)
     with pytest.raises(ConfigError, match="'ssru'") as refused:
         model(decoder={"value_embedding": True, "mixer": "ssru"})
     assert refused.value.where == "model.decoder.value_embedding"
@@ -111,7 +111,7 @@ def test_what_has_no_tokens_or_no_values_is_refused() -> None:
 def test_values_keep_the_number_format_of_the_products() -> None:
     made = model(value_embedding=True).float()
     with torch.autocast("cpu", torch.bfloat16):
-        assert torch.isfinite(made(TOKENS, EVERYTHING, TOKENS, EVERYTHING)).all()
+        assert torch.isfinite(made(TOKENS, SPAN, TOKENS, SPAN)).all()
 
 
 @pytest.mark.parametrize("part", [{"value_embedding": True}, {"position": "forgetting", "key_heads": 1}], ids=str)

@@ -250,7 +250,10 @@ class WaitK(TokenInput):
 
     def forward(self, inputs: Tensor, span: Span) -> Embedded:
         embedded = super().forward(inputs, span)
-        return embedded._replace(span=span._replace(visible_until=span.position + self.k))
+        limit = span.position + self.k
+        if isinstance(span.visible_until, Tensor):  # whoever reads less than is heard
+            limit = torch.minimum(limit, span.visible_until)
+        return embedded._replace(span=span._replace(visible_until=limit))
 
 
 def wait_k(read: type[AttentionReader] = AttentionReader) -> TransformerDecoder:

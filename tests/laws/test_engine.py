@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Padding, VisibleUntil
+from regard.attention.mask import Padding, Span, VisibleUntil
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import output
 from regard.engine.native import NativeEncoderDecoder
@@ -88,10 +88,10 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
     return model_of(SHAPES[request.param])
 
 
-def sources(rows: list[int]) -> tuple[Tensor, Tensor]:
+def sources(rows: list[int]) -> tuple[Tensor, Span]:
     valid = torch.arange(max(LENGTHS[row] for row in rows)) < torch.tensor([LENGTHS[row] for row in rows])[:, None]
     drawn = torch.randint(4, TYPES, (len(LENGTHS), 5), generator=torch.Generator().manual_seed(5))
-    return drawn[rows, : valid.shape[1]], valid
+    return drawn[rows, : valid.shape[1]], Span.of(valid)
 
 
 @torch.no_grad()
@@ -149,13 +149,13 @@ def test_it_computes_the_same_whatever_is_done_to_its_state(
 @torch.no_grad()
 @pytest.mark.parametrize("form", FORMS)
 def test_a_source_of_nothing_gives_nothing(model: EncoderDecoder, form: str) -> None:
-    source, valid = sources([0, 1, 2])
-    valid[1] = False
+    source, span = sources([0, 1, 2])
+    span.valid[1] = False
     error = 1e-10 if form == "torch" else 1e-4
     model = model if form == "torch" else model.float()
     quick, tokens = form_of(form, model), torch.full((3, 1), BEGIN)
-    found, _ = quick.step(tokens, quick.session(source, valid))
-    wanted, _ = model.step(tokens, model.session(source, valid))
+    found, _ = quick.step(tokens, quick.session(source, span))
+    wanted, _ = model.step(tokens, model.session(source, span))
     torch.testing.assert_close(found, wanted, rtol=error, atol=error)
 
 
@@ -217,9 +217,9 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
     monkeypatch.setattr(output, "PROJECTED", pieces[0])
     monkeypatch.setattr(output, "REDUCED", pieces[1])
     model = model_of({})
-    source, valid = sources(list(range(len(LENGTHS))))
+    source, span = sources(list(range(len(LENGTHS))))
     options: dict[str, Any] = {
-        "max_lengths": valid.sum(1) + 9,
+        "max_lengths": span.length + 9,
         "prefixes": [[5] * (row % 4) for row in range(len(LENGTHS))],
     }
 
@@ -235,8 +235,8 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
         )
 
     quick = fast(model)
-    found = dict(search(quick.chunked_step, (made(), quick.session(source, valid))))
-    wanted = dict(search(chunked(model.step), (made(), model.session(source, valid))))
+    found = dict(search(quick.chunked_step, (made(), quick.session(source, span))))
+    wanted = dict(search(chunked(model.step), (made(), model.session(source, span))))
     for row in wanted:
         assert found[row][0].tokens == wanted[row][0].tokens
         assert found[row][0].tokens[: row % 4] == [5] * (row % 4)
@@ -253,12 +253,12 @@ def test_its_outputs_are_those_of_the_model(
     monkeypatch.setattr(output, "PROJECTED", pieces[0])
     monkeypatch.setattr(output, "REDUCED", pieces[1])
     found = outputs(fast(model), width, room)
-    source, valid = sources(list(range(len(LENGTHS))))
-    longest = valid.sum(1) + 20
+    source, span = sources(list(range(len(LENGTHS))))
+    longest = span.length + 20
     if width == 1:
-        wanted = row_search(model.step, model.session(source, valid), SYMBOLS, max_lengths=longest)
+        wanted = row_search(model.step, model.session(source, span), SYMBOLS, max_lengths=longest)
     else:
-        session = model.session(source, valid)
+        session = model.session(source, span)
         wanted = [each[0] for each in beam_search(model.step, session, SYMBOLS, max_lengths=longest, width=width)]
     assert max(len(each.tokens) for each in wanted) > 16, "the cells have to grow"
     for (tokens, score), other in zip(found, wanted, strict=True):
@@ -324,9 +324,9 @@ def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
     def made(rows: list[int], end: int) -> Any:
         how: dict[str, Any] = {"width": width, "nbest": nbest, "length_penalty": penalty, "early": early}
         how["prefixes"] = [[5] * (row % 3) for row in rows]
-        source, valid = sources(rows)
+        source, span = sources(rows)
         limits = torch.tensor([9 + 3 * row for row in rows])
-        return start_beam(rows, Symbols(BEGIN, end), max_lengths=limits, **how), quick.session(source, valid)
+        return start_beam(rows, Symbols(BEGIN, end), max_lengths=limits, **how), quick.session(source, span)
 
     def found(end: int) -> dict[int, list[Hypothesis]]:
         waiting = [[row] for row in range(capacity, len(LENGTHS))]

@@ -19,6 +19,7 @@ from regard.data.lanes import LaneExamples
 from regard.errors import ConfigError, ModelError
 from regard.runs.config import load_config
 from regard.tasks.evaluation import evaluate_run
+from regard.tasks.language_model.task import batch_span
 from regard.tasks.load import load_net
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import trained
@@ -181,7 +182,7 @@ def test_losses_of_mixers_reach_what_is_minimised(monkeypatch: pytest.MonkeyPatc
         batch = train.collate(examples)
         state = rebuilt(net.start(len(batch.input)), carry) if carry else None
         before, carry = carry, (terms := objective(net, batch, carry)).carry
-    _, _, losses = net(batch.input, state, valid=batch.valid)
+    _, _, losses = net(batch.input, batch_span(batch, state), state)
     (lost,) = losses.values()
     assert float(lost.detach()) > 0
     smoothed = float(terms.minimised.detach()) - float(terms.sums["nll"])

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from regard.attention.mechanisms.location import Location
-from regard.testing import DECODER_LAWS, MECHANISM_LAWS, MIXER_LAWS, Draw, Law
+from regard.testing import DECODER_LAWS, ENCODER_LAWS, MECHANISM_LAWS, MIXER_LAWS, Draw, Law
 
 from ..shape_checks import unchecked
 from .cases import DECODERS, MECHANISMS, MIXERS, decoder_case, mechanism_case, mixer_case, packing_case
+from .encoder_cases import ENCODERS, encoder_case
 
 
 def pairs(names: Iterable[str], make: Callable[[str], Any], laws: list[Law]) -> pytest.MarkDecorator:
@@ -57,6 +58,11 @@ def test_mixer(case, law, name):
 
 @pairs(DECODERS, decoder_case, DECODER_LAWS)
 def test_decoder(case, law, name):
+    check(case, law, name)
+
+
+@pairs(ENCODERS, encoder_case, ENCODER_LAWS)
+def test_encoder(case, law, name):
     check(case, law, name)
 
 

@@ -10,17 +10,19 @@ import torch
 from regard.attention.mask import Padding, Segments
 from regard.testing import (
     DECODER_LAWS,
+    ENCODER_LAWS,
     MECHANISM_LAWS,
     MIXER_LAWS,
     DecoderCase,
     Draw,
+    EncoderCase,
     MechanismCase,
     MixerCase,
 )  # fmt: skip
 from regard.testing.law import ready
 
 from .cases import SIZES, SUMMARY, TYPES, WIDTH
-from .mutants import decoders, mechanisms, mixers
+from .mutants import decoders, encoders, mechanisms, mixers
 
 TRIALS = 12
 
@@ -65,14 +67,22 @@ def test_decoder(make, law):
     assert caught(DECODER_LAWS, law, case)
 
 
+@table(encoders.MUTANTS)
+def test_encoder(make, law):
+    torch.manual_seed(0)
+    encoder, draw_inputs = make()
+    assert caught(ENCODER_LAWS, law, EncoderCase(encoder=ready(encoder), draw_inputs=draw_inputs))
+
+
 @pytest.mark.parametrize(
     ("laws", "names"),
     [
         (MECHANISM_LAWS, {law for _, law in mechanisms.MUTANTS.values()}),
         (MIXER_LAWS, {law for _, law in mixers.MUTANTS.values()}),
+        (ENCODER_LAWS, {law for _, law in encoders.MUTANTS.values()}),
         (DECODER_LAWS, {law for _, law in decoders.MUTANTS.values()}),
     ],
-    ids=["mechanisms", "mixers", "decoders"],
+    ids=["mechanisms", "mixers", "encoders", "decoders"],
 )
 def test_every_law_catches_some_mutant(laws, names):
     assert {law.name for law in laws} == names

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.attention.mask import Padding
+from regard.attention.mask import Padding, Span
 from regard.attention.positions.absolute import SinusoidalPosition
 from regard.models.copying import Copying
 from regard.models.encoder_decoder import EncoderDecoder, Session
@@ -35,6 +35,7 @@ BEGIN, END = 2, 3
 SYMBOLS = Symbols(begin=BEGIN, end=END, suppressed=(0, BEGIN))
 ENDLESS = Symbols(begin=BEGIN, end=END, suppressed=(0, BEGIN, END))  # but for the limits
 VALID = torch.arange(5) < torch.tensor([[5], [2], [4]])
+SPAN = Span.of(VALID)
 LONGEST = torch.tensor([6, 4, 5])
 # Those of which another has the same order of things; each is under all laws.
 ALIKE = {
@@ -78,8 +79,8 @@ def uncached(model: EncoderDecoder, source: Tensor, valid: Tensor):
 
     def step(tokens: Tensor, tape: Tape) -> tuple[Tensor, Tape]:
         whole = torch.cat([tape.tokens, tokens], 1)
-        seen = torch.ones_like(whole, dtype=torch.bool)
-        log_p = model.log_probabilities(source[tape.rows], valid[tape.rows], whole, seen)
+        spans = Span.of(valid[tape.rows]), Span.without_padding(whole)
+        log_p = model.log_probabilities(source[tape.rows], spans[0], whole, spans[1])
         return log_p[:, -tokens.shape[1] :], Tape(whole, tape.rows)
 
     return step, Tape(torch.empty(len(source), 0, dtype=torch.int64), torch.arange(len(source)))
@@ -96,7 +97,7 @@ def same_hypotheses(actual, expected) -> None:
 @torch.no_grad()
 def test_every_step_cached_is_as_uncached_under_reordering(model, source):
     step, tape = uncached(model, source, VALID)
-    session = model.session(source, VALID)
+    session = model.session(source, SPAN)
     generator = torch.Generator().manual_seed(3)
     tokens = torch.full((3, 1), BEGIN)
     for _ in range(6):
@@ -113,7 +114,7 @@ def test_every_step_cached_is_as_uncached_under_reordering(model, source):
 @pytest.mark.parametrize("width", [2, 3])
 def test_beam_cached_is_as_uncached(model, source, width):
     options = dict(max_lengths=LONGEST, width=width, nbest=width)
-    cached = beam_search(model.step, model.session(source, VALID), SYMBOLS, **options)
+    cached = beam_search(model.step, model.session(source, SPAN), SYMBOLS, **options)
     plain = beam_search(*uncached(model, source, VALID), SYMBOLS, **options)
     for one, other in zip(cached, plain, strict=True):
         same_hypotheses(one, other)
@@ -122,9 +123,9 @@ def test_beam_cached_is_as_uncached(model, source, width):
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_greedy_cached_is_as_uncached_and_as_a_beam_of_one(model, source):
-    greedy = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
+    greedy = row_search(model.step, model.session(source, SPAN), SYMBOLS, max_lengths=LONGEST)
     same_hypotheses(greedy, row_search(*uncached(model, source, VALID), SYMBOLS, max_lengths=LONGEST))
-    session = model.session(source, VALID)
+    session = model.session(source, SPAN)
     beam = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST, width=1, length_penalty=0.0)
     same_hypotheses(greedy, [hypotheses[0] for hypotheses in beam])
 
@@ -132,9 +133,9 @@ def test_greedy_cached_is_as_uncached_and_as_a_beam_of_one(model, source):
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_a_batch_is_searched_as_its_sentences_alone(model, source):
-    whole = beam_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, width=3)
+    whole = beam_search(model.step, model.session(source, SPAN), SYMBOLS, max_lengths=LONGEST, width=3)
     for row, length in enumerate(VALID.sum(1).tolist()):
-        session = model.session(source[row : row + 1, :length], VALID[row : row + 1, :length])
+        session = model.session(source[row : row + 1, :length], Span.of(VALID[row : row + 1, :length]))
         alone = beam_search(model.step, session, SYMBOLS, max_lengths=LONGEST[row : row + 1], width=3)
         same_hypotheses(whole[row], alone[0])
 
@@ -154,7 +155,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
             numbers, SYMBOLS, max_lengths=longest, width=width
         )  # fmt: skip
         length = int(VALID[rows].sum(1).max())
-        return live, model.session(source[rows][:, :length], VALID[rows][:, :length])
+        return live, model.session(source[rows][:, :length], Span.of(VALID[rows][:, :length]))
 
     def waiting(free: int):
         begun = sum(map(len, entered))
@@ -162,7 +163,7 @@ def test_sentences_that_enter_while_others_run_are_searched_as_alone(model, sour
 
     found = dict(search(chunked(model.step), opened([0, 1]), waiting, capacity=2))
     assert len(entered) > 2, "they enter as places become free"
-    session = model.session(source, VALID)
+    session = model.session(source, SPAN)
     if width is None:
         alone = [[h] for h in row_search(model.step, session, SYMBOLS, max_lengths=LONGEST)]
     else:
@@ -184,7 +185,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
         live = start_rows(numbers, ENDLESS, max_lengths=LONGEST[rows]) if width is None else start_beam(
             numbers, ENDLESS, max_lengths=LONGEST[rows], width=width
         )  # fmt: skip
-        return live, model.session(source[rows], VALID[rows])
+        return live, model.session(source[rows], Span.of(VALID[rows]))
 
     running, found = RunningBatch(chunked(model.step)), {}
     running.enter(opened([0, 1, 2], [0, 1, 2]))
@@ -199,7 +200,7 @@ def test_a_sentence_that_is_dropped_leaves_the_others_as_they_were(model, source
         found |= dict(running.take_finished())
     found |= dict(running.take_finished())
     assert sorted(found) == sorted({0, 1, 2, 5} - set(dropped))
-    session = model.session(source, VALID)
+    session = model.session(source, SPAN)
     if width is None:
         alone = [[h] for h in row_search(model.step, session, ENDLESS, max_lengths=LONGEST)]
     else:
@@ -221,7 +222,7 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
         if row is None:
             return None
         live = drawn([len(seen) + 2], LONGEST[row : row + 1], seed=row)
-        return live, model.session(source[row : row + 1], VALID[row : row + 1]).repeat(3)
+        return live, model.session(source[row : row + 1], Span.of(VALID[row : row + 1])).repeat(3)
 
     def drawn(ids, longest, *, seed):
         draws = [Draws(seed, sample, [id]) for id in ids for sample in range(3)]
@@ -231,7 +232,9 @@ def test_draws_of_a_sentence_leave_together_and_make_room(monkeypatch):
 
     live = drawn([0, 1], LONGEST[:2], seed=9)
     found = dict(
-        search(chunked(model.step), (live, model.session(source[:2], VALID[:2]).repeat(3)), waiting, capacity=2)
+        search(
+            chunked(model.step), (live, model.session(source[:2], Span.of(VALID[:2])).repeat(3)), waiting, capacity=2
+        )
     )
     assert len(found) == 6 and set(map(len, found.values())) == {3}
     assert set(seen) == {1} or set(seen) == {1, 2}, "one sentence ends, one enters"
@@ -261,11 +264,16 @@ def test_the_best_of_many_types_are_those_of_a_whole_sort(types, count, never):
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_the_score_is_that_of_teacher_forcing(model, source):
-    found = beam_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, width=3, nbest=2)
+    found = beam_search(model.step, model.session(source, SPAN), SYMBOLS, max_lengths=LONGEST, width=3, nbest=2)
     for row, hypotheses in enumerate(found):
         for hypothesis in hypotheses:
             tokens = torch.tensor([[BEGIN, *hypothesis.tokens, END][: len(hypothesis.token_log_probabilities) + 1]])
-            pair = source[row : row + 1], VALID[row : row + 1], tokens[:, :-1], tokens[:, :-1] >= 0
+            pair = (
+                source[row : row + 1],
+                Span.of(VALID[row : row + 1]),
+                tokens[:, :-1],
+                Span.without_padding(tokens[:, :-1]),
+            )
             log_p = model.log_probabilities(*pair)
             if model.copying is None:
                 plain = torch.log_softmax(linear(model(*pair), model.head.weight), -1)
@@ -284,12 +292,12 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source):
     for length in range(1, longest + 1):
         for tokens in itertools.product(live, repeat=length - 1):
             given = torch.tensor([[BEGIN, *tokens]])
-            log_p, _ = model.step(given, model.session(source[:1], VALID[:1]))
+            log_p, _ = model.step(given, model.session(source[:1], Span.of(VALID[:1])))
             totals[tokens] = float(log_p[0].gather(1, torch.tensor([*tokens, END])[:, None]).sum())
     for penalty, offset in [(0.0, 5), (0.6, 5), (1.0, 5), (1.0, 0), (1.5, 0)]:
         (found,) = beam_search(
             model.step,
-            model.session(source[:1], VALID[:1]),
+            model.session(source[:1], Span.of(VALID[:1])),
             symbols,
             max_lengths=torch.tensor([longest]),
             width=40,
@@ -308,20 +316,20 @@ def test_a_beam_as_wide_as_the_space_finds_the_true_argmax(model, source):
 @torch.no_grad()
 def test_a_forced_prefix_is_kept_and_is_what_one_wide_step_gives(model, source):
     prefixes = [[4, 5], [], [6]]
-    found = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST, prefixes=prefixes)
+    found = row_search(model.step, model.session(source, SPAN), SYMBOLS, max_lengths=LONGEST, prefixes=prefixes)
     for hypothesis, prefix in zip(found, prefixes, strict=True):
         assert hypothesis.tokens[: len(prefix)] == prefix
     tokens = torch.tensor([[BEGIN, 4, 5]])
-    log_p, _ = model.step(tokens, model.session(source[:1], VALID[:1]))
+    log_p, _ = model.step(tokens, model.session(source[:1], Span.of(VALID[:1])))
     assert found[0].token_log_probabilities[:2] == pytest.approx([float(log_p[0, 0, 4]), float(log_p[0, 1, 5])])
 
 
 @pytest.mark.unchecked
 @torch.no_grad()
 def test_sampling_with_one_choice_is_greedy(model, source):
-    greedy = row_search(model.step, model.session(source, VALID), SYMBOLS, max_lengths=LONGEST)
+    greedy = row_search(model.step, model.session(source, SPAN), SYMBOLS, max_lengths=LONGEST)
     for options in (dict(top_k=1), dict(top_p=1e-9), dict(temperature=1e-6)):
-        session = model.session(source, VALID)
+        session = model.session(source, SPAN)
         choice = TokenChoice(**{"temperature": 1.0, **options})
         drawn = row_search(model.step, session, SYMBOLS, max_lengths=LONGEST, choice=choice)
         assert [hypothesis.tokens for hypothesis in drawn] == [hypothesis.tokens for hypothesis in greedy]
@@ -338,7 +346,7 @@ def test_the_memory_is_never_copied_per_beam_and_finished_sentences_leave(model,
         return log_p, after
 
     endless = Symbols(BEGIN, END, suppressed=(0, BEGIN, END))
-    beam_search(step, model.session(source, VALID), endless, max_lengths=torch.tensor([5, 1, 2]), width=4)
+    beam_search(step, model.session(source, SPAN), endless, max_lengths=torch.tensor([5, 1, 2]), width=4)
     assert [rows for rows, _, _ in seen] == [3, 8, 4, 4, 4], "live rows: sentence 1 leaves after 1 token, 2 after 2"
     assert [held for _, _, held in seen] == [3, 2, 1, 1, 1]
     assert [sentences for _, sentences, _ in seen] == [3, 3, 1, 1, 1], "keys are held once a sentence"

@@ -14,10 +14,12 @@ from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.gated_convolution import GatedConvolution
-from regard.testing import check_decoder, check_mechanism, check_mixer
+from regard.testing import check_decoder, check_encoder, check_mechanism, check_mixer
 
 from .cases import MECHANISMS, SIZES, WIDTH, heads, luong, transformer
+from .encoder_cases import INPUTS, built
 from .mutants.decoders import OffByOne, _transformer
+from .mutants.encoders import Centered, _frames
 from .mutants.mechanisms import NaNWhenEmpty
 from .mutants.mixers import ZeroPast
 
@@ -30,6 +32,8 @@ def test_a_right_one_passes_and_hears_which_laws_held():
     assert mechanism.weight.dtype == torch.float32, "one's own module is left alone"
     assert "truncated" in check_mixer(GatedConvolution(4, kernel=2), width=4, trials=1)
     assert "compacted" in check_decoder(transformer(), width=WIDTH, types=9, trials=1)
+    make, draw_inputs = INPUTS["frames"]
+    assert "rows_apart" in check_encoder(built("recurrent", make()), draw_inputs=draw_inputs, trials=1)
     assert "ragged" in check_decoder(luong("dot"), width=WIDTH, types=9, summary=5, trials=1)
 
 
@@ -38,6 +42,7 @@ def test_a_right_one_passes_and_hears_which_laws_held():
     [
         (lambda: check_mechanism(NaNWhenEmpty()), "empty"),
         (lambda: check_mixer(ZeroPast(4, kernel=3), width=4), "chunk"),
+        (lambda: check_encoder(_frames(Centered)[0], draw_inputs=INPUTS["frames"][1]), "batched"),
         (lambda: check_decoder(_transformer(OffByOne), width=WIDTH, types=9), "chunk"),
     ],
 )

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD
 from regard.models.build import build
@@ -41,7 +42,7 @@ def loss_of(model: EncoderDecoder, sources: list[list[int]], targets: list[list[
     source, source_valid = pad_sources(sources)
     output, valid = pad_sources(targets)
     inputs = torch.cat([torch.full_like(output[:, :1], BEGIN), output[:, :-1]], 1)
-    features = model(source, source_valid, inputs, valid)
+    features = model(source, Span.of(source_valid), inputs, Span.of(valid))
     return (
         projected_cross_entropy(features[valid], model.head.weight, output[valid], smoothing=0.0).smoothed / valid.sum()
     )
@@ -70,7 +71,7 @@ def decode(model: EncoderDecoder, sources: list[list[int]]) -> list[list[int]]:
     source, valid = pad_sources(sources)
     symbols = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
     with torch.no_grad():
-        found = row_search(model.step, model.session(source, valid), symbols, max_lengths=valid.sum(1) + 5)
+        found = row_search(model.step, model.session(source, Span.of(valid)), symbols, max_lengths=valid.sum(1) + 5)
     return [[token for token in hypothesis.tokens if token != END] for hypothesis in found]
 
 

@@ -25,7 +25,6 @@ from regard.models.convolutional.decoder import ConvolutionalLayer, Convolutiona
 from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.dropout import Dropout
 from regard.models.hidden_matrices import hidden_matrices
-from regard.models.language_model import LanguageModel
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.transformer.compressive import Compressive
@@ -35,6 +34,7 @@ from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normaliser
 from regard.search.choice import _choose as choose_rows
 from regard.search.sampling import limit_scores
+from regard.tasks.language_model.task import batch_span
 from regard.tasks.translation.objective import objective
 from regard.training.muon import Muon
 from regard.training.optim import make_optimizer
@@ -309,7 +309,7 @@ PACKS: dict[str, Mutant] = {
         {"variant": "rotary", "training": False},
     ),
     "a mask instead of positions that begin anew": Mutant(
-        Edit(LanguageModel.forward, "given_position=position", "given_position=()"),
+        Edit(batch_span, "given_position=batch.position", "given_position=()"),
         test_packed_documents.test_a_document_in_a_pack_is_what_it_is_alone,
         {"variant": "learned"},
     ),

@@ -58,7 +58,9 @@ def luong(ours: LuongDecoder, query: Tensor, source: Tensor, length: Tensor) -> 
     memory = ours.prepare(encoded(source, source, length))
     tokens = torch.zeros(query.shape[:2], dtype=torch.int64)
     with looking(ours) as weights:
-        features = ours(tokens, memory, ours.start(memory, torch.arange(len(query)))).features
+        features = ours(
+            tokens, Span.without_padding(tokens), memory, ours.start(memory, torch.arange(len(query)))
+        ).features
     return {"features": features, "weights": weights[0][:, 0]}
 
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from regard.attention.mask import Span
 from regard.models.input import TokenInput
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
 from regard.models.recurrent.encoder import RecurrentEncoder
@@ -112,7 +113,7 @@ def test_an_encoder_is_torchs_over_packed_sentences(kinds, both):
     x = embedding.weight[tokens]
     packed, expected_last = theirs(pack_padded_sequence(x, LENGTH, batch_first=True, enforce_sorted=False))
     expected, _ = pad_packed_sequence(packed, batch_first=True)
-    encoded = encoder(tokens, VALID)
+    encoded = encoder(tokens, Span.of(VALID))
     near(encoded.states[VALID], expected[VALID])
     per_layer = [part[2 * layer : 2 * layer + 2] if both else part[layer : layer + 1]
                  for layer in range(2) for part in last(expected_last)]  # fmt: skip

@@ -14,6 +14,7 @@ import safetensors.torch
 import torch
 
 import regard
+from regard.attention.mask import Span
 from regard.data.tokenizers.catalogue import BEGIN, TokenizerConfig, train_tokenizer
 from regard.errors import ModelError
 from regard.share.import_folder import import_folder
@@ -88,7 +89,7 @@ def test_logits_and_continuations_are_the_same(kind: str, tmp_path: Path) -> Non
         row = reader.encode(text, add_special_tokens=False).ids
         assert own.decode(ids) == text and len(row) == len(ids)
         ours, others = torch.tensor([[BEGIN, *ids]]), torch.tensor([[theirs.config.bos_token_id, *row]])
-        features = generator.model(ours).features
+        features = generator.model(ours, Span.without_padding(ours)).features
         logits, expected = generator.model.head(features)[0].detach(), theirs(others).logits[0].detach()
         numbers = {spelled[piece]: at for piece, at in reader.get_vocab().items() if piece in spelled}
         assert len(numbers) >= types - 3 - 2
@@ -144,7 +145,8 @@ def test_what_was_exported_comes_back(kind: str, model: dict[str, Any], tmp_path
     assert one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
     assert [first.tokenizer.encode(text) for text in TEXTS] == [tokenizer.encode(text) for text in TEXTS]
     tokens = torch.randint(len(tokenizer), (2, 9))
-    ours, back = (each.head(each(tokens)[0]) for each in (net, first.model))
+    span = Span.without_padding(tokens)
+    ours, back = (each.head(each(tokens, span).features) for each in (net, first.model))
     assert (ours - back).abs().max() < 1e-4
 
 

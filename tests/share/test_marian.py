@@ -17,6 +17,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig, train_tokenizer
@@ -186,7 +187,8 @@ def write_plain(folder: Path, config: dict[str, Any], *, seed: int = 2) -> Plain
 def our_logits(of: Translator, source: list[int], target: list[int]) -> Tensor:
     """(target, types) after the begin symbol and each of ``target`` but the last."""
     rows = torch.tensor([[BEGIN, *target[:-1]]])
-    return of.model.head(of.model(*pad_sources([source]), rows, torch.ones_like(rows, dtype=torch.bool)))[0]
+    sources, valid = pad_sources([source])
+    return of.model.head(of.model(sources, Span.of(valid), rows, Span.without_padding(rows)))[0]
 
 
 def as_theirs(pieces: list[int]) -> list[int]:

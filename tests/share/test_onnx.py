@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from regard.attention.kernel import kernel
+from regard.attention.mask import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, Tokenizer, TokenizerConfig, train_tokenizer
@@ -110,7 +111,7 @@ def sources(lengths: list[int]) -> list[list[int]]:
 def both(found: Export, lengths: list[int], steps: int = 12) -> tuple[list[np.ndarray], list[np.ndarray]]:
     """Log-probabilities of each step along our own greedy outputs, ours and exported."""
     source, valid = pad_sources(sources(lengths))
-    config, (session, theirs) = found.exported.config, (found.model.session(source, valid), found.exported)
+    config, (session, theirs) = found.exported.config, (found.model.session(source, Span.of(valid)), found.exported)
     read = theirs.encoder.run(None, {"source": source.numpy(), "valid": valid.numpy()})
     known = dict(zip(config["encoder"]["outputs"], read, strict=True), valid=valid.numpy())
     tokens, outputs = torch.full((len(lengths), 1), BEGIN), ([], [])

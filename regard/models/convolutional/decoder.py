@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import (
@@ -152,17 +152,10 @@ class ConvolutionalDecoder(Decoder):
         return ConvolutionalState(layers, torch.zeros_like(rows), rows)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "rows length"],
-        memory: Memory,
-        state: ConvolutionalState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
+        self, inputs: Shaped[Tensor, "rows length *features"], span: Span, memory: Memory, state: ConvolutionalState
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        span = Span(state.length, valid)
         rows = RowMap.of(state.rows, sentences(memory))
-        embedded = self.embedding(tokens, span).x
+        embedded, span, _ = self.embedding(inputs, span)
         h, layers = self.input_proj(embedded), []
         for layer, source, before in zip(self.stack, memory, state.layers, strict=True):
             h, after = layer(h, embedded, span, source, rows, before)

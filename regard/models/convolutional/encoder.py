@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import glu, pad
 
@@ -71,10 +71,9 @@ class ConvolutionalEncoder(Encoder):
             Convolution(last_width, width),
         )
 
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        embedded, span, _ = self.embedding(tokens, Span.of(valid))
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
         x: Tensor = self.input_proj(embedded)
         for layer in self.layers:
             x = layer(x, span.valid)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Reader, RowMap, sentences
@@ -43,26 +43,25 @@ class BahdanauDecoder(RecurrentDecoder):
 
     def forward(
         self,
-        tokens: Int[Tensor, "rows length"],
+        inputs: Shaped[Tensor, "rows length *features"],
+        span: Span,
         memory: RecurrentMemory,
         state: RecurrentState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         rows, step = RowMap.of(state.rows, sentences(memory)), self.cells.step_function()
-        layers, _, reader, length, _ = state
-        embedded = self.embedding(tokens, Span(length, valid)).x
+        layers, reader = state.layers, state.reader
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
         queries, contexts = [], []
-        for x, column, counts in zip(embedded.unbind(1), valid.unbind(1), counted(valid), strict=True):
+        for x, column, counts in zip(embedded.unbind(1), span.each_column(), counted(span.valid), strict=True):
             queries.append(layers[-1][0])
-            read = self.reader(queries[-1][:, None], Span(length, column[:, None]), memory.source, rows, reader)
+            read = self.reader(queries[-1][:, None], column, memory.source, rows, reader)
             contexts.append(read.output[:, 0])
             _, layers = step(torch.cat([x, contexts[-1]], 1), counts, layers)
-            reader, length = read.state, length + column
+            reader = read.state
         together = torch.cat([torch.stack(queries, 1), embedded, torch.stack(contexts, 1)], 2)
         features = self.dropout(_maxout(self.read_out(together)))
-        return Decoded(features, RecurrentState(layers, (), reader, length, state.rows))
+        return Decoded(features, RecurrentState(layers, (), reader, state.length + span.length, state.rows))
 
 
 def _maxout(x: Float[Tensor, "*columns pairs"]) -> Float[Tensor, "*columns units"]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder
@@ -50,10 +50,9 @@ class RecurrentEncoder(Encoder):
     def stack(self) -> Iterable[Iterable[Cell]]:
         return cast(Iterable[Iterable[Cell]], self.layers)
 
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        embedded, span, _ = self.embedding(tokens, Span.of(valid))
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
         length = span.length
         backwards = _reversing(length, embedded.shape[1])
         orders = (backwards,) if self.reversed else (None, backwards)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Encoded
@@ -38,15 +38,15 @@ class FixedContextDecoder(RecurrentDecoder):
 
     def forward(
         self,
-        tokens: Int[Tensor, "rows length"],
+        inputs: Shaped[Tensor, "rows length *features"],
+        span: Span,
         memory: RecurrentMemory,
         state: RecurrentState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        length, embedded = valid.sum(1), self.embedding(tokens, Span(state.length, valid)).x
-        context = memory.source.index_select(0, state.rows)[:, None].expand(-1, tokens.shape[1], -1)
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
+        length = span.length
+        context = memory.source.index_select(0, state.rows)[:, None].expand(-1, embedded.shape[1], -1)
         hidden, layers = self.cells.run(torch.cat([embedded, context], 2), length, state.layers)
         after = RecurrentState(layers, (), (), state.length + length, state.rows)
         return Decoded(self.dropout(hidden), after)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Reader, RowMap, sentences
@@ -29,18 +29,19 @@ class LuongDecoder(RecurrentDecoder):
 
     def forward(
         self,
-        tokens: Int[Tensor, "rows length"],
+        inputs: Shaped[Tensor, "rows length *features"],
+        span: Span,
         memory: RecurrentMemory,
         state: RecurrentState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        span, rows = Span(state.length, valid), RowMap.of(state.rows, sentences(memory))
-        hidden, layers = self.cells.run(self.embedding(tokens, span).x, span.length, state.layers)
+        rows = RowMap.of(state.rows, sentences(memory))
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
+        length = span.length
+        hidden, layers = self.cells.run(embedded, length, state.layers)
         read = self.reader(hidden, span, memory.source, rows, state.reader)
         features = torch.tanh(self.combine(torch.cat([read.output, hidden], 2)))
-        after = RecurrentState(layers, (), read.state, state.length + span.length, state.rows)
+        after = RecurrentState(layers, (), read.state, state.length + length, state.rows)
         return Decoded(self.dropout(features), after)
 
 
@@ -57,23 +58,21 @@ class InputFeedingDecoder(LuongDecoder):
 
     def forward(
         self,
-        tokens: Int[Tensor, "rows length"],
+        inputs: Shaped[Tensor, "rows length *features"],
+        span: Span,
         memory: RecurrentMemory,
         state: RecurrentState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
         rows, step, features = RowMap.of(state.rows, sentences(memory)), self.cells.step_function(), []
-        layers, feed, reader, length, _ = state
-        vectors = self.embedding(tokens, Span(length, valid)).x
-        columns = zip(vectors.unbind(1), valid.unbind(1), counted(valid), strict=True)
-        for embedded, column, counts in columns:
-            hidden, layers = step(torch.cat([embedded, feed], 1), counts, layers)
-            read = self.reader(hidden[:, None], Span(length, column[:, None]), memory.source, rows, reader)
+        layers, feed, reader, _, _ = state
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)  # the first state is a summary of the whole source
+        for x, column, counts in zip(embedded.unbind(1), span.each_column(), counted(span.valid), strict=True):
+            hidden, layers = step(torch.cat([x, feed], 1), counts, layers)
+            read = self.reader(hidden[:, None], column, memory.source, rows, reader)
             after = torch.tanh(self.combine(torch.cat([read.output[:, 0], hidden], 1)))
             features.append(after)
             feed = after if counts is None else torch.where(counts[:, None], after, feed)
-            reader, length = read.state, length + column
+            reader = read.state
         dropped = self.dropout(torch.stack(features, 1))
-        return Decoded(dropped, RecurrentState(layers, feed, reader, length, state.rows))
+        return Decoded(dropped, RecurrentState(layers, feed, reader, state.length + span.length, state.rows))

@@ -147,13 +147,21 @@ class TransformerLayer(nn.Module):
     ) -> list[Branch]:
         """Residual branches in their order, for these columns and states."""
         added = () if values is None else (values,)  # which self-attention alone takes
-        found = [Branch(self.around_mixer, lambda x: self.mixer(x, span, state.mixer, *added))]
-        reader = self.reader
+        own, reader = self._own_span(span), self.reader
+        found = [Branch(self.around_mixer, lambda x: self.mixer(x, own, state.mixer, *added))]
         if reader is not None:
             found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
         chunks = self.feed_forward_chunks
         last = Branch(self.around_feed_forward, lambda x: Mixed(in_chunks(self.feed_forward, x, chunks), ()))
         return [*found, last]
+
+    def _own_span(self, span: Span) -> Span:
+        """Span of the columns as the mixer reads it: where a reader reads the source, that alone is limited."""
+        if self.reader is not None and isinstance(span.visible_until, Tensor):
+            return span._replace(visible_until=())
+        if not self.mixer.obeys_limit:
+            span.refuse_limit(self.mixer)
+        return span
 
 
 def added_losses(one: Losses, other: Losses) -> Losses:

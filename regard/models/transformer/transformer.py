@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple, cast
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import (
@@ -40,10 +40,8 @@ class TransformerEncoder(Encoder):
         self.execution = execution or Plain()
         self.width = self.summary = embedding.width
 
-    def forward(
-        self, tokens: Int[Tensor, "sentences length *numbers"], valid: Bool[Tensor, "sentences length"]
-    ) -> Encoded:
-        embedded, span, values = self.embedding(tokens, Span.of(valid))
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        embedded, span, values = self.embedding(inputs, span)
         stack = cast(Iterable[TransformerLayer], self.layers)
         steps = [Step(layer, {"span": span, "embedded": embedded, "values": values}) for layer in stack]
         x, results = self.execution.run(steps, embedded)
@@ -99,17 +97,10 @@ class TransformerDecoder(Decoder):
         return TransformerState(layers, torch.zeros_like(rows), rows)
 
     def forward(
-        self,
-        tokens: Int[Tensor, "rows length"],
-        memory: Memory,
-        state: TransformerState,
-        *,
-        valid: Bool[Tensor, "rows length"] | None = None,
+        self, inputs: Shaped[Tensor, "rows length *features"], span: Span, memory: Memory, state: TransformerState
     ) -> Decoded:
-        valid = torch.ones_like(tokens, dtype=torch.bool) if valid is None else valid
-        span = Span(state.length, valid)
         rows = RowMap.of(state.rows, sentences(memory))
-        x, span, values = self.embedding(tokens, span)
+        x, span, values = self.embedding(inputs, span)
         steps = [
             Step(
                 layer,

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.state import begun_anew, leaves, rebuilt
 from regard.core.task import (
@@ -41,7 +42,7 @@ from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
-from regard.models.language_model import LanguageModel
+from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
@@ -225,9 +226,7 @@ def _objective(config: LanguageModelConfig) -> Objective:
         if isinstance(batch.fresh, Tensor):
             start = model.start(len(batch.input))
             state = begun_anew(rebuilt(start, carry), start, batch.fresh) if carry else start
-        features, state, losses = model(
-            batch.input, state, valid=batch.valid, segment=batch.segment, position=batch.position
-        )
+        features, state, losses = model(batch.input, batch_span(batch, state), state)
         counted = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
         found = model.head.loss(features[counted], batch.target[counted], smoothing=smoothing)
         frames = {"frames": (batch.target[counted] == FRAME_END).sum()} if music else {}
@@ -236,6 +235,12 @@ def _objective(config: LanguageModelConfig) -> Objective:
         return LossTerms(sum(losses.values(), found.smoothed), sums, left)
 
     return loss
+
+
+def batch_span(batch: TokenBatch, state: LanguageModelState | None) -> Span:
+    """Return the span of a batch, whose rows continue from ``state``, or start at position 0 where it is None."""
+    span = Span.of(batch.valid) if state is None else Span(state.length, batch.valid)
+    return span._replace(segment=batch.segment, given_position=batch.position)
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:

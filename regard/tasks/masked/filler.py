@@ -11,6 +11,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
@@ -138,7 +139,7 @@ class Filler:
         shared = twin(self.model)  # hooks on the model itself would be seen by whoever fills meanwhile
         with observe(shared) as seen:
             row = torch.tensor([tokens], device=self.device)
-            shared(row, torch.ones_like(row, dtype=torch.bool))
+            shared(row, Span.without_padding(row))
         query, key = Axis("token", labels), Axis("token looked at", labels)
         attention = {name: AttentionWeights(each[0].cpu(), query, key) for name, each in seen.items()}
         return Observation(text, attention, self._steps(text))
@@ -186,7 +187,7 @@ class Filler:
 
     def _features(self, tokens: Tensor) -> Tensor:
         tokens = tokens.to(self.device)
-        features: Tensor = self.model(tokens, torch.ones_like(tokens, dtype=torch.bool))
+        features: Tensor = self.model(tokens, Span.without_padding(tokens))
         return features
 
     def _text(self, piece: int) -> str:

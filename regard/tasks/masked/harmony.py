@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.core.task import never
 from regard.core.wording import counted_with
 from regard.data.notes import PITCHES, Frame
@@ -136,7 +137,7 @@ def _fill(filler: Filler, rows: Sequence[Sequence[_Gap]], begin: int, interrupte
 def _pitches(filler: Filler, tokens: list[int], columns: list[int]) -> Tensor:
     """(gaps, pitches): probabilities."""
     row = torch.tensor([tokens], device=filler.device)
-    features = filler.model(row, torch.ones_like(row, dtype=torch.bool))[0, columns]
+    features = filler.model(row, Span.without_padding(row))[0, columns]
     return filler.model.log_probabilities(features).double().exp().cpu()[:, FIRST : FIRST + PITCHES]
 
 

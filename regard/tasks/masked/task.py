@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.task import (
@@ -144,7 +145,7 @@ def _objective(config: MaskedConfig) -> Objective:
 
     def loss(net: nn.Module, batch: MaskedBatch, carry: Carry = ()) -> LossTerms:
         model = cast(MaskedModel, net)
-        features, wanted = model(batch.input, batch.valid)[batch.chosen], batch.target[batch.chosen]
+        features, wanted = model(batch.input, Span.of(batch.valid))[batch.chosen], batch.target[batch.chosen]
         found = model.head.loss(features, wanted, smoothing=smoothing)
         sums = {"nll": found.nll.detach(), "tokens": batch.chosen.sum()}
         if not net.training:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
@@ -91,7 +92,7 @@ class Recommender:
         """(sessions, items): of the item after each session, among all items."""
         rows = [self._read(items) for items in sessions]
         tokens, valid = (each.to(self.net.head.weight.device) for each in padded(rows))
-        features = self.net(tokens, valid=valid).features
+        features = self.net(tokens, Span.of(valid)).features
         last = features[torch.arange(len(rows)), valid.sum(1) - 1]
         return self.net.head(last).double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
 
@@ -146,7 +147,7 @@ class Recommender:
         tokens = torch.from_numpy(read)[None].to(self.net.head.weight.device)
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever asks meanwhile
         with observe(shared) as seen:
-            features = shared(tokens).features
+            features = shared(tokens, Span.without_padding(tokens)).features
             log_p = shared.head(features)[0].double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
         labels = tuple(self.codec.tokenizer.pieces(read.tolist()))
         axes = Axis("item", labels), Axis("item looked at", labels)

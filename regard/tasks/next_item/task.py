@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from regard.attention.mask import Span
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -73,7 +74,7 @@ def _objective(config: NextItemConfig) -> Objective:
 
     def loss(net: nn.Module, batch: SessionBatch, carry: State = ()) -> LossTerms:
         model = cast(LanguageModel, net)
-        features, _, losses = model(batch.input, valid=batch.valid)
+        features, _, losses = model(batch.input, Span.of(batch.valid))
         found = model.head.loss(features[batch.counted], batch.target[batch.counted], smoothing=smoothing)
         sums = {"nll": found.nll.detach(), "items": batch.counted.sum()}
         if not torch.is_grad_enabled():

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
@@ -86,7 +87,7 @@ class Tagger:
         for begin in range(0, len(order), ROWS):
             chosen = [rows[place] for place in order[begin : begin + ROWS]]
             tokens, valid = (each.to(self._device) for each in padded([row.columns for _, row in chosen]))
-            log_p = self._reading(tokens, valid).double().log_softmax(-1).cpu().numpy()
+            log_p = self._reading(tokens, Span.of(valid)).double().log_softmax(-1).cpu().numpy()
             for number, (at, row) in enumerate(chosen):
                 result[at][row.begin : row.begin + len(row.first)] = log_p[number, row.first]
         return result
@@ -153,7 +154,7 @@ class Tagger:
         columns, valid = (each.to(self._device) for each in padded([row.columns]))
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever tags meanwhile
         with observe(shared) as seen:
-            log_p = shared(columns, valid)[0].double().log_softmax(-1).cpu()
+            log_p = shared(columns, Span.of(valid))[0].double().log_softmax(-1).cpu()
         pieces = row.columns[:, 0] if row.columns.ndim == 2 else row.columns
         labels = tuple(self.codec.tokenizer.pieces(pieces.tolist()))
         axes = Axis("token", labels), Axis("token looked at", labels)

@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.attention.mask import Span
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
@@ -63,7 +64,7 @@ def _objective(config: TaggingConfig) -> Objective:
 
     def loss(net: nn.Module, batch: TaggedBatch, carry: State = ()) -> LossTerms:
         chosen = batch.tag != NO_TAG
-        logits, tag = net(batch.tokens, batch.valid)[chosen], batch.tag[chosen]
+        logits, tag = net(batch.tokens, Span.of(batch.valid))[chosen], batch.tag[chosen]
         log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
         smoothed, nll = smoothed_nll(log_p, tag, smoothing=smoothing)
         sums = {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), tag)}

@@ -6,6 +6,7 @@ from typing import cast
 
 from torch import nn
 
+from regard.attention.mask import Span
 from regard.core.state import State
 from regard.core.task import LossTerms, MetricSums, Objective
 from regard.data.pairs import PairBatch
@@ -22,8 +23,10 @@ def objective(config: TranslationConfig) -> Objective:
 
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
         model = cast(EncoderDecoder, net)
-        pair = batch.source, batch.source_valid, batch.target_input, batch.target_valid
-        found = model.loss(*pair, batch.target_output, smoothing=smoothing)
+        spans = Span.of(batch.source_valid), Span.of(batch.target_valid)
+        found = model.loss(
+            batch.source, spans[0], batch.target_input, spans[1], batch.target_output, smoothing=smoothing
+        )
         return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.target_valid.sum()})
 
     return loss

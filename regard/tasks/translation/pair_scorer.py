@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.attention.mask import Span
 from regard.data.order import batches_in_order
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
@@ -77,11 +78,11 @@ class PairScorer:
 
     def _taught(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Source, target and what of both is valid: column t of the target predicts piece t, the last one END."""
+    ) -> tuple[Tensor, Span, Tensor, Span]:
+        """Return source and target with their spans: column t of the target predicts piece t, the last one END."""
         sides = (pad_sources([list(pieces) for pieces in side]) for side in (sources, targets))
         (source, source_valid), (output, valid) = ([x.to(self.device) for x in side] for side in sides)
-        return source, source_valid, shift_right(output, BEGIN), valid
+        return source, Span.of(source_valid), shift_right(output, BEGIN), Span.of(valid)
 
     def _readable(self, line: str) -> str:
         """With a space for every other white space that no training line had; line ends never stood in one."""

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, RowMap
 from regard.attention.heads import AttentionReader
-from regard.attention.mask import Causal, Padding
+from regard.attention.mask import Causal, Padding, Span
 from regard.core.state import select
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import LearnedState
@@ -57,8 +57,8 @@ def _bahdanau(kind: type[BahdanauDecoder]) -> BahdanauDecoder:
 class OffByOne(TransformerDecoder):
     """Every piece but the first begins one position late."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        decoded = super().forward(tokens, memory, state, valid=valid)
+    def forward(self, inputs, span, memory, state):
+        decoded = super().forward(inputs, span, memory, state)
         length = torch.where(state.length == 0, decoded.state.length + 1, decoded.state.length)
         return decoded._replace(state=decoded.state._replace(length=length))
 
@@ -66,18 +66,18 @@ class OffByOne(TransformerDecoder):
 class CountsColumns(TransformerDecoder):
     """Its position counts padded columns."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        decoded = super().forward(tokens, memory, state, valid=valid)
-        return decoded._replace(state=decoded.state._replace(length=state.length + tokens.shape[1]))
+    def forward(self, inputs, span, memory, state):
+        decoded = super().forward(inputs, span, memory, state)
+        return decoded._replace(state=decoded.state._replace(length=state.length + inputs.shape[1]))
 
 
 class OneClock(TransformerDecoder):
     """All rows stand at the position of the first."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
+    def forward(self, inputs, span, memory, state):
         same = state._replace(length=state.length[:1].expand_as(state.length))
-        decoded = super().forward(tokens, memory, same, valid=valid)
-        return decoded._replace(state=decoded.state._replace(length=state.length + tokens.shape[1]))
+        decoded = super().forward(inputs, span._replace(start=same.length), memory, same)
+        return decoded._replace(state=decoded.state._replace(length=state.length + inputs.shape[1]))
 
 
 class HalfTruncated(TransformerState):
@@ -90,8 +90,8 @@ class HalfTruncated(TransformerState):
 class HalfTruncating(TransformerDecoder):
     """Keeps a ``HalfTruncated``."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        decoded = super().forward(tokens, memory, state, valid=valid)
+    def forward(self, inputs, span, memory, state):
+        decoded = super().forward(inputs, span, memory, state)
         return decoded._replace(state=HalfTruncated(*decoded.state))
 
 
@@ -122,6 +122,13 @@ class LooksAtSourcePadding(AttentionReader):
         return memory._replace(span=memory.span._replace(valid=torch.ones_like(memory.span.valid)))
 
 
+class SeesAll(AttentionReader):
+    """Reads the whole source, however much of it a token may see."""
+
+    def forward(self, query, span, memory, rows, state):
+        return super().forward(query, span._replace(visible_until=()), memory, rows, state)
+
+
 class FoldsWithoutSpan(AttentionReader):
     """Lets every folded query see as much of the source as the latest of them."""
 
@@ -133,33 +140,33 @@ class FoldsWithoutSpan(AttentionReader):
 class FrozenRows(TransformerDecoder):
     """Forgets which sentence a row reads as soon as rows move."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        still = state._replace(rows=torch.arange(len(tokens)) % len(memory[0].span.valid))
-        decoded = super().forward(tokens, memory, still, valid=valid)
+    def forward(self, inputs, span, memory, state):
+        still = state._replace(rows=torch.arange(len(inputs)) % len(memory[0].span.valid))
+        decoded = super().forward(inputs, span, memory, still)
         return decoded._replace(state=decoded.state._replace(rows=state.rows))
 
 
 class SeesTheEnd(TransformerDecoder):
     """Adds the mean embedding of all tokens it is given."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        decoded = super().forward(tokens, memory, state, valid=valid)
-        mean = self.embedding.embed(tokens, torch.zeros_like(tokens)).mean(1, keepdim=True)
+    def forward(self, inputs, span, memory, state):
+        decoded = super().forward(inputs, span, memory, state)
+        mean = self.embedding.embed(inputs, torch.zeros_like(inputs)).mean(1, keepdim=True)
         return decoded._replace(features=decoded.features + mean)
 
 
 class NoFeeding(InputFeedingDecoder):
     """Input feeding within a piece, but not from one to the next."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        return super().forward(tokens, memory, state._replace(feed=torch.zeros_like(state.feed)), valid=valid)
+    def forward(self, inputs, span, memory, state):
+        return super().forward(inputs, span, memory, state._replace(feed=torch.zeros_like(state.feed)))
 
 
 class PaddingAdvances(InputFeedingDecoder):
     """Padded steps run the cell."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        return super().forward(tokens, memory, state)
+    def forward(self, inputs, span, memory, state):
+        return super().forward(inputs, Span.without_padding(inputs, state.length), memory, state)
 
 
 class RunsOn(Stack):
@@ -172,17 +179,17 @@ class RunsOn(Stack):
 class AsksWithTheFirst(BahdanauDecoder):
     """Every token of a piece reads the source with the state before the piece."""
 
-    def forward(self, tokens, memory, state, *, valid=None):
-        decoded = super().forward(tokens, memory, state, valid=valid)
-        first = super().forward(tokens[:, :1], memory, state)
+    def forward(self, inputs, span, memory, state):
+        decoded = super().forward(inputs, span, memory, state)
+        first = super().forward(inputs[:, :1], span.columns(0, 1), memory, state)
         return decoded._replace(features=first.features.expand_as(decoded.features) + decoded.features)
 
 
 class StaleHidden(InputFeedingDecoder):
     """RowMap move, what the lowest layer carries does not."""
 
-    def forward(self, tokens, memory, state, *, valid=None) -> Decoded:
-        decoded = super().forward(tokens, memory, state, valid=valid)
+    def forward(self, inputs, span, memory, state) -> Decoded:
+        decoded = super().forward(inputs, span, memory, state)
         return decoded._replace(state=Unmoved(*decoded.state))
 
 
@@ -225,6 +232,8 @@ MUTANTS = {
     "reads-by-row": (lambda: _transformer(read=ReadsByRow), "shared"),
     "reads-by-row-compacted": (lambda: _transformer(read=ReadsByRow), "compacted"),
     "folds-without-span": (lambda: wait_k(FoldsWithoutSpan), "shared"),
+    "sees-all": (lambda: _transformer(read=SeesAll), "limited"),
+    "folds-without-limit": (lambda: _transformer(read=FoldsWithoutSpan), "limited"),
     "frozen-rows": (lambda: _transformer(FrozenRows), "reorder"),
     "looks-at-source-padding": (lambda: _transformer(read=LooksAtSourcePadding), "batched"),
     "sees-the-end": (lambda: _transformer(SeesTheEnd), "causal"),
