@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
@@ -15,7 +16,10 @@ from regard.core.wording import did_you_mean
 from regard.models.net_config import NetConfig
 from regard.models.origin_config import Origin
 
-__all__ = ["FORMAT", "DataSection", "Proposal", "RunConfig", "StartingPoint", "TaskSection", "UnsmoothedRunConfig"]
+__all__ = [
+    "FORMAT", "Confidence", "DataSection", "Proposal", "RunConfig", "StartingPoint", "TaskSection",
+    "UnsmoothedRunConfig",
+]  # fmt: skip
 
 FORMAT: Final = 2  # of a saved config; every released one loads for ever, a newer one is refused
 
@@ -30,6 +34,17 @@ class StartingPoint(NamedTuple):
     def key(self) -> str:
         """The key of the config that names the other run."""
         return "model.from" if self.part == "all" else "model.encoder.from"
+
+
+class Confidence(IntEnum):
+    """Evidence that files belong to a task. The task with the strongest is chosen."""
+
+    NONE = 0  # the task does not read them
+    ANY_TEXT = 1  # the task reads any text, or any two
+    COLUMNS = 2  # they have as many columns as the task reads
+    CONTENTS = 3  # cells may be labels, at which ``propose`` looks
+    NAMES = 4  # the names of columns
+    FORM = 5  # a form that no other task reads, such as a word a line, or lists of edges
 
 
 class Proposal(NamedTuple):
@@ -120,6 +135,14 @@ class RunConfig(BaseModel):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         """Raise ValueError where the sizes of a saved plan, which may be received, are not those of such a config."""
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        """Return the evidence in the first lines that these files are of this task; arguments as in ``propose``.
+
+        Where there is any, ``propose`` looks closer, and may still find that they are not.
+        """
+        return Confidence.NONE
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

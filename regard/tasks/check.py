@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.task import Advance, find_task
-from regard.core.task_table import TASKS, locate
+from regard.core.task_table import locate
 from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
-from regard.data.documents import holds_documents
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
 from regard.errors import RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
-from regard.tasks.find_config import find_config
+from regard.tasks.find_config import find_config, tasks_by_confidence
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse
 
@@ -137,17 +136,18 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
-    others = (files and holds_documents(files[0])) or _are_labelled(files, valid)
-    corpus = None if others else given_corpus(files)
-    if corpus is not None:
+    if (corpus := given_corpus(files)) is not None and _are_pairs(files, valid):
         return _Request([corpus], [_corpus(valid)] if valid else [], find, False)
     return _Request([], [], find, False)
 
 
-def _are_labelled(files: Sequence[Path], valid: Sequence[Path]) -> bool:
-    """Whether a task that comes before translation takes these files: they are no pairs, though they may look so."""
-    earlier = takewhile(lambda kind: kind != "translation", TASKS)
-    return any(locate(kind).config().propose(files, valid, {}) is not None for kind in earlier)
+def _are_pairs(files: Sequence[Path], valid: Sequence[Path]) -> bool:
+    """Return whether translation reads these files, and no task that is more certain of them."""
+    groups = tasks_by_confidence(files, valid, {})
+    surer = list(takewhile(lambda kinds: "translation" not in kinds, groups))
+    if len(surer) == len(groups):
+        return False
+    return all(locate(kind).config().propose(files, valid, {}) is None for kinds in surer for kind in kinds)
 
 
 def _rehearsed(find: Callable[[], RunConfig], showing: Showing) -> tuple[list[str], RegardError | None]:

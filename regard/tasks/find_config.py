@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config, recipe_names
 from regard.runs.origin import stated_start
-from regard.runs.run_config import Proposal, RunConfig
+from regard.runs.run_config import Confidence, Proposal, RunConfig
 from regard.tasks.found_files import require_known_form
 from regard.training.setup import require_trainable
 
-__all__ = ["find_config", "require_data"]
+__all__ = ["find_config", "require_data", "tasks_by_confidence"]
 
 
 def find_config(
@@ -78,9 +80,13 @@ def _given(overrides: Sequence[str]) -> dict[str, Any]:
 
 
 def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, Any]) -> Proposal | None:
-    """Return a config for data files, of the first task of the table that takes them; None for a recipe.
+    """Return a config for data files, of the task that is most certain to read them; None for a recipe.
 
-    DataError for a file without content or of a kind that no task reads. ``given["task"]`` names the only task to ask.
+    ``given["task"]`` names the only task to ask.
+
+    Raises:
+        ConfigError: two tasks are equally certain.
+        DataError: for a file without content or of a kind that no task reads.
     """
     files = [Path(each) for each in what]
     if _is_recipe(files):
@@ -89,9 +95,33 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
         if file.is_file():
             require_content(file)
             require_known_form(file)
-    kinds = [given["task"]] if "task" in given else list(TASKS)
-    found = (locate(kind).config().propose(files, held_out, given) for kind in kinds)
-    return next((proposal for proposal in found if proposal is not None), None)
+    groups = [[given["task"]]] if "task" in given else tasks_by_confidence(files, held_out, given)
+    for kinds in groups:
+        proposals = {kind: locate(kind).config().propose(files, held_out, given) for kind in kinds}
+        found = {kind: proposal for kind, proposal in proposals.items() if proposal is not None}
+        if len(found) > 1:
+            raise _undecided(what, found)
+        if found:
+            return next(iter(found.values()))
+    return None
+
+
+def tasks_by_confidence(files: Sequence[Path], held_out: Sequence[Path], given: Mapping[str, Any]) -> list[list[str]]:
+    """Return the tasks that may read these files, the most certain first; those together that are equally certain."""
+    groups: defaultdict[Confidence, list[str]] = defaultdict(list)
+    for kind in TASKS:
+        groups[locate(kind).config().confidence(files, held_out, given)].append(kind)
+    return [groups[certain] for certain in sorted(groups, reverse=True) if certain]
+
+
+def _undecided(what: Sequence[str], found: Mapping[str, Proposal]) -> ConfigError:
+    """Return the error for files that several tasks read, with the command of each."""
+    command = shlex.join(["regard", "train", *what])
+    return ConfigError(
+        f"{' and '.join(found)} both read these files", where=what[0],
+        why="; ".join(proposal.reasons[0] for proposal in found.values()),
+        help=", or ".join(f"{command} --task {kind}" for kind in found),
+    )  # fmt: skip
 
 
 def _is_recipe(names: Sequence[Path]) -> bool:

@@ -7,14 +7,28 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
+from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.shared_files import FilesConfig
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labelled_columns, unnamed_label_column
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
-__all__ = ["choose"]
+__all__ = ["choose", "confidence"]
+
+
+def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``: for columns that are named as text and label, or whose cells may be labels."""
+    corpus, named = found_corpus(files), given.get("data", {})
+    if corpus is None:
+        return Confidence.NONE
+    if names := corpus.head.names:
+        texts = text_columns(names) or "text" in named
+        labels = first_of([name for name in names if name not in text_columns(names)], LABELS) or "label" in named
+        return Confidence.NONE if not texts else Confidence.NAMES if labels else Confidence.CONTENTS
+    fasta = corpus.head.form == "fasta" and given.get("task") == "classification"
+    return Confidence.CONTENTS if fasta or corpus.head.form == "tsv" else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -11,7 +11,7 @@ from pydantic import model_validator
 from regard.config.explain import Misfit
 from regard.core.wording import counted
 from regard.models.classifier_config import ClassifierModelConfig
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
@@ -47,6 +47,12 @@ class ClassificationConfig(EncoderRunConfig):
             f"classifier, {side.kind} encoder, {counted(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
             f"{self.model.pooling}, dropout {side.dropout}"
         )
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.classification.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -15,14 +15,20 @@ from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import found_corpus, held_out_parts
 
-__all__ = ["choose"]
+__all__ = ["choose", "confidence"]
 
 LOOKED_AT = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
 CLASSES = 20  # numbers of more different values are numbers, not classes
+
+
+def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``: for JSON lines with edges."""
+    corpus = found_corpus(files)
+    return Confidence.FORM if corpus is not None and _holds_graphs(corpus.first) else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

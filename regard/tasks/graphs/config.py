@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from regard.config.explain import Misfit
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.run_config import DataSection, Proposal
+from regard.runs.run_config import Confidence, DataSection, Proposal
 from regard.tasks.graph_run_config import GraphRunConfig
 
 __all__ = ["GraphsConfig", "GraphsDataConfig", "GraphsModelConfig"]
@@ -75,6 +75,12 @@ class GraphsConfig(GraphRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features", "classes"}:
             raise ValueError("it should have the number of features and that of classes")
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.graphs.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -16,7 +16,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.run_config import DataSection, Proposal, UnsmoothedRunConfig
+from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 
@@ -187,18 +187,21 @@ class LanguageModelConfig(UnsmoothedRunConfig):
             raise ValueError("it should have the size of one vocabulary, types")
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one text alone, files of JSON lines of documents, or a folder of texts."""
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
         from regard.data.documents import holds_documents
         from regard.data.rows import form_of
         from regard.tasks.found_files import found_corpus
-        from regard.tasks.language_model.automatic_config import choose
 
         texts = len(files) > 2 and all(file.is_file() and form_of(file) == "text" for file in files)
         documents = files and all(map(holds_documents, files)) and found_corpus(files) is not None
-        if len(files) != 1 and not texts and not documents:
-            return None
-        return choose(files, valid, given)
+        return Confidence.ANY_TEXT if len(files) == 1 or texts or documents else Confidence.NONE
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        """For one text alone, files of JSON lines of documents, or a folder of texts."""
+        from regard.tasks.language_model.automatic_config import choose
+
+        return choose(files, valid, given) if cls.confidence(files, valid, given) else None
 
     @classmethod
     def as_it_was(cls, values: Mapping[str, Any]) -> None:

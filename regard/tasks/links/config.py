@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["LinksConfig", "LinksDataConfig", "LinksModelConfig"]
@@ -43,6 +43,12 @@ class LinksConfig(GraphRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features"}:
             raise ValueError("it should have the number of features")
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.links.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

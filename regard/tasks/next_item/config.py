@@ -12,7 +12,7 @@ from regard.config.explain import Misfit
 from regard.core.wording import counted
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.run_config import Proposal, UnsmoothedRunConfig
+from regard.runs.run_config import Confidence, Proposal, UnsmoothedRunConfig
 from regard.tasks.next_item.data_config import SessionDataConfig
 
 __all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
@@ -57,6 +57,12 @@ class NextItemConfig(UnsmoothedRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
             raise ValueError("it should have the size of one vocabulary, types")
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.next_item.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -9,11 +9,17 @@ from typing import Any
 from regard.config.settings import TRAINING_ENDS
 from regard.data.graph_files import class_sizes
 from regard.errors import RegardError
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_found import found_graph
 from regard.tasks.graph_run_config import NodeSplit
 
-__all__ = ["choose"]
+__all__ = ["choose", "confidence"]
+
+
+def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``: for the files of one graph with labels."""
+    found = None if valid else found_graph(files)
+    return Confidence.NONE if found is None or not found.labelled else Confidence.FORM
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

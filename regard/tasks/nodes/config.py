@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.core.wording import counted
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["NodesConfig", "NodesDataConfig"]
@@ -62,6 +62,12 @@ class NodesConfig(GraphRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"features", "classes"}:
             raise ValueError("it should have the number of features and that of classes")
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.nodes.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -13,14 +13,22 @@ from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead
 from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
 from regard.tasks.tagging.data_config import TaggedDataConfig
 from regard.tasks.tagging.tagged_text import read_tagged, word_and_tag
 
-__all__ = ["choose"]
+__all__ = ["choose", "confidence"]
 
 LOOKED_AT = 20_000  # lines
+
+
+def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``: for a word a line, or columns that are named as words and tags."""
+    corpus = found_corpus(files)
+    if corpus is None or _kind(corpus.first, corpus.head) is None:
+        return Confidence.NONE
+    return Confidence.NAMES if corpus.head.form in ("csv", "parquet", "json-lines") else Confidence.FORM
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

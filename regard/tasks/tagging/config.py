@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from regard.core.wording import counted
 from regard.models.tagger_config import TaggerModelConfig
-from regard.runs.run_config import Proposal
+from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
 from regard.tasks.tagging.data_config import TaggedDataConfig
 
@@ -35,6 +35,12 @@ class TaggingConfig(EncoderRunConfig):
         )
         sizes = f"{counted(side.depth, 'layer')}, width {side.width}{affixes}"
         return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        from regard.tasks.tagging.automatic_config import confidence
+
+        return confidence(files, valid, given)
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -10,14 +10,17 @@ from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.config.settings import ChoiceConfig, SearchConfig
+from regard.data.column_names import pair_columns
 from regard.data.corpora import CorpusConfig, given_corpus
+from regard.data.file_names import named_files
+from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
-from regard.runs.run_config import DataSection, Proposal, RunConfig
+from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
 
 __all__ = ["DataConfig", "TranslationConfig", "translation_config"]
 
@@ -106,12 +109,21 @@ class TranslationConfig(RunConfig):
             raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
 
     @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        corpus = _pairs(files)
+        if corpus is None:
+            return Confidence.NONE
+        if corpus.target is not None:  # two texts
+            return Confidence.ANY_TEXT
+        named = pair_columns(column_names(named_files(files[0])[0]))
+        return Confidence.COLUMNS if named is None else Confidence.NAMES
+
+    @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
         """For two files, or one or more that hold both sides."""
-        from regard.data.documents import holds_documents
         from regard.tasks.translation.automatic_config import choose, choose_rows
 
-        corpus = None if files and holds_documents(files[0]) else given_corpus(files)
+        corpus = _pairs(files)
         if corpus is None:
             return None
         held_out = _held_out(valid) if valid else None
@@ -161,6 +173,13 @@ class TranslationConfig(RunConfig):
                     help=f"--set model.position.longest={needed}, or lower data.max_length",
                 )
         return self
+
+
+def _pairs(files: Sequence[Path]) -> CorpusConfig | None:
+    """Return the corpus of pairs that files are; None where they are none."""
+    from regard.data.documents import holds_documents
+
+    return None if files and holds_documents(files[0]) else given_corpus(files)
 
 
 def _held_out(files: Sequence[Path]) -> CorpusConfig:
