@@ -13,6 +13,7 @@ from regard.core.task_table import TASKS
 from regard.tasks.supervised import Supervised
 from regard.testing import ANSWER_LAWS, FIELD_LAWS, AnswerCase, Draw, FieldCase, TaskCase, check_answer, check_field
 from regard.training.optim import Optimizer
+from tests.structure import ROOT, import_graph, modules
 
 from .declared import ANSWERS, FIELDS, LABELS, STATED, TEXTS, defined_in, text, tokenized
 
@@ -52,6 +53,28 @@ def test_answer(answer: AnswerCase, law: Any) -> None:
 )
 def test_every_field_and_answer_is_under_the_laws(folder: str, method: str, cases: dict[str, Any]) -> None:
     assert {type(case().make()).__name__ for case in cases.values()} == set(defined_in(folder, method))
+
+
+PARTS = {*defined_in("fields", "pad").values(), *defined_in("answers", "predict").values()}
+MAX_LINES = 150
+
+
+def violations(sources: dict[str, str], parts: set[str]) -> list[str]:
+    """Return the fields and answers that are too long, or import another one."""
+    imports = import_graph(sources)
+    long = [f"{part} has more than {MAX_LINES} lines" for part in parts if sources[part].count("\n") > MAX_LINES]
+    return long + [f"{part} imports {other}" for part in parts for other in parts if other in imports[part]]
+
+
+def test_fields_and_answers_are_short_and_import_no_other_one() -> None:
+    assert violations(modules(ROOT), PARTS) == []
+
+
+def test_the_guard_reports_a_long_module_and_an_import_of_another_one() -> None:
+    sources = {"regard.fields.a": "x = 1\n" * 151, "regard.fields.b": "def f():\n    from regard.fields.a import x\n"}
+    assert violations(sources, {*sources}) == [
+        "regard.fields.a has more than 150 lines", "regard.fields.b imports regard.fields.a"
+    ]  # fmt: skip
 
 
 def test_check_field_and_check_answer_return_the_names_of_the_laws() -> None:
