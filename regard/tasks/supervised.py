@@ -187,7 +187,7 @@ class Supervised:
             prepared = SupervisedExamples(examples, config, codecs)
             cut = f", {prepared.truncated:,} of them cut to {data.max_length} positions" if prepared.truncated else ""
             report = f"{part}: {counted(len(prepared), 'example')}{cut}"
-            parts.add(part, prepared.digest(), report, what="texts", where=corpora[0].name)
+            parts.add(part, prepared.digest(), report, what="examples", where=corpora[0].name)
             return prepared
 
         valid = None
