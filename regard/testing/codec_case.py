@@ -26,7 +26,7 @@ class CodecRun:
     def __init__(self, path: Path, config: Any) -> None:
         self.path, self.config = path, config
         self.data, self.tokenizers = path / "data", path / "tokenizers"
-        self.tokenizers.mkdir()
+        self.tokenizers.mkdir(parents=True)
 
 
 @dataclass

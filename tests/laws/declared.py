@@ -8,11 +8,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
+
 from regard.answers.label_set import SeveralLabels
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
 from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.fields.frames import Frames
 from regard.fields.text import Text
 from regard.testing import AnswerCase, FieldCase
 from tests.structure import ROOT, modules
@@ -63,6 +66,11 @@ def text(columns: tuple[int, ...] = (1,), **options: Any) -> Callable[[], Text]:
     return lambda: Text(columns, **{"max_length": 5, **options})
 
 
+FRAMES = rows(
+    *(np.random.default_rng(length).normal(3, 2, (length, 3)).astype(np.float32) for length in (3, 1, 7, 2, 5))
+)
+
+
 FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text": lambda: FieldCase(text(), TEXTS, tokenized("word")),
     "Text that drops words": lambda: FieldCase(
@@ -71,6 +79,9 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text of pairs": lambda: FieldCase(text((1, 2), word_dropout=0.3), PAIRS, tokenized("character")),
     "Text of pairs apart": lambda: FieldCase(
         text((1, 2), apart=True, subword_features=20), PAIRS, tokenized("word")
+    ),
+    "Frames": lambda: FieldCase(
+        lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(data=SimpleNamespace(train=()))
     ),
     "Text of strands": lambda: FieldCase(
         text(other_strand=True, word_dropout=0.2, max_length=20), STRANDS, tokenized("character")

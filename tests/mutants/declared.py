@@ -10,6 +10,7 @@ from regard.answers.one_class import OneClass
 from regard.answers.scale import Scale
 from regard.data.labels import Labels
 from regard.data.padding import padded
+from regard.fields.frames import Frames
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.tasks.supervised_predictor import SupervisedPredictor
@@ -83,6 +84,19 @@ DECLARED = {
     "words dropped for ever": caught(
         Edit(Text.augment, "row.copy()", "row"),
         "Text of pairs", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "frames by the scale of the batch": caught(
+        Edit(Frames.encode, "self.scale, self", "(np.mean([f.mean(0) for f in series], 0), self.scale[1]), self"),
+        "Frames", "encoding_does_not_depend_on_neighbors",
+    ),
+    "deviations that are not saved": caught(
+        Edit(Frames.learn, "self.scale.tolist()", "(self.scale ** 2).tolist()"), "Frames", "opened_is_as_learned"
+    ),
+    "frames cut from a line": caught(
+        Edit(Frames.text, "value.frames]", "value.frames[1:]]"), "Frames", "parsing_gives_the_value_of_a_row"
+    ),
+    "labels of channels": caught(
+        Edit(Frames.labels, "len(row)", "row.shape[1]"), "Frames", "each_position_has_a_label"
     ),
     "a scale that is not saved": caught(
         Edit(Scale.save, "self._asdict()", '{"mean": 0.0, "deviation": 1.0}'), "Number", "opened_is_as_learned"

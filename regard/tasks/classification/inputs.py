@@ -25,7 +25,10 @@ class InputPlace(NamedTuple):
 
 
 # A new input is a field in ``regard/fields``, a module, an entry here, and a page in the docs.
-INPUTS = {"text": InputPlace("regard.tasks.classification.text_input", "types")}
+INPUTS = {
+    "text": InputPlace("regard.tasks.classification.text_input", "types"),
+    "frames": InputPlace("regard.tasks.classification.frame_input", "channels"),
+}
 
 
 class ClassifierInput(NamedTuple):
