@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 
@@ -16,11 +18,18 @@ from regard.errors import ConfigError, DataError, ModelError
 from regard.fields.frames import Frames, FrameSeries
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.server.batching.jobs import Limits
+from regard.server.batching.served import ServedModel
 from regard.tasks.classification.frame_input import read_examples
 from regard.tasks.find_config import find_config
 from regard.tasks.split import is_own_split
+from regard.testing import TaskCase
 from regard.testing.codec_case import CodecRun
+from regard.training.setup import set_up
+from regard.training.start import train
 from tests.laws.frames_task import TASK, save_frames
+from tests.server.conftest import serving
+from tests.server.predicting import Inspecting
 
 SERIES = [np.arange(6).reshape(3, 2) + number for number in range(4)]
 
@@ -174,7 +183,9 @@ def test_frames_are_standardized_and_cut(field: Frames) -> None:
 
 def test_a_number_that_never_changes_has_the_deviation_1(tmp_path: Path) -> None:
     values = [FrameSeries(1, np.float32([3, 3]).tobytes())]
-    field = Frames(("frames",), max_length=9).learn(CodecRun(tmp_path, None), values, lambda message: None)  # type: ignore[arg-type]
+    field = Frames(("frames",), max_length=9).learn(
+        CodecRun(tmp_path, SimpleNamespace(start=None)), values, lambda message: None
+    )
     assert field.scale.tolist() == [[3.0], [1.0]] and field.encode(values).rows[0].tolist() == [[0.0], [0.0]]
 
 
@@ -201,7 +212,7 @@ def test_a_damaged_scale_is_refused(tmp_path: Path, field: Frames) -> None:
         ({"data": {"tokenizer": {"kind": "character"}}}, "data.tokenizer"),
         ({"model": {"affixes": 5}}, "model.affixes"),
         ({"model": {"pairs": "apart"}}, "model.pairs"),
-        ({"model": {"from": "runs/other"}}, "model.from"),
+        ({"model": {"encoder": {"from": "runs/other"}}}, "model.encoder.from"),
     ],
 )
 def test_keys_of_texts_do_not_apply(tmp_path: Path, tables: dict[str, Any], key: str) -> None:
@@ -215,6 +226,44 @@ def test_a_run_of_frames_lends_no_vocabulary(tmp_path: Path) -> None:
     made = RunFolder.create(tmp_path / "frames", load_config({**TASK.sample(tmp_path), "task": "classification"}))
     (tmp_path / "a.tsv").write_text("a\tx\nb\ty\n")
     corpus = [{"source": str(tmp_path / "a.tsv")}]
-    tables = {"task": "classification", "data": {"train": corpus}, "model": {"encoder": {"from": str(made.path)}}}
+    tables: dict[str, Any] = {
+        "task": "classification",
+        "data": {"train": corpus},
+        "model": {"encoder": {"from": str(made.path)}},
+    }
     with pytest.raises(ConfigError, match="this model reads frames, and has no vocabulary"):
         load_config(tables)
+
+
+def test_a_run_of_frames_starts_from_another_with_its_scale(tmp_path: Path) -> None:
+    sample = {**TASK.sample(tmp_path), "task": "classification", "train": {"steps": 1, "warmup": 0}}
+    train(sample, tmp_path / "trained")
+    trained = RunFolder.open(tmp_path / "trained")
+    other = save_frames(tmp_path / "other.npz", [np.ones((2, 3)), np.zeros((1, 3)) + 9], ["up", "down"])
+    data = {"train": [{"source": str(other)}]}
+    config = load_config({"task": "classification", "data": data, "model": {"from": str(trained.path)}})
+    assert config.data.input == "frames"
+    run = RunFolder.create(tmp_path / "run", config)
+    set_up(run, say=lambda message: None)
+    codecs = [opened.task.open(opened).codecs.fields["frames"].scale.tolist() for opened in (trained, run)]
+    assert codecs[0] == codecs[1]
+
+
+def test_frames_are_served_as_json_values_and_as_lines() -> None:
+    predictor: Any = TaskCase(TASK, "classification").predictor
+    inspector: Any = Inspecting("frames", "classification", lambda: predictor)
+    model = ServedModel(
+        "frames", task="classification", load_predictor=lambda: predictor, limits=Limits(), inspector=inspector
+    )
+    line = TASK.sample_lines[0]
+    with serving([model]) as (port, _):
+
+        def ask(path: str, **fields: Any) -> httpx.Response:
+            return httpx.post(f"http://127.0.0.1:{port}/v1/{path}", json=fields, timeout=30)
+
+        outputs = ask("predict", inputs=[line, json.loads(line)], settings={"abstain_below": 1}).json()["outputs"]
+        assert outputs[0] == outputs[1] and outputs[0]["label"] is None
+        assert outputs[0]["probabilities"].keys() == {"down", "up"}
+        response = ask("predict", inputs=[[[1, 2, 3], [1]]])
+        assert response.status_code == 400 and "the lists differ in length" in response.text
+        assert ask("inspect", text=line).json()["text"] == str([[0.0, 1.0, 2.0], [1.0, 0.0, 0.0], [2.0, 1.0, 1.0]])

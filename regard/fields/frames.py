@@ -38,10 +38,7 @@ class FrameSeries(NamedTuple):
 
 
 class Frames:
-    """Frames x of an example as (x − mean) / deviation, both of each channel in training.
-
-    ``max_length``: frames of an example; the rest is cut off.
-    """
+    """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length
@@ -71,6 +68,8 @@ class Frames:
         return json.dumps([[float(str(number)) for number in frame] for frame in value.frames])
 
     def learn(self, run: RunFiles, values: Sequence[FrameSeries], log: Report) -> Frames:
+        if run.config.start is not None:  # the weights of another run expect its scale
+            return self.open(run)
         widths = {value.channels: f"example {number}" for number, value in enumerate(values, start=1)}
         if len(widths) != 1:
             why = ", ".join(f"{place} has {width} numbers a frame" for width, place in widths.items())

@@ -81,7 +81,7 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
         text((1, 2), apart=True, subword_features=20), PAIRS, tokenized("word")
     ),
     "Frames": lambda: FieldCase(
-        lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(data=SimpleNamespace(train=()))
+        lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(start=None, data=SimpleNamespace(train=()))
     ),
     "Text of strands": lambda: FieldCase(
         text(other_strand=True, word_dropout=0.2, max_length=20), STRANDS, tokenized("character")

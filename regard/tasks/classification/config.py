@@ -30,6 +30,7 @@ METRICS = {
 class ClassificationConfig(EncoderRunConfig):
     """Everything that decides a classifier's run. Frozen; every key has its value in the saved file."""
 
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
     data: LabelledDataConfig
@@ -74,10 +75,8 @@ class ClassificationConfig(EncoderRunConfig):
 
     @model_validator(mode="after")
     def _only_texts_have_parts_and_vocabularies(self) -> Self:
-        needs_text = [("model.affixes", self.model.affixes)]
-        if self.start is not None:
-            needs_text.append((self.start.key, True))
-        for key, value in needs_text:
+        takes_encoder = self.start is not None and self.start.part == "encoder"
+        for key, value in (("model.affixes", self.model.affixes), ("model.encoder.from", takes_encoder)):
             if value and self.data.input != "text":
                 why = f"it needs the vocabulary of texts, and {self.data.input} have none"
                 raise Misfit(key, "data.input", why=why, help="leave it out")
