@@ -20,7 +20,7 @@ from regard.errors import DataError, ModelError, RegardError
 from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
 from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
 from regard.metrics.numbers import number_metrics, number_sums
-from regard.models.classifier import build_classifier
+from regard.models.classifier import build_classifier, token_input
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
@@ -118,7 +118,7 @@ def test_padding_weighs_nothing_under_any_encoder(kind: str, pooling: str) -> No
     if kind == "transformer":
         side |= {"heads": 2, "feed_forward": 8}
     config = ClassifierModelConfig.model_validate({"encoder": side, "pooling": pooling})
-    net = build_classifier(config, types=9, classes=3).double().eval()
+    net = build_classifier(config, token_input(config, 9), classes=3).double().eval()
     tokens, valid = torch.tensor([[2, 5, 6, 3]]), torch.ones(1, 4, dtype=torch.bool)
     padded = torch.nn.functional.pad(tokens, (0, 2))
     with torch.no_grad():
@@ -246,7 +246,7 @@ def test_several_labels_are_told_apart(tmp_path: Path, case: TaskCase) -> None:
     run, data = trained_files(tmp_path, "a b\tx,y\na\tx\nc\t\n", case.tables, label_kind="several")
     batch = data.train.collate(data.train.batches(None)[0])
     assert sorted(batch.targets.tolist()) == [[0, 0], [1, 0], [1, 1]]
-    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
+    net = build_classifier(run.config.model, token_input(run.config.model, len(data.codecs.tokenizer)), classes=2)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([2.0, -1.0])
     sums = sums_of(run, data, net)
@@ -271,7 +271,7 @@ def test_numbers_are_told_in_the_unit_of_the_labels(tmp_path: Path, case: TaskCa
     run, data = trained_files(tmp_path, "a\t10\nb\t14\nc\t1.2e1\n", case.tables, label_kind="number")
     scale = data.codecs.answer.scale
     assert scale.mean == 12 and scale.deviation == pytest.approx((8 / 3) ** 0.5) and data.spec["classes"] == 1
-    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=1)
+    net = build_classifier(run.config.model, token_input(run.config.model, len(data.codecs.tokenizer)), classes=1)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([1.0])
     model = SupervisedPredictor(net, data.codecs, run.config)
@@ -322,7 +322,7 @@ def test_settings_that_do_not_fit_the_kind_of_label(data: dict[str, str], train:
 def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Path, case: TaskCase) -> None:
     """Logits that are thrice too large: validation is likeliest under a temperature of 3."""
     run, data = trained_files(tmp_path, "a\tx\n" * 150 + "a\ty\n" * 50, case.tables)
-    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2)
+    net = build_classifier(run.config.model, token_input(run.config.model, len(data.codecs.tokenizer)), classes=2)
     torch.nn.init.zeros_(net.output.weight)
     net.output.bias.data = torch.tensor([3 * math.log(3), 0.0])  # p(x) = 3/4 under a temperature of 3
     figures = find_task("classification").compute_metrics(sums_of(run, data, net))
@@ -368,7 +368,9 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
         [[3, 4], [5, 3]],
     )
     assert batch.inputs[0].values[..., 0].eq(2).all()
-    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
+    net = build_classifier(
+        run.config.model, token_input(run.config.model, len(data.codecs.tokenizer)), classes=2
+    ).eval()
     model = SupervisedPredictor(net, data.codecs, run.config)
     one, longer = model([("a b", "c"), ("a b", "c d a")])
     assert [piece for piece, _ in one.weights] == ["<s>", "a", "b", "</s>", "c", "</s>"]
@@ -397,7 +399,9 @@ def test_a_comparison_needs_two_texts() -> None:
 def test_an_example_of_another_number_of_texts_is_refused_with_its_place(tmp_path: Path, case: TaskCase) -> None:
     """By Python, by a line, and by a look inside, of a model of one text and of one that compares two."""
     run, data = trained_files(tmp_path, "a b c\td\tx\nc\ta b\ty\n", dict(case.tables), text=[1, 2], label=3)
-    net = build_classifier(run.config.model, types=len(data.codecs.tokenizer), classes=2).eval()
+    net = build_classifier(
+        run.config.model, token_input(run.config.model, len(data.codecs.tokenizer)), classes=2
+    ).eval()
     pairs = SupervisedPredictor(net, data.codecs, run.config)
     for model, good, bad in ((case.predictor, ("a",), ("a", "b")), (pairs, ("a", "b"), ("a",))):
         with pytest.raises(DataError) as caught:

@@ -18,7 +18,7 @@ from regard.engine.obstacles import layer_obstacle
 from regard.errors import ConfigError
 from regard.models import execution
 from regard.models.build import build
-from regard.models.classifier import build_classifier
+from regard.models.classifier import build_classifier, token_input
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
@@ -230,7 +230,11 @@ def test_no_loss_of_a_mixer_is_dropped_by_an_encoder() -> None:
     assert refused.value.where == "model.encoder.mixer" and refused.value.help is not None
     compressing = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "mixer": "compressive"}
     with pytest.raises(ConfigError, match="compressive") as unfit:
-        build_classifier(ClassifierModelConfig.model_validate(compressing), types=9, classes=2)
+        build_classifier(
+            ClassifierModelConfig.model_validate(compressing),
+            token_input(ClassifierModelConfig.model_validate(compressing), 9),
+            classes=2,
+        )
     assert unfit.value.where == "model.encoder.mixer" and "for decoders and language models" in str(unfit.value.why)
 
 

@@ -13,7 +13,7 @@ from regard.attention.mask import Span
 from regard.engine.native_reading import NativeEncoder, reading_obstacle
 from regard.errors import ConfigError
 from regard.inference.reading import reading_form
-from regard.models.classifier import SequenceClassifier, build_classifier
+from regard.models.classifier import SequenceClassifier, build_classifier, token_input
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.native.library import library
 from tests.laws.test_engine import SHAPES
@@ -25,7 +25,8 @@ needs_kernels = pytest.mark.skipif(library() is None, reason="the kernels were n
 def network(shape: dict[str, Any]) -> SequenceClassifier:
     torch.manual_seed(3)
     sizes = {"layers": 2, "width": 16, "heads": 4, "feed_forward": 24, "dropout": 0.1, "pooling": "attention"}
-    net = build_classifier(ClassifierModelConfig.model_validate(sizes | shape), types=TYPES, classes=3).eval()
+    config = ClassifierModelConfig.model_validate(sizes | shape)
+    net = build_classifier(config, token_input(config, TYPES), classes=3).eval()
     with torch.no_grad():
         for parameter in net.parameters():
             parameter.mul_(1.7)  # so that a wrong part is seen
@@ -88,7 +89,8 @@ def test_eight_bits_are_near_and_not_the_same() -> None:
 )
 def test_what_the_kernels_do_not_know_is_computed_by_torch(shape: dict[str, Any]) -> None:
     sizes = {"layers": 1, "width": 16, "dropout": 0.1}
-    net = build_classifier(ClassifierModelConfig.model_validate(sizes | shape), types=TYPES, classes=3).eval()
+    config = ClassifierModelConfig.model_validate(sizes | shape)
+    net = build_classifier(config, token_input(config, TYPES), classes=3).eval()
     assert reading_form(net, None) is net and reading_form(net, "reference") is net
     with pytest.raises(ConfigError, match="cannot read in int8"):
         reading_form(net, "int8")

@@ -24,7 +24,7 @@ from regard.training.start import train_run
 # What ``Batch.weight`` counts, by task; a task that is added states its own.
 UNITS = {
     "nodes": "nodes", "links": "pairs", "graphs": "graphs", "tagging": "words", "next-item": "items",
-    "classification": "texts", "translation": "tokens", "language-model": "tokens", "masked": "tokens",
+    "classification": "examples", "translation": "tokens", "language-model": "tokens", "masked": "tokens",
 }  # fmt: skip
 
 
@@ -74,4 +74,4 @@ def test_a_unit_agrees_with_its_number() -> None:
 
 def test_a_run_folder_names_its_unit(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", load_config(sample("classification", tmp_path)))
-    assert run.task.unit == "texts"
+    assert run.task.unit == "examples"

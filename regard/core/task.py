@@ -226,7 +226,7 @@ class Task:
     compute_metrics: Callable[[MetricSums], dict[str, float]]
     # ratios of the objective's sums, and of those of the predictor's that are there; "loss" is the validation loss
     metrics: Mapping[str, Metric]  # the figures beside the loss
-    card: Card
+    card: Card | Callable[[Any], Card]  # or (config) to it
     sample: Callable[[Path], Mapping[str, Any]]  # writes a tiny corpus; its config as nested tables, for the laws
     sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
     held_out_samples: Callable[[Path, Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None
@@ -242,13 +242,20 @@ class Task:
     lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
     # (section data, corpora) to the input as text, the target if any, and the place of each example, for a check of the
     # data; None: there are no examples one by one
-    lint_unit: str | None = (
-        "word"  # noun of what stands between the spaces of these inputs; None where they are no text
-    )
+    lint_unit: str | Callable[[Any], str | None] | None = "word"
+    # noun of what is between the spaces of these inputs, or (section data) to it; None of inputs that are no text
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+
+    def card_of(self, config: Any) -> Card:
+        """Return the lines of a run's model card."""
+        return self.card if isinstance(self.card, Card) else self.card(config)
+
+    def lint_unit_of(self, data: Any) -> str | None:
+        """Return the unit of inputs in a check of the data."""
+        return self.lint_unit(data) if callable(self.lint_unit) else self.lint_unit
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:

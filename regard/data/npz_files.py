@@ -14,8 +14,9 @@ from regard.data.foreign_errors import foreign_errors
 from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["read_arrays", "require_sparse"]
+__all__ = ["array_names", "read_arrays", "require_sparse"]
 
+INVALID = "the file is no .npz of plain arrays"
 MOST = 1 << 32  # bytes of all arrays of a file
 RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have
 PER_NUMBER = 32  # bytes that reading takes beside a number of most arrays, some of which become int64 and are sorted
@@ -25,6 +26,13 @@ HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.re
 METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what NumPy writes; others take memory by what the file says
 
 
+def array_names(path: Path) -> tuple[str, ...]:
+    """Return the names of the arrays of a file, without reading any. DataError for a file of another format."""
+    refuse_pipe(path)
+    with foreign_errors(INVALID, path), zipfile.ZipFile(path) as packed:
+        return tuple(name.removesuffix(".npy") for name in packed.namelist())
+
+
 def read_arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[Any]]:
     """The arrays of a file, plain numbers alone; or the one of a name.
 
@@ -32,7 +40,7 @@ def read_arrays(path: Path, only: str | None = None) -> dict[str, npt.NDArray[An
         DataError: The file is no .npz of plain arrays, or reading it takes more memory than a file of its size may.
     """
     refuse_pipe(path)
-    with foreign_errors("the file is no .npz of plain arrays", path):
+    with foreign_errors(INVALID, path):
         with zipfile.ZipFile(path) as packed:
             sizes = [_sizes(packed, member) for member in packed.infolist()]
             _require_bounded(sum(size for size, _ in sizes), sum(cost for _, cost in sizes), path)

@@ -19,6 +19,7 @@ from regard.core.wording import counted
 from regard.data.column_names import is_head, part_of
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.molecules import FASTA, read_fasta
+from regard.data.npz_files import array_names
 from regard.data.tables import CSV, PARQUET, Cell, TableRow, missing_column, parquet_names, read_cells, read_parquet
 from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
@@ -41,12 +42,12 @@ __all__ = [
 
 Column = int | str  # a number from 1; or a name of the first line, in any case, or a key of JSON lines
 Part = tuple[str, str]  # a column, and the part of the data that its cells name: ("split", "train")
-Form = Literal["csv", "tsv", "parquet", "json-lines", "conll-u", "word-lines", "fasta", "text"]
+Form = Literal["csv", "tsv", "parquet", "json-lines", "conll-u", "word-lines", "fasta", "npz", "text"]
 
 TSV, WORD_LINES = (".tsv", ".tab"), (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bilou")
 ENDINGS: dict[Form, tuple[str, ...]] = {
     "csv": CSV, "tsv": TSV, "parquet": PARQUET, "json-lines": JSON_LINES, "conll-u": CONLL_U, "word-lines": WORD_LINES,
-    "fasta": FASTA,
+    "fasta": FASTA, "npz": (".npz",),
 }  # fmt: skip
 SAMPLED = 100  # rows, all of whose cells of a column must be lists for the column to hold lists
 DOCUMENT_START = "-DOCSTART-"  # the word of a line that divides documents (CoNLL-2003)
@@ -85,7 +86,9 @@ def form_of(path: Path) -> Form:
 
 
 def read_head(path: Path) -> FileHead:
-    """Read the names of the columns of a file; of JSON lines the keys of the first one. DataError if it is unreadable.
+    """Read the names of the columns of a file; of JSON lines the keys of the first one, of a .npz its arrays.
+
+    DataError if it is unreadable.
 
     The first line of a TSV names its columns where its cells are well-known names (``column_names.is_head``).
     """
@@ -94,6 +97,8 @@ def read_head(path: Path) -> FileHead:
     names: Sequence[str] = ()
     if form == "parquet":
         names = parquet_names(path)
+    elif form == "npz":
+        names = array_names(path)
     elif form == "csv":
         names = [str(name) for name in next((row.cells for row in read_cells(path)), ())]
     elif form == "json-lines":
@@ -133,6 +138,9 @@ def read_rows(
         DataError: with file and line, for a missing column, a row without it, and what the form does not allow.
     """
     refuse_pipe(path)
+    if form_of(path) == "npz":
+        what, why = "a .npz cannot be read as rows of cells", f"its arrays are {', '.join(array_names(path))}"
+        raise DataError(what, where=str(path), why=why, help="docs/how-to/your-own-data.md lists the formats of a task")
     requested = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
     if form_of(path) != "json-lines":  # of which a number is a key
         _require_numbers(requested, path)

@@ -13,9 +13,9 @@ from regard.attention.mask import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.dropout import Dropout
-from regard.models.input import text_input
+from regard.models.input import Input, text_input
 
-__all__ = ["Classified", "SequenceClassifier", "build_classifier"]
+__all__ = ["Classified", "SequenceClassifier", "build_classifier", "token_input"]
 
 
 class Classified(NamedTuple):
@@ -66,10 +66,14 @@ class SequenceClassifier(nn.Module):
         return (column == (length - 1 if self.pooling == "last" else 0)).to(states.dtype).expand(len(valid), -1)
 
 
-def build_classifier(config: ClassifierModelConfig, *, types: int, classes: int) -> SequenceClassifier:
-    """A classifier of that config, initialised from torch's default generator."""
-    words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
-    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
+def token_input(config: ClassifierModelConfig, types: int) -> Input:
+    """Return the first layer of a classifier of tokens, initialized from torch's default generator."""
+    return text_input(types, config.encoder.embedding_width, affixes=config.affixes)
+
+
+def build_classifier(config: ClassifierModelConfig, input: Input, *, classes: int) -> SequenceClassifier:
+    """Return a classifier of that config over ``input``, initialized from torch's default generator."""
+    encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, input)
     return SequenceClassifier(
         encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, apart=config.pairs == "apart"
     )  # fmt: skip

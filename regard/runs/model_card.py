@@ -78,7 +78,7 @@ def _duration(seconds: float) -> str:
 def _write(
     run: RunFolder, rows: Sequence[tuple[str, Any]], limits: str, *, path: Path, folder: Path | None = None
 ) -> str:
-    task = run.task.card
+    task = run.task.card_of(run.config)
     languages = task.languages(run.config)
     header = ["---", "library_name: regard", f"pipeline_tag: {task.pipeline_tag}"]
     header += ["language:", *(f"- {language}" for language in languages)] if languages else []

@@ -48,6 +48,8 @@ def obstacle(config: Any) -> str | None:
         reasons[f"its pooling is {model.pooling}"] = "model.pooling=first"
     if config.task.kind == "classification" and model.pairs == "apart":
         reasons["it reads texts apart"] = "model.pairs=together"
+    if config.task.kind == "classification" and config.data.input != "text":
+        reasons[f"it reads {config.data.input}, and the model there reads tokens"] = ""
     if config.task.kind == "tagging" and model.affixes:
         reasons["it reads the affixes of words"] = "model.affixes=0"
     if not reasons:

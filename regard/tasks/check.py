@@ -121,7 +121,7 @@ def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing
             advance(number - done)
             done = number
 
-        train, unit = read(data.train), task.lint_unit
+        train, unit = read(data.train), task.lint_unit_of(data)
         lint = lint_examples(train, held_out=held_out, unit=unit, max_findings=most, progress=progress)
     return [CheckedCorpus(data.train[0], lint)]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
 from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
@@ -11,15 +10,15 @@ from typing import NamedTuple
 from regard.core.wording import counted
 from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
-from regard.data.foreign_errors import foreign_errors
 from regard.data.graph_files import NodeColumns, node_columns
+from regard.data.npz_files import array_names
 from regard.data.tables import read_cells
 from regard.errors import RegardError
 
 __all__ = ["FoundGraph", "found_graph"]
 
 SAMPLED = 100  # rows of a table that its kind is told by
-MASKS = {"train_mask.npy", "val_mask.npy"}
+MASKS = {"train_mask", "val_mask"}
 
 
 class FoundGraph(NamedTuple):
@@ -83,13 +82,12 @@ def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], e
 
 def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
     try:
-        with foreign_errors("the file is no .npz of plain arrays", files[0]), zipfile.ZipFile(files[0]) as packed:
-            names = {each.filename for each in packed.infolist()}
+        names = {*array_names(files[0])}
     except RegardError:  # reported by the next reader
         return None
-    if "edges.npy" not in names:
+    if "edges" not in names:
         return None
-    labelled = "y.npy" in names
+    labelled = "y" in names
     corpus = dict(zip(("source", "features"), map(str, files), strict=False))
     return FoundGraph(corpus, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes", [])
 

@@ -185,9 +185,9 @@ class Supervised:
                 why = "the files, or their share, are empty"
                 raise DataError("there is no example", where=corpora[0].name, why=why)
             prepared = SupervisedExamples(examples, config, codecs)
-            cut = f", {prepared.truncated:,} of them cut to {data.max_length} pieces" if prepared.truncated else ""
+            cut = f", {prepared.truncated:,} of them cut to {data.max_length} positions" if prepared.truncated else ""
             report = f"{part}: {counted(len(prepared), 'example')}{cut}"
-            parts.add(part, prepared.digest(), report, what="texts", where=corpora[0].name)
+            parts.add(part, prepared.digest(), report, what="examples", where=corpora[0].name)
             return prepared
 
         valid = None

@@ -169,7 +169,8 @@ class SupervisedPredictor:
         values = self._accept(text)
         (row,), _ = self._encode([values])
         if (length := sum(map(len, row))) > MAX_SHOWN:
-            raise ConfigError(f"a text of {length} pieces is too long to look at", why=f"{MAX_SHOWN} can be shown")
+            what, why = f"an input of {length} positions is too long to inspect", f"up to {MAX_SHOWN} can be shown"
+            raise ConfigError(what, why=why, help="shorten the input")
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe(shared) as seen:
             outputs = run_network(shared, self._padded([row]))

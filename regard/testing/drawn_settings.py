@@ -6,10 +6,12 @@ from random import Random
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from pydantic import BaseModel
+
 from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError
 
-__all__ = ["drawn_settings"]
+__all__ = ["drawn_settings", "drawn_values"]
 
 WIDEST = 6  # above the least value of a number without an upper bound
 TRIALS = 50  # some settings exclude each other
@@ -25,17 +27,21 @@ def drawn_settings(predictor: Any, source: Random) -> dict[str, Any]:
     declared = interface_of(predictor).settings
     if declared is None:
         return {}
-    fields = {name: field for name, field in type(declared).model_fields.items() if name != "seed"}
     for _ in range(TRIALS):
-        settings = {
-            name: _value(field.annotation, field.metadata, source)
-            for name, field in fields.items()
-            if source.random() < 0.4
-        }
-        settings = {name: value for name, value in settings.items() if value is not None}
+        settings = drawn_values(type(declared), source)
         if _fits(predictor, settings):
             return settings
     return {}
+
+
+def drawn_values(declared: type[BaseModel], source: Random) -> dict[str, Any]:
+    """Return values of fields of a model, each drawn within its bounds or left out; none of ``seed``."""
+    values = {
+        name: _value(field.annotation, field.metadata, source)
+        for name, field in declared.model_fields.items()
+        if name != "seed" and source.random() < 0.4
+    }
+    return {name: value for name, value in values.items() if value is not None}
 
 
 def _fits(predictor: Any, settings: dict[str, Any]) -> bool:

@@ -82,7 +82,7 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         display.finished(outcome)
         if outcome.reason != "interrupted":
             _warn(run, display)
-            display.said(f"next: regard {run.task.card.command.format(run=run.path)}")
+            display.said(f"next: regard {run.task.card_of(run.config).command.format(run=run.path)}")
     if outcome.reason != "interrupted":
         return 0
     return interrupts.exit_code or 128 + signal.SIGTERM  # without a signal of its own, this rank left with another

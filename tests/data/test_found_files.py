@@ -16,8 +16,8 @@ from regard import cli
 from regard.core.task_table import locate
 from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
-from regard.data.rows import form_of, read_rows
-from regard.errors import ConfigError, RegardError
+from regard.data.rows import form_of, read_head, read_rows
+from regard.errors import ConfigError, DataError, RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import given_files
@@ -466,3 +466,14 @@ def test_labels_with_commas_are_several_where_cells_say_so(
     rows = "".join(f'a film {n},"{cells[n % len(cells)]}"\n' for n in range(60))
     config, _ = found(write(tmp_path, "a.csv", f"text,{name}\n{rows}"))
     assert config.data.label_kind == kind
+
+
+def test_the_columns_of_an_npz_are_its_arrays_and_it_has_no_rows_of_cells(tmp_path: Path) -> None:
+    path = tmp_path / "a.npz"
+    np.savez(path, frames=np.zeros((2, 3)), label=np.array(["x"]))
+    assert read_head(path) == ("npz", ("frames", "label"))
+    with pytest.raises(DataError, match=r"cannot be read as rows of cells\n.*a\.npz\n.*its arrays are frames, label"):
+        next(read_rows(path, ["label"]))
+    path.write_bytes(b"junk")
+    with pytest.raises(DataError, match=r"no \.npz of plain arrays"):
+        read_head(path)

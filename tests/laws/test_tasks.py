@@ -20,7 +20,7 @@ from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from tests.laws import own_task
+from tests.laws import frames_task, own_task
 
 OWN = f"{own_task.__name__}:TASK"
 
@@ -33,8 +33,10 @@ def _trusted() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=[*TASKS, OWN])
+@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames"])
 def case(request: pytest.FixtureRequest) -> TaskCase:
+    if request.param == "frames":
+        return TaskCase(frames_task.TASK, "classification")
     return TaskCase(find_task(request.param), request.param)
 
 

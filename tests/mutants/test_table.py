@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import Phase, settings
 
+from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from tests.test_train import Making
 
+from .declared import DECLARED
 from .editing import Edit
 from .measured import MEASURED
 from .table import MUTANTS, Mutant
@@ -22,7 +24,7 @@ def making(tmp_path: Path) -> Iterator[Making]:
     yield Making(tmp_path)
 
 
-ALL = MUTANTS | MEASURED
+ALL = MUTANTS | MEASURED | DECLARED
 
 
 @pytest.mark.parametrize("mutant", ALL.values(), ids=ALL)
@@ -34,6 +36,11 @@ def test_it_is_caught(mutant: Mutant, request: pytest.FixtureRequest, monkeypatc
         _draw_only(mutant.test, patch)
         with pytest.raises(AssertionError):
             mutant.test(**arguments)
+
+
+def test_every_law_of_fields_and_answers_catches_some_mutant() -> None:
+    laws = {mutant.arguments["law"] for mutant in DECLARED.values() if "law" in mutant.arguments}
+    assert laws == {law.name for law in (*FIELD_LAWS, *ANSWER_LAWS)}
 
 
 def _draw_only(test: Any, patch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,9 @@ from regard.data.rows import column_names, read_rows
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.text_files import read_lines, require_content
+from regard.fields.frames import Frames
 from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.frame_input import read_examples
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.find_config import find_config
 from regard.tasks.next_item.data_config import SessionDataConfig
@@ -86,6 +88,12 @@ def of_graph(path: Path) -> None:
     class_sizes(path)
     edges = path.with_name("edges.tsv") if path.suffix == ".tsv" else None
     read_graph(path, edges)
+
+
+def of_frames(path: Path) -> None:
+    exhausted(read_examples(path, labeled=True))
+    field = Frames(("frames",), max_length=9)
+    exhausted(field.value(row) for row in read_examples(path, labeled=False))
 
 
 def of_edges(path: Path) -> None:
@@ -188,6 +196,10 @@ FILES: dict[str, tuple[bytes, list[Read]]] = {
     "sessions.jsonl": (json_lines([{"items": ["a", "b", "c"]}] * 5), [of_sessions, chosen]),
     "graph.npz": (graph(), [of_graph, chosen]),
     "sparse.npz": (sparse_graph(), [of_graph]),
+    "frames.npz": (
+        array(frames=np.arange(24.0).reshape(12, 2), offsets=np.arange(7) * 2, label=np.array([*"xyxyxy"])),
+        [of_frames, chosen],
+    ),
     "nodes.tsv": (NODES.encode(), [of_graph]),
     "edges.tsv": (EDGES.encode(), [of_edges]),
     "features.npy": (features(), [of_features]),

@@ -58,7 +58,7 @@ class Mean:
         self.interface = PredictorInterface("numbers", "their mean", None, self._predict)
 
     def read(self, line: str) -> list[float]:
-        return [float(word) for word in line.split()]
+        return [float(word) for word in line.strip("[]").replace(",", " ").split()]
 
     def write(self, output: float, *, json: bool) -> str:
         return str(output) if not json else dumps({"mean": output})

@@ -46,6 +46,7 @@ def test_a_language_model_goes_on_from_prompts(ask: Ask) -> None:
 
 def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: Ask) -> None:
     assert ask(inputs=["1 2 3", "4"], model="mean").json()["outputs"] == [{"mean": 2.0}, {"mean": 4.0}]
+    assert ask(inputs=[[1, 2, 3], "4"], model="mean").json()["outputs"] == [{"mean": 2.0}, {"mean": 4.0}]
     assert ask(inputs=["a dog", ""], model="capitals", settings={"beam": 2}).json()["outputs"] == [
         {"text": "A DOG"}, {"text": ""}
     ]  # fmt: skip

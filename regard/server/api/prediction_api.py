@@ -3,26 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
-from typing import Any
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from regard.server.api.api_v1 import ERROR_RESPONSES
-from regard.server.api.json_route import JsonRoute, Strings
+from regard.server.api.json_route import FIRST_ERROR, JsonRoute
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.service import Service
 
 __all__ = ["router"]
 
 
+def _as_line(value: Any) -> Any:
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+
+
+Line = Annotated[str, BeforeValidator(_as_line, json_schema_input_type=str | list[Any] | dict[str, Any])]
+
+
 class PredictRequest(BaseModel):
-    """Inputs, each one line of what the model takes, and settings of the outputs."""
+    """Inputs, each one line of what the model takes or the JSON value of that line, and settings of the outputs."""
 
     model_config = ConfigDict(extra="forbid")
 
-    inputs: Strings = Field(description="Prompts of a language model, sentences to translate, …")
+    inputs: Annotated[list[Line], FIRST_ERROR] = Field(
+        description="Prompts of a language model, sentences to translate, frames of numbers, …"
+    )
     settings: dict[str, Any] = Field(
         {}, description="Settings of the outputs; GET /v1/models/NAME says which the model has."
     )

@@ -11,18 +11,21 @@ from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labelled_columns, unnamed_label_column
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
-__all__ = ["choose", "confidence"]
+__all__ = ["choose", "confidence", "training_settings"]
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``: for columns that are named as text and label, or whose cells may be labels."""
+    """See ``RunConfig``: for columns that are named as text and label, or whose cells may be labels, and for arrays."""
     corpus, named = found_corpus(files), given.get("data", {})
     if corpus is None:
         return Confidence.NONE
+    if corpus.head.form == "npz":
+        return Confidence.FORM if INPUTS.keys() & {*corpus.head.names} else Confidence.NONE
     if names := corpus.head.names:
         texts = text_columns(names) or "text" in named
         labels = first_of([name for name in names if name not in text_columns(names)], LABELS) or "label" in named
@@ -34,7 +37,7 @@ def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str,
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """Choose a classifier where columns are texts and labels, by their names or by their cells; else None."""
     corpus = found_corpus(files)
-    if corpus is None:
+    if corpus is None or corpus.head.form == "npz":
         return None
     found = labelled_columns(corpus.first, given.get("data", {}))
     if found is None and corpus.head.form == "tsv" and not corpus.head.names:
@@ -46,13 +49,9 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     total, spaced = found.examples, found.spaced
     small = total <= 20_000
     parts, told = held_out_parts(corpus, valid, examples="texts", hashed="what they say", keys=_keys(found))
-    settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
-    if "optimizer" not in given:
-        settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
-    if not set(TRAINING_ENDS) & given.keys():
-        settings |= {"epochs": 10 if small else 5, "early_stopping": 4}
-        if not spaced:
-            settings |= {"epochs": 40, "early_stopping": 10}  # letters say less than words do
+    settings = training_settings(given, epochs=10 if small else 5, early_stopping=4)
+    if not spaced:  # letters carry less than words do
+        settings = training_settings(given, epochs=40, early_stopping=10)
     reasons = [f"{found.told}: a classifier (task.kind = classification)", told]
     if corpus.head.names:
         labels = found.data["label"]
@@ -79,6 +78,16 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def training_settings(given: Mapping[str, Any], *, epochs: int, early_stopping: int) -> dict[str, Any]:
+    """Return the section ``train``, without the keys that depend on those that are ``given``."""
+    settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
+    if "optimizer" not in given:
+        settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
+    if not set(TRAINING_ENDS) & given.keys():
+        settings |= {"epochs": epochs, "early_stopping": early_stopping}
+    return settings
 
 
 def _keys(found: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:

@@ -10,9 +10,11 @@ from pydantic import model_validator
 
 from regard.config.explain import Misfit
 from regard.core.wording import counted
+from regard.errors import ConfigError
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.inputs import INPUTS, input_of
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
 __all__ = ["ClassificationConfig", "LabelledDataConfig"]
@@ -28,6 +30,7 @@ METRICS = {
 class ClassificationConfig(EncoderRunConfig):
     """Everything that decides a classifier's run. Frozen; every key has its value in the saved file."""
 
+    codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
     data: LabelledDataConfig
@@ -35,6 +38,8 @@ class ClassificationConfig(EncoderRunConfig):
 
     @property
     def longest(self) -> int:
+        if self.data.input != "text":
+            return self.data.max_length
         return (self.data.max_length + 1) * len(self.data.text) + 1
 
     @property
@@ -56,10 +61,32 @@ class ClassificationConfig(EncoderRunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one .tsv of two columns, the second of which is a label, or columns whose names tell text and label."""
-        from regard.tasks.classification.automatic_config import choose
+        """For one .tsv of two columns, the second of which is a label, or columns whose names tell text and label.
 
-        return choose(files, valid, given)
+        Or for files of another input.
+        """
+        proposals = (input_of(name).propose(files, valid, given) for name in INPUTS)
+        return next((proposal for proposal in proposals if proposal is not None), None)
+
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        size = INPUTS[self.data.input].size
+        if spec.keys() != {size, "classes"}:
+            raise ValueError(f"it should have the size of the input, {size}, and the number of classes")
+
+    @property
+    def reads_with(self) -> tuple[str, Any]:
+        if self.data.input != "text":
+            raise ConfigError(f"this model reads {self.data.input}, and has no vocabulary", where="data.input")
+        return super().reads_with
+
+    @model_validator(mode="after")
+    def _only_texts_have_parts_and_vocabularies(self) -> Self:
+        takes_encoder = self.start is not None and self.start.part == "encoder"
+        for key, value in (("model.affixes", self.model.affixes), ("model.encoder.from", takes_encoder)):
+            if value and self.data.input != "text":
+                why = f"it needs the vocabulary of texts, and {self.data.input} have none"
+                raise Misfit(key, "data.input", why=why, help="leave it out")
+        return self
 
     @model_validator(mode="after")
     def _pairs_are_two(self) -> Self:

@@ -10,6 +10,7 @@ from regard.config.explain import Misfit
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.runs.run_config import DataSection
+from regard.tasks.classification.inputs import INPUTS
 
 __all__ = ["LabelledDataConfig"]
 
@@ -20,11 +21,15 @@ def _as_list(given: Any) -> Any:
     return [given] if isinstance(given, str | int) else given
 
 
+TEXT_KEYS = ("text", "label", "tokenizer", "reverse_complement", "hidden_tokens")
+
+
 class LabelledDataConfig(DataSection):
     """Labelled texts, and how they become token numbers and classes."""
 
     train: tuple[FilesConfig, ...]  # none where a model came without its data
     valid: tuple[FilesConfig, ...] | None = None
+    input: Literal[tuple(INPUTS)] = Field("text", description="what an example is")  # type: ignore[valid-type]
     text: Annotated[tuple[Column, ...], BeforeValidator(_as_list)] = Field(
         (1,),
         min_length=1,
@@ -64,12 +69,25 @@ class LabelledDataConfig(DataSection):
     @property
     def labels(self) -> tuple[Column, ...]:
         """The columns that labels are read from."""
+        if self.input != "text":
+            return ("label",)
         return self.label if isinstance(self.label, tuple) else (self.label,)
 
     @property
     def by_default(self) -> bool:
         """Return whether nothing was said of columns."""
         return (*self.text, *self.labels) == (1, 2)
+
+    @model_validator(mode="after")
+    def _keys_are_of_the_input(self) -> Self:
+        fields = type(self).model_fields
+        changed = [key for key in TEXT_KEYS if getattr(self, key) != fields[key].get_default()]
+        if self.input != "text" and changed:
+            key = f"data.{changed[0]}"
+            raise Misfit(
+                key, "data.input", why=f"it is a key of texts, and {self.input} have none", help="leave it out"
+            )
+        return self
 
     @model_validator(mode="after")
     def _several_columns_are_several_labels(self) -> Self:
@@ -86,7 +104,7 @@ class LabelledDataConfig(DataSection):
 
     @model_validator(mode="after")
     def _columns_are_alike(self) -> Self:
-        columns = (*self.text, *self.labels)
+        columns = (*self.text, *self.labels) if self.input == "text" else ()
         if len({type(column) for column in columns}) > 1:
             raise Misfit(
                 "data.label",

@@ -1,25 +1,18 @@
-"""Classification: one or several texts to a class, to several labels or to a number."""
+"""Classification: an input, such as one or several texts, to a class, to several labels or to a number."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from regard.answers.label_set import SeveralLabels
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
-from regard.core.task import Card
-from regard.data.shared_files import FilesConfig
 from regard.models.classifier import SequenceClassifier, build_classifier
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.labelled_text import (
-    labelled_rows,
-    make_answer,
-    make_text,
-    read_labelled,
-    read_texts,
-)
+from regard.tasks.classification.inputs import input_of
+from regard.tasks.classification.labelled_text import make_answer
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 
@@ -27,7 +20,8 @@ __all__ = ["CLASSIFICATION", "TASK"]
 
 
 def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceClassifier:
-    return build_classifier(config.model, types=spec["types"], classes=spec["classes"])
+    input = input_of(config.data.input).network(config.model, spec)
+    return build_classifier(config.model, input, classes=spec["classes"])
 
 
 def _sample(folder: Path) -> dict[str, Any]:
@@ -51,27 +45,22 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
-def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield texts, labels and places: see ``core.task.Task.lint_rows``."""
-    for each in read_labelled(corpora, data):
-        yield "\t".join(each.texts), "\n".join(sorted(each.labels)), each.where
-
-
 CLASSIFICATION = Supervised(
-    fields=lambda config: {"text": make_text(config.data, config.model)},
+    fields=lambda config: {config.data.input: input_of(config.data.input).field(config.data, config.model)},
     answer=lambda config: make_answer(config.data),
     answers=(OneClass, SeveralLabels, Number),
-    rows=labelled_rows,
+    rows=lambda data, corpora: input_of(data.input).rows(data, corpora),
 )
 TASK = CLASSIFICATION.task(
     name="classification",
-    unit="texts",
+    unit="examples",
     build=_build,
-    small_spec={"types": 8, "classes": 2},
+    small_spec={"types": 8, "channels": 8, "classes": 2},
     sample=_sample,
     held_out_samples=_held_out_samples,
-    row_inputs=read_texts,
-    lint_rows=_lint_rows,
+    row_inputs=lambda config, path, columns: input_of(config.data.input).row_inputs(config, path, columns),
+    lint_rows=lambda data, corpora: input_of(data.input).lint_rows(data, corpora),
+    lint_unit=lambda data: input_of(data.input).lint_unit,
     sample_lines=("a fine film", "dull", "it is", ""),
-    card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),
+    card=lambda config: input_of(config.data.input).card,
 )

@@ -1,0 +1,149 @@
+"""A series of frames, each of equally many numbers, such as readings of sensors or spectra of sound."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from regard.core.codec_files import open_codec_file, save_codec_file
+from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.task import Report, RunFiles
+from regard.core.untrusted_files import parse_json
+from regard.core.wording import counted
+from regard.data.rows import Column, Row
+from regard.errors import DataError
+
+__all__ = ["FrameSeries", "Frames"]
+
+FILE, MAX_CHANNELS = "frames.json", 1 << 16
+REMEDY = "an input is a list of frames, each a list of equally many finite numbers: [[0.5, 1], [2, 0]]"
+
+
+class FrameSeries(NamedTuple):
+    """A value: the number of channels, and the numbers as bytes of float32, so that equal series have equal hashes."""
+
+    channels: int
+    numbers: bytes
+
+    @property
+    def frames(self) -> npt.NDArray[np.float32]:
+        return np.frombuffer(self.numbers, np.float32).reshape(-1, self.channels)
+
+
+class Frames:
+    """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
+
+    def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
+        self.columns, self.max_length = columns, max_length
+        self.scale = np.zeros((2, 0))  # mean and deviation of each channel
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"channels": self.scale.shape[1]}
+
+    def value(self, row: Row) -> FrameSeries:
+        return self.accept(row.cells[self.columns[0]], row.where)
+
+    def accept(self, value: Any, where: str | None = None) -> FrameSeries:
+        series = value if isinstance(value, FrameSeries) else _series(value, where)
+        if self.scale.size and series.channels != self.scale.shape[1]:
+            what = f"frames of {series.channels} numbers do not fit this model"
+            raise DataError(what, where=where, why=f"they had {self.scale.shape[1]} in training")
+        return series
+
+    def parse(self, text: str) -> FrameSeries:
+        try:
+            return self.accept(parse_json(text))
+        except ValueError as error:
+            raise DataError("the line is no series of frames", why=f"not JSON: {error}", help=REMEDY) from error
+
+    def text(self, value: FrameSeries) -> str:
+        return json.dumps([[float(str(number)) for number in frame] for frame in value.frames])
+
+    def learn(self, run: RunFiles, values: Sequence[FrameSeries], log: Report) -> Frames:
+        if run.config.start is not None:  # the weights of another run expect its scale
+            return self.open(run)
+        widths = {value.channels: f"example {number}" for number, value in enumerate(values, start=1)}
+        if len(widths) != 1:
+            why = ", ".join(f"{place} has {width} numbers a frame" for width, place in widths.items())
+            where = run.config.data.train[0].name
+            raise DataError(
+                "the frames of the training data have no common width", where=where, why=why or "none exist"
+            )
+        count = sum(len(value.frames) for value in values)
+        mean = sum(value.frames.sum(0, dtype=np.float64) for value in values) / count
+        variance = sum(np.square(value.frames - mean).sum(0) for value in values) / count
+        self.scale = np.stack([mean, np.where(variance > 0, np.sqrt(variance), 1.0)])
+        save_codec_file(run.tokenizers / FILE, self.scale.tolist())
+        log(f"frames: {count:,}, each of {counted(len(mean), 'number')}")
+        return self
+
+    def open(self, run: RunFiles) -> Frames:
+        self.scale = open_codec_file(run.tokenizers / FILE, _saved_scale)
+        return self
+
+    def encode(self, values: Sequence[FrameSeries]) -> EncodedRows:
+        series = [self.accept(value, f"example {number}").frames for number, value in enumerate(values, start=1)]
+        (mean, deviation), end = self.scale, self.max_length
+        rows = [((frames[:end] - mean) / deviation).astype(np.float32) for frames in series]
+        return EncodedRows(rows, [len(frames) > end for frames in series])
+
+    def variants(self, values: Sequence[FrameSeries]) -> list[list[EncodedRow]]:
+        return [[] for _ in values]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        return rows[0]
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        return [row]
+
+    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
+        valid = [torch.ones(len(row), dtype=torch.bool) for row in rows]
+        return Padded(pad_sequence([*map(torch.from_numpy, rows)], True), pad_sequence(valid, True))
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        return values[: len(row)]
+
+    def labels(self, row: EncodedRow) -> tuple[str, ...]:
+        return tuple(str(position) for position in range(1, len(row) + 1))
+
+    def cost(self, value: FrameSeries) -> int:
+        return min(len(value.frames), self.max_length) ** 2
+
+
+def _saved_scale(saved: Any) -> npt.NDArray[np.float64]:
+    mean, deviation = scale = np.array(saved, np.float64)
+    if mean.ndim != 1 or not 0 < len(mean) <= MAX_CHANNELS or not np.isfinite(scale).all() or (deviation <= 0).any():
+        raise ValueError("each channel has a finite mean, and a deviation above 0")
+    return scale
+
+
+def _series(value: Any, where: str | None) -> FrameSeries:
+    """Return an array or lists of numbers as a value. Raises DataError, with the position, for anything else."""
+
+    def refuse(why: str) -> DataError:
+        return DataError("the input is no series of frames", where=where, why=why, help=REMEDY)
+
+    if isinstance(value, list | tuple):  # checked first: NumPy takes memory for equally long texts
+        if not all(isinstance(frame, list | tuple) and {*map(type, frame)} <= {int, float} for frame in value):
+            raise refuse("it is not a list of lists of numbers")
+        try:
+            value = np.array(value, np.float64)
+        except (OverflowError, ValueError) as error:
+            raise refuse("the lists differ in length, or a number is too large") from error
+    table = np.asarray(value)
+    if table.dtype.kind not in "iuf" or table.ndim != 2 or not table.size or table.shape[1] > MAX_CHANNELS:
+        raise refuse(f"it has the shape {table.shape} and the type {table.dtype}")
+    with np.errstate(over="ignore"):  # reported as not finite
+        numbers = np.ascontiguousarray(table, np.float32)
+    if len(wrong := np.argwhere(~np.isfinite(numbers))):
+        frame, channel = wrong[0].tolist()
+        raise refuse(f"number {channel + 1} of frame {frame + 1} is {table[frame, channel]}, not finite in float32")
+    return FrameSeries(table.shape[1], numbers.tobytes())

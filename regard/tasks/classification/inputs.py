@@ -1,0 +1,55 @@
+"""The inputs of a classifier, by ``data.input``. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from regard.data.shared_files import FilesConfig
+from regard.runs.run_config import Proposal
+
+if TYPE_CHECKING:
+    from regard.core.task import Card
+    from regard.data.rows import Column, Row
+
+__all__ = ["INPUTS", "ClassifierInput", "InputPlace", "input_of"]
+
+
+class InputPlace(NamedTuple):
+    """The module whose INPUT is a ``ClassifierInput``, and the size of its network in ``Task.small_spec``."""
+
+    module: str
+    size: str
+
+
+# A new input is a field in ``regard/fields``, a module, an entry here, and a page in the docs.
+INPUTS = {
+    "text": InputPlace("regard.tasks.classification.text_input", "types"),
+    "frames": InputPlace("regard.tasks.classification.frame_input", "channels"),
+}
+
+
+class ClassifierInput(NamedTuple):
+    """Everything that depends on the input of a classifier.
+
+    ``field``: (data, model) to the input's field. ``network``: (model, spec) to the first layer, a ``models.input``.
+    ``rows``, ``row_inputs``, ``lint_rows``: see ``Supervised`` and ``Task``. ``lint_unit``: None of what is no text.
+    ``propose``: see ``RunConfig.propose``.
+    """
+
+    field: Callable[[Any, Any], Any]
+    network: Callable[[Any, Mapping[str, int]], Any]
+    rows: Callable[[Any, Sequence[FilesConfig]], Iterator[Row]]
+    row_inputs: Callable[[Any, Path, Sequence[Column]], Iterator[tuple[str, str]]]
+    lint_rows: Callable[[Any, Sequence[FilesConfig]], Iterator[tuple[str, str | None, str]]]
+    lint_unit: str | None
+    propose: Callable[[Sequence[Path], Sequence[Path], Mapping[str, Any]], Proposal | None]
+    card: Card
+
+
+def input_of(name: str) -> ClassifierInput:
+    """Return the input of this name; its module loads torch."""
+    found: ClassifierInput = import_module(INPUTS[name].module).INPUT
+    return found

@@ -1,0 +1,38 @@
+"""Texts as the input of a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from regard.core.task import Card
+from regard.data.shared_files import FilesConfig
+from regard.models.classifier import token_input
+from regard.models.input import Input
+from regard.tasks.classification.automatic_config import choose
+from regard.tasks.classification.inputs import ClassifierInput
+from regard.tasks.classification.labelled_text import labelled_rows, make_text, read_labelled, read_texts
+
+__all__ = ["INPUT"]
+
+
+def _network(model: Any, spec: Mapping[str, int]) -> Input:
+    return token_input(model, spec["types"])
+
+
+def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield texts, labels and places: see ``core.task.Task.lint_rows``."""
+    for example in read_labelled(corpora, data):
+        yield "\t".join(example.texts), "\n".join(sorted(example.labels)), example.where
+
+
+INPUT = ClassifierInput(
+    field=make_text,
+    network=_network,
+    rows=labelled_rows,
+    row_inputs=read_texts,
+    lint_rows=_lint_rows,
+    lint_unit="word",
+    propose=choose,
+    card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),
+)

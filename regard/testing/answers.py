@@ -1,0 +1,226 @@
+"""Laws of an answer: what training, evaluation and prediction rely on, for any meaning of outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from json import loads
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from regard.core.answer import InputContext, LossAndSums, TaskAnswer
+from regard.core.task import MetricSums
+from regard.core.tensors import added_sums
+from regard.testing.codec_case import CodecCase, equal_values
+from regard.testing.draw import Draw
+from regard.testing.drawn_settings import drawn_values
+from regard.testing.law import Law, law, run_laws, same
+
+__all__ = ["ANSWER_LAWS", "AnswerCase", "check_answer"]
+
+ANSWER_LAWS: list[Law] = []
+SETTINGS = 6  # drawn for each trial
+UPDATES, RATE = 300, 0.2  # of memorized outputs, by Adam
+CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True)
+
+
+@dataclass
+class AnswerCase(CodecCase):
+    """An answer with rows to learn from; ``stated``: the value that a prediction states, as ``value`` returns it."""
+
+    stated: Callable[[Any], Any] = lambda output: output
+
+    @cached_property
+    def answer(self) -> TaskAnswer:
+        answer: TaskAnswer = self.make()
+        return answer.learn(self.run, self.values, self.places, lambda message: None, where="rows")
+
+    @cached_property
+    def targets(self) -> npt.NDArray[Any]:
+        return self.answer.targets(self.values, self.places)
+
+    @property
+    def width(self) -> int:
+        """The number of outputs."""
+        (size,) = self.answer.sizes.values()
+        return size
+
+    def outputs(self, draw: Draw) -> Tensor:
+        """Draw outputs (rows, outputs) of a network."""
+        return draw.tensor(len(self.rows), self.width, scale=2.0)
+
+    def loss(self, outputs: Tensor, rows: Sequence[int], *, smoothing: float = 0.0, evaluating: bool) -> LossAndSums:
+        """Compute the loss of these rows, ``outputs`` those of all rows."""
+        index = torch.tensor(list(rows))
+        unit = torch.full((len(rows),), self.answer.unit, dtype=torch.float64)
+        targets = torch.from_numpy(self.targets)[index]
+        return self.answer.loss(outputs[index], targets, unit, smoothing=smoothing, evaluating=evaluating)
+
+    def sums(self, outputs: Tensor, rows: Sequence[int]) -> MetricSums:
+        """Return everything that an evaluation sums over these rows."""
+        index = torch.tensor(list(rows))
+        measured = self.answer.measure(outputs[index], torch.from_numpy(self.targets)[index])
+        return {**self.loss(outputs, rows, evaluating=True).sums, **measured}
+
+
+def check_answer(
+    make: Callable[[], TaskAnswer],
+    rows: Sequence[Any],
+    *,
+    stated: Callable[[Any], Any],
+    config: Any = None,
+    trials: int = 3,
+    seed: int = 0,
+) -> list[str]:
+    """Check every law of an answer.
+
+    Args:
+        make: returns the answer, not yet learned.
+        rows: what its ``value`` reads; five or more, with different values.
+        stated: returns the value that a prediction states, in the form of ``value``.
+        config: of the run, as far as ``learn`` and ``open`` read it.
+        trials: how often each law is checked.
+        seed: of the first trial.
+
+    Returns:
+        The names of the laws.
+
+    Raises:
+        AssertionError: naming the first law that is broken.
+    """
+    case = AnswerCase(make, rows, config, stated=stated)
+    return run_laws(ANSWER_LAWS, case, trials=trials, seed=seed)
+
+
+@law(ANSWER_LAWS)
+def opened_is_as_learned(case: AnswerCase, draw: Draw) -> None:
+    """An answer that opens what was saved has the same sizes, targets and predictions."""
+    learned, opened = case.answer, case.make().open(case.run)
+    for name in ("sizes", "unit", "output_scale", "class_names", "baseline"):
+        assert getattr(opened, name) == getattr(learned, name), f"{name} of an opened answer differs"
+    assert equal_values(opened.targets(case.values, case.places), case.targets), "targets of an opened answer differ"
+    assert equal_values(opened.row_weights(case.targets), learned.row_weights(case.targets)), "row weights differ"
+    settings = learned.settings()
+    for outputs in case.outputs(draw):
+        predictions = [answer.predict(outputs, settings, CONTEXT) for answer in (learned, opened)]
+        assert predictions[0] == predictions[1], "an opened answer predicts otherwise"
+
+
+@law(ANSWER_LAWS)
+def targets_do_not_depend_on_neighbors(case: AnswerCase, draw: Draw) -> None:
+    """A value has the same target and weight alone as among any others."""
+    weights = case.answer.row_weights(case.targets)
+    assert weights.shape == (len(case.rows),), "there is not one weight for each row"
+    for number in draw.source.sample(range(len(case.rows)), len(case.rows)):
+        alone = case.answer.targets([case.values[number]], [case.places[number]])
+        assert equal_values(alone, case.targets[number : number + 1]), "the target of a value depends on the others"
+        (weight,) = case.answer.row_weights(alone)
+        assert weight == weights[number], "the weight of a row depends on the other rows"
+
+
+@law(ANSWER_LAWS)
+def losses_add_over_rows(case: AnswerCase, draw: Draw) -> None:
+    """A row has the same loss alone as among any others, and the sums of all rows are the sums of theirs."""
+    outputs, smoothing, rows = case.outputs(draw), draw.source.random() / 2, range(len(case.rows))
+    for evaluating in (False, True):
+        whole = case.loss(outputs, rows, smoothing=smoothing, evaluating=evaluating)
+        parts = [case.loss(outputs, [row], smoothing=smoothing, evaluating=evaluating) for row in rows]
+        same(torch.cat([part.loss for part in parts]), whole.loss, "the losses of rows one by one", tolerance=1e-8)
+        _same_sums(_total([part.sums for part in parts]), whole.sums)
+    cut = draw.integer(1, len(case.rows) - 1)
+    halves = [case.sums(outputs, part) for part in (rows[:cut], rows[cut:])]
+    _same_sums(_total(halves), case.sums(outputs, rows))
+
+
+def _same_sums(actual: MetricSums, expected: MetricSums) -> None:
+    assert actual.keys() == expected.keys(), "the sums of parts have other names"
+    for name, value in expected.items():
+        assert not value.requires_grad, f"the sum {name!r} carries a gradient"
+        same(actual[name], value, f"the sum {name!r} over parts", tolerance=1e-6)
+
+
+def _total(parts: Sequence[MetricSums]) -> MetricSums:
+    total: MetricSums = {}
+    for part in parts:
+        total = added_sums(total, part)
+    return total
+
+
+@law(ANSWER_LAWS)
+def metrics_are_ratios_of_sums(case: AnswerCase, draw: Draw) -> None:
+    """All declared metrics and the loss come from the sums of an evaluation, and stay when every sum is doubled."""
+    sums = case.sums(case.outputs(draw), range(len(case.rows)))
+    assert case.answer.marker in sums, f"no sum is called {case.answer.marker!r}"
+    metrics, declared = case.answer.compute_metrics(sums), case.answer.metrics
+    assert metrics.keys() >= {"loss", *declared}, f"{set(declared) - set(metrics)} of the metrics are missing"
+    doubled = case.answer.compute_metrics(_total([sums, sums]))
+    for name, value in metrics.items():
+        if name not in declared or declared[name].ratio:
+            assert abs(doubled[name] - value) <= 1e-9 * max(1.0, abs(value)), f"{name!r} is no ratio of sums"
+
+
+@law(ANSWER_LAWS)
+def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw) -> None:
+    """Over drawn settings, a prediction is the same again after any others."""
+    answer, outputs = case.answer, case.outputs(draw)
+    calls = [
+        (row, answer.settings(**drawn_values(answer.settings, draw.source)))
+        for row in range(len(outputs)) for _ in range(SETTINGS)
+    ]  # fmt: skip
+    first = [answer.predict(outputs[row], settings, CONTEXT) for row, settings in calls]
+    for number in draw.source.sample(range(len(calls)), len(calls)):
+        row, settings = calls[number]
+        again = answer.predict(outputs[row].clone(), settings, CONTEXT)
+        assert again == first[number], f"a prediction depends on earlier ones: {settings}"
+
+
+@law(ANSWER_LAWS)
+def a_prediction_is_one_line(case: AnswerCase, draw: Draw) -> None:
+    """Over drawn settings, written for people or as JSON, which is an object."""
+    for outputs in case.outputs(draw):
+        settings = case.answer.settings(**drawn_values(case.answer.settings, draw.source))
+        prediction = case.answer.predict(outputs, settings, CONTEXT)
+        lines = [case.answer.write(prediction, json=as_json) for as_json in (False, True)]
+        for line in lines:
+            assert not {"\n", "\r"} & set(line), f"a prediction is several lines: {line!r}"
+        assert _is_object(lines[1]), f"a prediction is no JSON object: {lines[1]}"
+
+
+def _is_object(line: str) -> bool:
+    try:
+        return isinstance(loads(line), dict)
+    except ValueError:
+        return False
+
+
+@law(ANSWER_LAWS)
+def alternatives_are_ranked(case: AnswerCase, draw: Draw) -> None:
+    """They are labels, each once, the most likely first."""
+    for outputs in case.outputs(draw):
+        alternatives = case.answer.alternatives(outputs)
+        names = [alternative.label for alternative in alternatives]
+        assert sorted(names) == sorted(case.answer.class_names), "the alternatives are not the labels"
+        scores = [alternative.log_probability for alternative in alternatives]
+        assert scores == sorted(scores, reverse=True), "the most likely alternative is not the first"
+        assert all(score <= 0 for score in scores), "an alternative has a probability above 1"
+
+
+@law(ANSWER_LAWS)
+def memorized_outputs_predict_their_targets(case: AnswerCase, draw: Draw) -> None:
+    """Outputs that minimize the loss of a batch are predicted as the values of its rows."""
+    outputs = case.outputs(draw).requires_grad_()
+    optimizer, rows = torch.optim.Adam([outputs], lr=RATE), range(len(case.rows))
+    weights = torch.from_numpy(np.asarray(case.answer.row_weights(case.targets)))
+    for _ in range(UPDATES):
+        optimizer.zero_grad()
+        (case.loss(outputs, rows, evaluating=False).loss * weights).sum().backward()
+        optimizer.step()
+    for row, target, value in zip(outputs.detach(), case.targets, case.values, strict=True):
+        prediction = case.answer.predict(row, case.answer.settings(), CONTEXT)
+        stated = case.answer.targets([case.stated(prediction)], ["prediction"])[0]
+        assert np.allclose(stated, target, atol=1e-3), f"{prediction} is predicted for {value}"

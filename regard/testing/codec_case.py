@@ -1,0 +1,71 @@
+"""Base of the cases of fields and answers: one that was learned from rows, in a run folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+__all__ = ["CodecCase", "CodecRun", "equal_values"]
+
+
+class CodecRun:
+    """The files of a run that has a config and codecs, and no plan: ``core.task.RunFiles``."""
+
+    contents: dict[str, str] | None = None
+    makes_codecs = True
+
+    def __init__(self, path: Path, config: Any) -> None:
+        self.path, self.config = path, config
+        self.data, self.tokenizers = path / "data", path / "tokenizers"
+        self.tokenizers.mkdir(parents=True)
+
+
+@dataclass
+class CodecCase:
+    """A field or an answer with rows to learn from.
+
+    Attributes:
+        make: returns it, not yet learned.
+        rows: what its ``value`` reads; five or more, with different values.
+        config: of the run, as far as ``learn`` and ``open`` read it.
+    """
+
+    make: Callable[[], Any]
+    rows: Sequence[Any]
+    config: Any = None
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # removed with the case
+
+    def __post_init__(self) -> None:
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    @cached_property
+    def run(self) -> CodecRun:
+        return CodecRun(self.folder, self.config)
+
+    @cached_property
+    def values(self) -> list[Any]:
+        part = self.make()
+        return [part.value(row) for row in self.rows]
+
+    @cached_property
+    def places(self) -> list[str]:
+        return [f"row {number}" for number in range(len(self.rows))]
+
+
+def equal_values(one: Any, other: Any) -> bool:
+    """Return whether two values are equal: arrays and tensors in every number, sequences in every part."""
+    if isinstance(one, Tensor | np.ndarray) or isinstance(other, Tensor | np.ndarray):
+        left, right = np.asarray(one), np.asarray(other)
+        return left.dtype == right.dtype and np.array_equal(left, right)
+    if isinstance(one, tuple | list) and isinstance(other, tuple | list):
+        return len(one) == len(other) and all(map(equal_values, one, other))
+    return bool(one == other)

@@ -1,0 +1,153 @@
+"""Laws of a field: what training, prediction and inspection rely on, for any input."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+
+from regard.core.field import EncodedRow, EncodedRows, Field, VisitDraws
+from regard.errors import RegardError
+from regard.testing.codec_case import CodecCase, equal_values
+from regard.testing.draw import Draw
+from regard.testing.law import Law, law, run_laws
+
+__all__ = ["FIELD_LAWS", "FieldCase", "check_field"]
+
+FIELD_LAWS: list[Law] = []
+VISITS = 4  # of each row
+
+
+class FieldCase(CodecCase):
+    """A field with rows to learn from."""
+
+    @cached_property
+    def field(self) -> Field:
+        field: Field = self.make().learn(self.run, self.values, lambda message: None)
+        return field
+
+    @cached_property
+    def encoded(self) -> EncodedRows:
+        return self.field.encode(self.values)
+
+    @cached_property
+    def choices(self) -> list[list[EncodedRow]]:
+        """Each encoded row and its variants."""
+        variants = self.field.variants(self.values)
+        return [[row, *others] for row, others in zip(self.encoded.rows, variants, strict=True)]
+
+
+def check_field(
+    make: Callable[[], Field], rows: Sequence[Any], *, config: Any = None, trials: int = 3, seed: int = 0
+) -> list[str]:
+    """Check every law of a field.
+
+    Args:
+        make: returns the field, not yet learned.
+        rows: what its ``value`` reads; five or more, of different lengths.
+        config: of the run, as far as ``learn`` and ``open`` read it.
+        trials: how often each law is checked.
+        seed: of the first trial.
+
+    Returns:
+        The names of the laws.
+
+    Raises:
+        AssertionError: naming the first law that is broken.
+    """
+    return run_laws(FIELD_LAWS, FieldCase(make, rows, config), trials=trials, seed=seed)
+
+
+@law(FIELD_LAWS)
+def parsing_gives_the_value_of_a_row(case: FieldCase, draw: Draw) -> None:
+    """``text`` is one line that ``parse`` reads as the same value, and ``accept`` takes that value from Python."""
+    for value in case.values:
+        text = case.field.text(value)
+        assert not {"\n", "\r"} & set(text), f"the text of a value has several lines: {text!r}"
+        try:
+            read = [case.field.accept(value), *(case.field.parse(text + end) for end in ("", "\n", "\r\n"))]
+        except RegardError as error:
+            raise AssertionError(f"the value of a row is refused: {error}") from error
+        assert all(equal_values(other, value) for other in read), f"parsing {text!r} gives another value"
+
+
+@law(FIELD_LAWS)
+def opened_is_as_learned(case: FieldCase, draw: Draw) -> None:
+    """A field that opens the saved codecs has the same sizes, rows, variants and labels."""
+    learned, opened = case.field, case.make().open(case.run)
+    assert dict(opened.sizes) == dict(learned.sizes), "the sizes of an opened field differ"
+    assert equal_values(opened.encode(case.values), case.encoded), "an opened field encodes otherwise"
+    assert equal_values(opened.variants(case.values), learned.variants(case.values)), "its variants differ"
+    for row in case.encoded.rows:
+        assert opened.labels(row) == learned.labels(row), "an opened field labels positions otherwise"
+
+
+@law(FIELD_LAWS)
+def encoding_does_not_depend_on_neighbors(case: FieldCase, draw: Draw) -> None:
+    """A value has the same row and variants alone as among any others, and encoding draws nothing."""
+    order = draw.source.sample(range(len(case.values)), draw.integer(2, len(case.values)))
+    together = case.field.encode([case.values[number] for number in order])
+    variants = case.field.variants([case.values[number] for number in order])
+    for place, number in enumerate(order):
+        alone = case.field.encode([case.values[number]])
+        assert equal_values(alone.rows[0], together.rows[place]), "the row of a value depends on the other values"
+        assert alone.truncated[0] == together.truncated[place], "truncation of a value depends on the other values"
+        (own,) = case.field.variants([case.values[number]])
+        assert equal_values(own, variants[place]), "the variants of a value depend on the other values"
+
+
+@law(FIELD_LAWS)
+def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
+    """The valid positions of a padded row are the positions of its parts, whatever it is padded with."""
+    field, rows = case.field, case.encoded.rows
+    order = draw.rows(len(rows)).tolist()
+    padded = field.pad([rows[number] for number in order])
+    assert padded.valid.dtype == torch.bool, "valid is no mask"
+    assert padded.values.shape[: padded.valid.dim()] == padded.valid.shape, "values and valid differ in shape"
+    for place, number in enumerate(order):
+        expected = torch.from_numpy(np.concatenate(field.parts(rows[number])))
+        actual = padded.values[place][padded.valid[place]]
+        assert torch.equal(actual, expected.to(actual.dtype)), "the valid positions are not those of the row"
+        own = field.unpad(rows[number], padded.valid[place].double())
+        assert own.tolist() == [1.0] * len(rows[number]), "unpad returns other positions than those of the row"
+
+
+@law(FIELD_LAWS)
+def each_position_has_a_label(case: FieldCase, draw: Draw) -> None:
+    """``labels`` has one text for each position of a row, and of each of its parts."""
+    for row in case.encoded.rows:
+        for part in (row, *case.field.parts(row)):
+            labels = case.field.labels(part)
+            assert len(labels) == len(part), f"{len(part)} positions have {len(labels)} labels"
+            assert all(isinstance(label, str) for label in labels), "a label is no text"
+
+
+@law(FIELD_LAWS)
+def the_first_visit_has_the_encoded_row(case: FieldCase, draw: Draw) -> None:
+    """``augment`` at visit 0 is the identity."""
+    for index, rows in enumerate(case.choices):
+        visited = case.field.augment(rows, VisitDraws(draw.integer(0, 9), index, 0))
+        assert equal_values(visited, case.encoded.rows[index]), "visit 0 has another row than the encoded one"
+
+
+@law(FIELD_LAWS)
+def augmenting_is_a_function_of_seed_index_and_visit(case: FieldCase, draw: Draw) -> None:
+    """The row of a visit does not depend on other visits or draws; its positions can be padded and labeled as any."""
+    seed, visits = draw.integer(0, 9), range(1, 1 + VISITS)
+    before = [[row.copy() for row in rows] for rows in case.choices]
+
+    def rows_of(visit: int) -> list[EncodedRow]:
+        return [case.field.augment(rows, VisitDraws(seed, index, visit)) for index, rows in enumerate(case.choices)]
+
+    first = [[row.copy() for row in rows_of(visit)] for visit in visits]
+    np.random.default_rng().random()
+    torch.rand(3)
+    again = [rows_of(visit) for visit in reversed(visits)][::-1]
+    assert equal_values(again, first), "the row of a visit depends on more than the seed, the index and the visit"
+    assert equal_values(case.choices, before), "augmenting changes the encoded rows"
+    for row in (row for rows in first for row in rows):
+        assert len(case.field.labels(row)) == len(row), "the row of a visit cannot be labeled"
+        assert row.dtype == before[0][0].dtype, "the row of a visit has another type of numbers"

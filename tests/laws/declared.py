@@ -1,0 +1,108 @@
+"""Every field and answer, with rows to learn from; and the modules that define them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from regard.answers.label_set import SeveralLabels
+from regard.answers.number import Number
+from regard.answers.one_class import OneClass
+from regard.data.rows import Row
+from regard.data.tokenizers.tokenizer import TokenizerConfig
+from regard.fields.frames import Frames
+from regard.fields.text import Text
+from regard.testing import AnswerCase, FieldCase
+from tests.structure import ROOT, modules
+
+__all__ = ["ANSWERS", "FIELDS", "STATED", "defined_in"]
+
+# The value that a prediction of each answer states.
+STATED: dict[type[Any], Callable[[Any], Any]] = {
+    OneClass: lambda output: (output.label,),
+    SeveralLabels: lambda output: output.labels,
+    Number: lambda output: (f"{output.value:.10f}",),
+}
+
+
+def defined_in(folder: str, method: str) -> dict[str, str]:
+    """Return the module of each public class in a folder whose body defines ``method``."""
+    return {
+        node.name: module
+        for module, text in modules(ROOT).items()
+        if module.startswith(f"regard.{folder}.")
+        for node in ast.parse(text).body
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+        for part in node.body
+        if isinstance(part, ast.FunctionDef) and part.name == method
+    }
+
+
+def rows(*cells: Any) -> list[Row]:
+    return [
+        Row(dict(enumerate(row if isinstance(row, tuple) else (row,), 1)), Path("rows.tsv"), number)
+        for number, row in enumerate(cells, 1)
+    ]
+
+
+def tokenized(kind: str) -> Any:
+    """The config of a run that learns this tokenizer from its own texts."""
+    return SimpleNamespace(start=None, data=SimpleNamespace(tokenizer=TokenizerConfig(kind=kind)))
+
+
+TEXTS = rows("a fine film", "dull", "it is a film that is long", " fine ", "", "a  dull film", "long and dull and long")
+PAIRS = rows(
+    ("a fine film", "it is"), ("dull", "a dull film"), ("", "fine"), ("fine fine", ""), ("it is long", "it is dull")
+)  # fmt: skip
+STRANDS = rows("ACGTAC", "GATTACA", "C", "TTTTGGGG", "CCATG")
+
+
+def text(columns: tuple[int, ...] = (1,), **options: Any) -> Callable[[], Text]:
+    return lambda: Text(columns, **{"max_length": 5, **options})
+
+
+FRAMES = rows(
+    *(np.random.default_rng(length).normal(3, 2, (length, 3)).astype(np.float32) for length in (3, 1, 7, 2, 5))
+)
+
+
+FIELDS: dict[str, Callable[[], FieldCase]] = {
+    "Text": lambda: FieldCase(text(), TEXTS, tokenized("word")),
+    "Text that drops words": lambda: FieldCase(
+        text(word_dropout=0.4, subword_features=50), TEXTS, tokenized("word")
+    ),
+    "Text of pairs": lambda: FieldCase(text((1, 2), word_dropout=0.3), PAIRS, tokenized("character")),
+    "Text of pairs apart": lambda: FieldCase(
+        text((1, 2), apart=True, subword_features=20), PAIRS, tokenized("word")
+    ),
+    "Frames": lambda: FieldCase(
+        lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(start=None, data=SimpleNamespace(train=()))
+    ),
+    "Text of strands": lambda: FieldCase(
+        text(other_strand=True, word_dropout=0.2, max_length=20), STRANDS, tokenized("character")
+    ),
+}  # fmt: skip
+
+LABELS = rows("good", "bad", "good", " bad", "so so", "good")
+SETS = rows("red,round", "", "red", "large , round", "large,red,round", "round")
+MARKS = [row._replace(cells={"toxic": mark, "rude": other}) for row, (mark, other) in
+         zip(LABELS, ["10", "11", "00", "01", "10", "11"], strict=True)]  # fmt: skip
+NUMBERS = rows("3", "-1.5", "2e1", "0", "7.25", "4")
+
+
+def answer(make: Callable[[], Any], rows: Sequence[Row]) -> Callable[[], AnswerCase]:
+    return lambda: AnswerCase(make, rows, stated=STATED[type(make())])
+
+
+ANSWERS: dict[str, Callable[[], AnswerCase]] = {
+    "OneClass": answer(lambda: OneClass((1,)), LABELS),
+    "OneClass that is balanced": answer(lambda: OneClass((1,), balanced=True), LABELS),
+    "SeveralLabels": answer(lambda: SeveralLabels((1,)), SETS),
+    "SeveralLabels of columns": answer(lambda: SeveralLabels(("toxic", "rude"), marked=True), MARKS),
+    "Number": answer(lambda: Number((1,)), NUMBERS),
+}

@@ -1,0 +1,112 @@
+"""Every law of fields and answers over every field and answer; and wrong versions, each caught by the law it names."""
+
+from __future__ import annotations
+
+import random
+from typing import Any, cast
+
+import numpy as np
+import pytest
+
+from regard.core.task import Task, find_task
+from regard.core.task_table import TASKS
+from regard.tasks.supervised import Supervised
+from regard.testing import ANSWER_LAWS, FIELD_LAWS, AnswerCase, Draw, FieldCase, TaskCase, check_answer, check_field
+from regard.training.optim import Optimizer
+from tests.structure import ROOT, import_graph, modules
+
+from . import frames_task
+from .declared import ANSWERS, FIELDS, LABELS, STATED, TEXTS, defined_in, text, tokenized
+
+
+def declaration_of(task: Task) -> Supervised | None:
+    """Return the declaration of a task; None for one that is written by hand."""
+    owner = getattr(task.prepare, "__self__", None)
+    return owner if isinstance(owner, Supervised) else None
+
+
+@pytest.fixture(scope="module", params=FIELDS)
+def field(request: pytest.FixtureRequest) -> FieldCase:
+    return FIELDS[request.param]()
+
+
+@pytest.fixture(scope="module", params=ANSWERS)
+def answer(request: pytest.FixtureRequest) -> AnswerCase:
+    return ANSWERS[request.param]()
+
+
+@pytest.mark.parametrize("law", FIELD_LAWS, ids=lambda law: law.name)
+def test_field(field: FieldCase, law: Any) -> None:
+    for trial in range(3):
+        law.check(field, Draw(random.Random(trial)))
+
+
+@pytest.mark.parametrize("law", ANSWER_LAWS, ids=lambda law: law.name)
+def test_answer(answer: AnswerCase, law: Any) -> None:
+    for trial in range(3):
+        law.check(answer, Draw(random.Random(trial)))
+
+
+@pytest.mark.parametrize(
+    ("folder", "method", "cases"),
+    [("fields", "pad", FIELDS), ("answers", "predict", ANSWERS)],
+    ids=["fields", "answers"],
+)
+def test_every_field_and_answer_is_under_the_laws(folder: str, method: str, cases: dict[str, Any]) -> None:
+    assert {type(case().make()).__name__ for case in cases.values()} == set(defined_in(folder, method))
+
+
+PARTS = {*defined_in("fields", "pad").values(), *defined_in("answers", "predict").values()}
+MAX_LINES = 150
+
+
+def violations(sources: dict[str, str], parts: set[str]) -> list[str]:
+    """Return the fields and answers that are too long, or import another one."""
+    imports = import_graph(sources)
+    long = [f"{part} has more than {MAX_LINES} lines" for part in parts if sources[part].count("\n") > MAX_LINES]
+    return long + [f"{part} imports {other}" for part in parts for other in parts if other in imports[part]]
+
+
+def test_fields_and_answers_are_short_and_import_no_other_one() -> None:
+    assert violations(modules(ROOT), PARTS) == []
+
+
+def test_the_guard_reports_a_long_module_and_an_import_of_another_one() -> None:
+    sources = {"regard.fields.a": "x = 1\n" * 151, "regard.fields.b": "def f():\n    from regard.fields.a import x\n"}
+    assert violations(sources, {*sources}) == [
+        "regard.fields.a has more than 150 lines", "regard.fields.b imports regard.fields.a"
+    ]  # fmt: skip
+
+
+def test_check_field_and_check_answer_return_the_names_of_the_laws() -> None:
+    assert check_field(text(), TEXTS, config=tokenized("word"), trials=1) == [law.name for law in FIELD_LAWS]
+    names = check_answer(ANSWERS["OneClass"]().make, LABELS, stated=lambda output: (output.label,), trials=1)
+    assert names == [law.name for law in ANSWER_LAWS]
+
+
+@pytest.mark.parametrize("kind", [*(kind for kind in TASKS if declaration_of(find_task(kind)) is not None), "frames"])
+def test_a_memorized_batch_is_predicted(kind: str) -> None:
+    """A network that is trained on one batch predicts its targets, through the task's own predictor."""
+    task, kind = (frames_task.TASK, "classification") if kind == "frames" else (find_task(kind), kind)
+    case, declaration = TaskCase(task, kind), declaration_of(task)
+    assert declaration is not None
+    batch = max(case.data.train.batches(0), key=lambda batch: len(batch.index))
+    examples, net = declaration.read(case.config, "train"), case.net().float()
+    optimizer, targets = Optimizer(net), cast(Any, case.data.train).targets[batch.index]
+    for _ in range(100):
+        terms, collated = case.terms(net, batch)
+        (terms.minimised / collated.weight).backward()
+        optimizer.step(0.01)
+    predictor = case.task.predictor(net, case.data.codecs, case.config)
+    values = [examples[index].values for index in batch.index]
+    outputs = predictor([value[0] if len(value) == 1 else value for value in values])
+    answer = case.data.codecs.answer
+    predicted = answer.targets([STATED[type(answer)](output) for output in outputs], ["prediction"] * len(outputs))
+    assert len({*map(str, targets)}) > 1, "the targets of the batch are equal"
+    assert np.allclose(predicted, targets, atol=0.1), "a network that memorized a batch predicts something else"
+
+
+def test_a_wrong_answer_fails_by_the_name_of_the_law() -> None:
+    case = ANSWERS["OneClass"]()
+    with pytest.raises(AssertionError, match=r"the law 'memorized_outputs_predict_their_targets' is broken \(seed 0\)"):
+        check_answer(case.make, LABELS, stated=lambda output: ("bad",), trials=1)

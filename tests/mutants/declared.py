@@ -1,0 +1,163 @@
+"""Wrong versions of fields and answers, each with the law that catches it."""
+
+from __future__ import annotations
+
+from regard.answers import losses
+from regard.answers.label_set import SeveralLabels
+from regard.answers.named_labels import ranked, to_json
+from regard.answers.number import Number
+from regard.answers.one_class import OneClass
+from regard.answers.scale import Scale
+from regard.data.labels import Labels
+from regard.data.padding import padded
+from regard.fields.frames import Frames
+from regard.fields.text import Text
+from regard.metrics.numbers import number_metrics
+from regard.tasks.supervised_predictor import SupervisedPredictor
+from regard.testing import ANSWER_LAWS, FIELD_LAWS
+from regard.testing.law import run_laws
+from tests.laws.declared import ANSWERS, FIELDS
+from tests.laws.test_declared import test_a_memorized_batch_is_predicted
+
+from .editing import Edit
+from .table import Mutant
+
+__all__ = ["DECLARED"]
+
+
+def law_holds(case: str, law: str) -> None:
+    made = (FIELDS | ANSWERS)[case]()
+    table = FIELD_LAWS if case in FIELDS else ANSWER_LAWS
+    run_laws([each for each in table if each.name == law], made, trials=3, seed=0)
+
+
+def caught(edit: Edit, case: str, law: str) -> Mutant:
+    return Mutant(edit, law_holds, {"case": case, "law": law})
+
+
+DECLARED = {
+    "a text that loses its spaces": caught(
+        Edit(Text.parse, 'text.rstrip("\\r\\n")', "text.strip()"), "Text", "parsing_gives_the_value_of_a_row"
+    ),
+    "texts split at spaces": caught(
+        Edit(Text.parse, 'line.split("\\t")', "line.split()"), "Text of pairs", "parsing_gives_the_value_of_a_row"
+    ),
+    "a limit that learning changes": caught(
+        Edit(Text.learn, "return self", "self.max_length -= 1; return self"), "Text", "opened_is_as_learned"
+    ),
+    "a limit that the batch shares": caught(
+        Edit(Text.encode, "part[: self.max_length]", "part[: self.max_length // len(values) + 1]"),
+        "Text", "encoding_does_not_depend_on_neighbors",
+    ),
+    "truncation that the batch shares": caught(
+        Edit(Text.encode, "append(any(", "append(any(truncated) or any("),
+        "Text", "encoding_does_not_depend_on_neighbors",
+    ),
+    "padding that is valid": caught(
+        Edit(padded, "< lengths[:, None]", "<= lengths[:, None]"), "Text", "padding_adds_nothing"
+    ),
+    "padding before the row": caught(
+        Edit(padded, "found[number, : len(row)]", "found[number, found.shape[1] - len(row) :]"),
+        "Text that drops words", "padding_adds_nothing",
+    ),
+    "the last position cut off": caught(
+        Edit(Text.unpad, "values[: len(row)]", "values[: len(row) - 1]"), "Text", "padding_adds_nothing"
+    ),
+    "the first symbol of each part": caught(
+        Edit(Text.unpad, "numbers[1:]", "numbers"), "Text of pairs apart", "padding_adds_nothing"
+    ),
+    "labels without the first symbol": caught(
+        Edit(Text.labels, "numbers_of(row)", "numbers_of(row)[1:]"), "Text", "each_position_has_a_label"
+    ),
+    "words dropped in evaluation": caught(
+        Edit(Text.augment, "if not draws.visit:", "if draws.visit is None:"),
+        "Text that drops words", "the_first_visit_has_the_encoded_row",
+    ),
+    "the other strand in evaluation": caught(
+        Edit(Text.augment, "return rows[0]", "return rows[-1]"),
+        "Text of strands", "the_first_visit_has_the_encoded_row",
+    ),
+    "draws of their own": caught(
+        Edit(Text.augment, "draws.stream(DROPOUT)", "np.random.default_rng()"),
+        "Text that drops words", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "words dropped for ever": caught(
+        Edit(Text.augment, "row.copy()", "row"),
+        "Text of pairs", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "frames by the scale of the batch": caught(
+        Edit(Frames.encode, "self.scale, self", "(np.mean([f.mean(0) for f in series], 0), self.scale[1]), self"),
+        "Frames", "encoding_does_not_depend_on_neighbors",
+    ),
+    "deviations that are not saved": caught(
+        Edit(Frames.learn, "self.scale.tolist()", "(self.scale ** 2).tolist()"), "Frames", "opened_is_as_learned"
+    ),
+    "frames cut from a line": caught(
+        Edit(Frames.text, "value.frames]", "value.frames[1:]]"), "Frames", "parsing_gives_the_value_of_a_row"
+    ),
+    "labels of channels": caught(
+        Edit(Frames.labels, "len(row)", "row.shape[1]"), "Frames", "each_position_has_a_label"
+    ),
+    "a scale that is not saved": caught(
+        Edit(Scale.save, "self._asdict()", '{"mean": 0.0, "deviation": 1.0}'), "Number", "opened_is_as_learned"
+    ),
+    "labels saved in another order": caught(
+        Edit(Labels.save, "list(self.names)", "list(self.names)[::-1]"), "OneClass", "opened_is_as_learned"
+    ),
+    "targets around the mean of the batch": caught(
+        Edit(Number.targets, "- self.scale.mean", "- np.mean(numbers)"), "Number", "targets_do_not_depend_on_neighbors"
+    ),
+    "weights by the classes of the batch": caught(
+        Edit(OneClass.row_weights, "self.labels.counts", "np.bincount(targets, minlength=len(self.labels.counts)) + 1"),
+        "OneClass that is balanced", "targets_do_not_depend_on_neighbors",
+    ),
+    "smoothing over the batch": caught(
+        Edit(losses.class_loss, "smoothing * log_p.mean(-1)", "smoothing * log_p.mean()"),
+        "OneClass", "losses_add_over_rows",
+    ),
+    "a loss that is a mean": caught(
+        Edit(losses.label_set_loss, ".sum(-1)", ".sum(-1) / len(wanted)"), "SeveralLabels", "losses_add_over_rows"
+    ),
+    "a sum that is a mean": caught(
+        Edit(losses.number_loss, "error.detach().double().sum()", "error.detach().double().mean()"),
+        "Number", "losses_add_over_rows",
+    ),
+    "a reliability that is a mean": caught(
+        Edit(OneClass.measure, '["reliability"]', '["reliability"] / len(targets)'), "OneClass", "losses_add_over_rows"
+    ),
+    "a metric that is a sum": caught(
+        Edit(number_metrics, 'float(sums["absolute"]) / count', 'float(sums["absolute"])'),
+        "Number", "metrics_are_ratios_of_sums",
+    ),
+    "a threshold that is drawn": caught(
+        Edit(SeveralLabels.predict, "0.5 if", "np.random.default_rng().random() if"),
+        "SeveralLabels", "predictions_depend_on_the_row_and_the_settings",
+    ),
+    "a temperature that rises": caught(
+        Edit(OneClass.predict, "p = self.", "self.temperature += 0.01; p = self."),
+        "OneClass", "predictions_depend_on_the_row_and_the_settings",
+    ),
+    "a label and its probability on two lines": caught(
+        Edit(OneClass.write, "\\t{output.probability", "\\n{output.probability"), "OneClass", "a_prediction_is_one_line"
+    ),
+    "JSON of Python": caught(
+        Edit(to_json, "json.dumps(", "(lambda value, ensure_ascii: str(value))("), "Number", "a_prediction_is_one_line"
+    ),
+    "the least likely first": caught(
+        Edit(ranked, "descending=True", "descending=False"), "SeveralLabels", "alternatives_are_ranked"
+    ),
+    "the label next to the predicted one": caught(
+        Edit(OneClass.predict, "names[best]", "names[best - 1]"), "OneClass", "memorized_outputs_predict_their_targets"
+    ),
+    "the labels below the threshold": caught(
+        Edit(SeveralLabels.predict, ">= threshold", "< threshold"),
+        "SeveralLabels of columns", "memorized_outputs_predict_their_targets",
+    ),
+    "a number without its mean": caught(
+        Edit(Number.predict, "self.scale.mean + ", ""), "Number", "memorized_outputs_predict_their_targets"
+    ),
+    "outputs of the row before": Mutant(
+        Edit(SupervisedPredictor._compute, "results[number] = ", "results[numbers[place - 1]] = "),
+        test_a_memorized_batch_is_predicted, {"kind": "classification"},
+    ),
+}  # fmt: skip
