@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ class Tokens:
 
     def accept(self, value: str | Sequence[str], where: str | None = None) -> Sentence:
         tokens = value.split() if isinstance(value, str) else value
-        if not isinstance(tokens, list | tuple) or not all(isinstance(token, str) for token in tokens):
+        if not isinstance(tokens, list | tuple) or [token for token in tokens if not isinstance(token, str)]:
             raise DataError("a sentence is a text or a list of tokens", where=where, why=f"it is {tokens!r:.80}")
         return tuple(tokens)
 
@@ -101,10 +102,10 @@ class Tokens:
             start = end
 
     def _row(self, tokens: Sentence, pieces: Sequence[Sequence[int]]) -> EncodedRow:
-        lengths = np.array([*map(len, pieces)])
-        first = 1 + np.cumsum(lengths) - lengths
-        row = np.zeros((lengths.sum() + 2, 2 + (AFFIXES if self.subword_features else 0)), np.int64)
-        row[:, 0] = [BEGIN, *(piece for part in pieces for piece in part), END]
+        numbers = [BEGIN, *chain.from_iterable(pieces), END]
+        first = [*accumulate(map(len, pieces[:-1]), initial=1)]
+        row = np.zeros((len(numbers), 2 + (AFFIXES if self.subword_features else 0)), np.int64)
+        row[:, 0] = numbers
         row[first, -1] = 1
         if self.subword_features:
             row[first, 1:-1] = [affix_buckets(token, self.subword_features) for token in tokens]

@@ -163,8 +163,8 @@ class SupervisedPredictor:
         for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
             weights = [
                 weight
-                for row, output in zip(encoded.rows[start:end], outputs[start:end], strict=True)
-                for weight in self._position_weights(row, output.weights)
+                for number in range(start, end)
+                for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
             ]
             context = InputContext(weights, truncated, self.codec.tokens(value))
             predictions.append(self.codec.answer.predict(self._joined(outputs[start:end]), chosen, context))
@@ -174,8 +174,9 @@ class SupervisedPredictor:
         """Return the logits of a value, (outputs,) or (positions, outputs), from those of its rows."""
         if not self.codec.answer.per_position:
             return outputs[0].logits[0]
-        nothing = torch.zeros(0, len(self.labels), dtype=torch.float64)
-        return torch.cat([nothing, *(output.logits for output in outputs)])
+        if len(outputs) == 1:
+            return outputs[0].logits
+        return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
         """Return the values of an input by field. Of several fields it is a tuple with one for each."""
@@ -194,9 +195,10 @@ class SupervisedPredictor:
         results: dict[int, NetOutputs] = {}
         for start in range(0, len(order), BATCH_ROWS):
             numbers = order[start : start + BATCH_ROWS]
-            outputs = run_network(self._reading, self._padded([rows[number] for number in numbers]))
+            inputs = self._padded([rows[number] for number in numbers])
+            outputs, answered = run_network(self._reading, inputs), next(iter(inputs.values())).answered
             weights = {name: table.cpu() for name, table in outputs.weights.items()}
-            logits = outputs.logits.double().cpu().split([self.codec.answers(rows[number]) for number in numbers])
+            logits = outputs.logits.double().cpu().split(1 if answered is None else answered.sum(1).tolist())
             for place, number in enumerate(numbers):
                 results[number] = NetOutputs(logits[place], {name: table[place] for name, table in weights.items()})
         return [results[number] for number in range(len(rows))]
