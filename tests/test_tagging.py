@@ -17,7 +17,7 @@ from regard.attention.mask import Span
 from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
 from regard.data.shared_files import FilesConfig
-from regard.errors import DataError, ModelError, RegardError
+from regard.errors import ConfigError, DataError, ModelError, RegardError
 from regard.fields.tokens import Tokens
 from regard.models.input import AffixInput, TokenInput
 from regard.models.tagger import build_tagger
@@ -214,6 +214,38 @@ def test_long_sentences_are_learned_from_and_tagged_in_parts(tmp_path: Path, cas
     whole, *parts = tagger([words, words[:3], words[3:6], words[6:]])
     assert whole.tokens == tuple(words)
     assert whole.tags == tuple(tag for part in parts for tag in part.tags)
+
+
+SAMPLE_DIGEST = "9a9524c9aa57be5dc46d397a8c7a02ce6260ffbfdab069424f4fdda7c53d1d9e"
+
+
+def test_interrupted_runs_of_earlier_versions_find_the_same_examples(tmp_path: Path) -> None:
+    """The digest is a saved format: a run continues only if it finds it again."""
+    tables = {**find_task("tagging").sample(tmp_path), "task": "tagging"}
+    run = RunFolder.create(tmp_path / "run", load_config(tables))
+    data = find_task("tagging").prepare(run, lambda message: None, None)
+    assert data.contents == {"train": SAMPLE_DIGEST, "valid": SAMPLE_DIGEST}
+
+
+TOKENS = Tokens(("tokens",), max_length=8)
+
+
+@pytest.mark.parametrize("value", [(), ("a", "b"), ("a b", "c"), ("[1]",), ("{", "}"), ('"', "["), ("ü\t", "x")])
+def test_a_sentence_is_read_from_its_text(value: tuple[str, ...]) -> None:
+    assert TOKENS.parse(TOKENS.text(value)) == value == TOKENS.accept(value) == TOKENS.accept([*value])
+
+
+@pytest.mark.parametrize("value", [7, None, ["a", 1], {"a": 1}])
+def test_a_sentence_is_a_text_or_tokens(value: object) -> None:
+    with pytest.raises(DataError, match="a text or a list of tokens") as caught:
+        TOKENS.accept(value, "input 3")  # type: ignore[arg-type]
+    assert caught.value.where == "input 3"
+
+
+def test_spans_that_training_needs_must_be_in_the_tags(tmp_path: Path, case: TaskCase) -> None:
+    tables = {**case.tables, "train": {**case.tables["train"], "best_by": "entity_f1"}}
+    with pytest.raises(ConfigError, match="entity_f1 cannot be measured"):
+        prepared(tmp_path, "a\tX\nb\tY\n\n", tables)
 
 
 def test_training_hides_tokens_anew_each_time_and_evaluation_none(tmp_path: Path, case: TaskCase) -> None:
