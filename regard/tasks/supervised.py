@@ -156,7 +156,7 @@ class SupervisedExamples:
             further = len(self) - number
             cut = f", {counted(further, 'more part')} of those longer than {limit} pieces" if further else ""
             return f"{counted(len(self.targets), 'token')} in {counted(number, noun)}{cut}"
-        cut = f", {self.truncated:,} of them cut to {limit} pieces" if self.truncated else ""
+        cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
         return f"{counted(number, noun)}{cut}"
 
 

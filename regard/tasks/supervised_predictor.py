@@ -228,11 +228,12 @@ class SupervisedPredictor:
         values = self._accept(text)
         rows = self._encode([values]).rows
         if not rows:
-            raise ConfigError("there is no text to look at")
+            raise ConfigError("there is no text to inspect: the input is empty")
         if len(rows) > 1 or sum(map(len, rows[0])) > MAX_SHOWN:
             length = sum(sum(map(len, row)) for row in rows)
             limit = min(MAX_SHOWN, self.config.longest) if len(rows) > 1 else MAX_SHOWN
-            raise ConfigError(f"a text of {length} pieces is too long to look at", why=f"{limit} can be shown")
+            what, why = f"an input of {length} positions is too long to inspect", f"up to {limit} can be shown"
+            raise ConfigError(what, why=why, help="shorten the input")
         (row,) = rows
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe(shared) as seen:
