@@ -73,7 +73,7 @@ def theirs(given: argparse.Namespace, task: str, model: Any) -> Callable[[list[s
     vocabulary.write_text("\n".join([*special, *words]) + "\n", encoding="utf-8")
     tokenizer = transformers.BertTokenizerFast(vocab=str(vocabulary), do_lower_case=True)
     shape = SHAPES[given.shape]
-    classes = len(model.codec.labels.names if task == "labels" else model.codec.tags.names)
+    classes = len(model.labels)
     config = transformers.BertConfig(
         vocab_size=len(special) + len(words), hidden_size=shape["width"], num_hidden_layers=shape["layers"],
         num_attention_heads=shape["heads"], intermediate_size=shape["feed_forward"], num_labels=classes,

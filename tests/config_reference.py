@@ -50,7 +50,7 @@ from regard.tasks.masked.config import FillConfig, MaskedDataConfig
 from regard.tasks.next_item.config import RecommendConfig
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.nodes.config import NodesDataConfig
-from regard.tasks.tagging.data_config import TaggedDataConfig
+from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
 __all__ = ["PAGE", "meanings", "page"]

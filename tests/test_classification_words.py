@@ -41,22 +41,26 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def test_each_word_has_its_affixes_and_other_columns_have_none(model: Any) -> None:
     field = Text((1, 2), max_length=256, subword_features=50, apart=True)
     field.tokenizer = model.codec.fields["text"].tokenizer
-    (row,), (cut,) = field.encode([("the unseen", "film")])
-    assert row.shape == (6, 1 + AFFIXES) and not cut
+    encoded = field.encode([("the unseen", "film")])
+    (row,) = encoded.rows
+    assert row.shape == (6, 1 + AFFIXES) and encoded.truncated == [False]
     assert row[[0, 3, 5]].tolist() == [[each, *[0] * AFFIXES] for each in (BEGIN, END, END)]
     assert row[2].tolist() == [UNKNOWN, *affix_buckets("unseen", 50)]
     assert row[4, 1:].tolist() == list(affix_buckets("film", 50))
     first, second = field.parts(row)
     assert first.tolist() == row[:4].tolist() and second.tolist() == row[[0, 4, 5]].tolist()
-    tokens, valid = field.pad([row])
-    assert tokens.shape == (1, 2, 4, 1 + AFFIXES) and valid.sum(-1).tolist() == [[4, 3]]
+    padded = field.pad([row])
+    assert padded.values.shape == (1, 2, 4, 1 + AFFIXES) and padded.valid.sum(-1).tolist() == [[4, 3]]
 
 
 def test_a_cut_text_has_the_affixes_of_what_is_read(model: Any) -> None:
     field = Text((1,), max_length=2, subword_features=50)
     field.tokenizer = model.codec.fields["text"].tokenizer
-    (row,), (cut,) = field.encode([("the film is fine",)])
-    assert cut and row[1:3, 1:].tolist() == [list(affix_buckets(word, 50)) for word in ("the", "film")]
+    encoded = field.encode([("the film is fine",)])
+    (row,) = encoded.rows
+    assert encoded.truncated == [True] and row[1:3, 1:].tolist() == [
+        list(affix_buckets(word, 50)) for word in ("the", "film")
+    ]
 
 
 def test_words_never_met_differ_by_their_affixes_alone(model: Any, tmp_path: Path) -> None:
@@ -108,6 +112,6 @@ def test_hidden_pieces_are_unknown_without_affixes_and_drawn_by_the_visit(model:
 def test_smaller_pieces_have_affixes_of_their_own(tmp_path: Path) -> None:
     run = regard.train(tables(tmp_path, {"affixes": 50}, tokenizer={"kind": "character"}), tmp_path / "run")
     found = regard.load(run)
-    (row,), _ = found.codec.fields["text"].encode([("fiz",)])
+    (row,) = found.codec.fields["text"].encode([("fiz",)]).rows
     assert row[1:3, 1:].tolist() == [list(affix_buckets(letter, 50)) for letter in "fi"]
     assert row[3].tolist() == [UNKNOWN, *affix_buckets("<unk>", 50)]

@@ -175,7 +175,7 @@ def test_lines_that_are_no_frames_are_refused(field: Frames, line: str, reason: 
 
 
 def test_frames_are_standardized_and_cut(field: Frames) -> None:
-    rows, truncated = field.encode([field.accept(series) for series in SERIES])
+    rows, truncated, _ = field.encode([field.accept(series) for series in SERIES])
     assert truncated == [True] * 4 and {row.shape for row in rows} == {(2, 2)}
     whole = np.concatenate(SERIES)
     np.testing.assert_allclose(rows[1], (SERIES[1][:2] - whole.mean(0)) / whole.std(0), rtol=1e-6)

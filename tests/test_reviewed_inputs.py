@@ -15,15 +15,15 @@ from regard.core.untrusted_files import parse_json
 from regard.data.midi import read_midi
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
+from regard.fields.tokens import Tokens
 from regard.runs.parameter_counts import parameters_by_part
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import make_answer
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.task import _compute_metrics
 from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor
-from regard.tasks.tagging.data_config import TaggedDataConfig
-from regard.tasks.tagging.tagged_text import read_tagged
-from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.task import read_tagged
 
 
 @pytest.mark.parametrize("text", ['"\\ud800"', '["a", "\\udc00"]', '{"a": "\\uD83D"}', '{"\\ud800": 1}'])
@@ -88,8 +88,8 @@ def test_a_token_is_one_line(tmp_path: Path, tokens: list[str]) -> None:
     files = (FilesConfig(source=tmp_path / "x.jsonl"),)
     with pytest.raises(DataError, match="a word or a tag is empty"):
         list(read_tagged(files, TaggedDataConfig(train=files)))
-    with pytest.raises(ValueError, match="token"):
-        Tagger.read(object.__new__(Tagger), json.dumps(tokens))
+    with pytest.raises(DataError, match="token"):
+        Tokens(("tokens",), max_length=8).parse(json.dumps(tokens))
 
 
 def test_items_are_words_where_only_their_number_is_given() -> None:

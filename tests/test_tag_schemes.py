@@ -13,11 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import regard
-from regard.core.task import find_task
-from regard.errors import ModelError
-from regard.runs.config import load_config
-from regard.runs.run_folder import RunFolder
-from regard.tasks.tagging.spans import (
+from regard.answers.spans import (
     SCHEMES,
     TagScheme,
     TagSpan,
@@ -27,7 +23,11 @@ from regard.tasks.tagging.spans import (
     spans,
     transitions,
 )  # fmt: skip
-from regard.tasks.tagging.tagger import Tagger
+from regard.core.task import find_task
+from regard.errors import ModelError
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
+from regard.tasks.supervised_predictor import SupervisedPredictor
 
 PREFIXES: dict[TagScheme, str] = {"iob1": "BI", "iob2": "BI", "iobes": "BIES", "bilou": "BILU"}
 CERTAIN = 1 - 1e-9
@@ -167,7 +167,7 @@ def test_a_tagger_learns_spans_in_each_scheme(tmp_path: Path, scheme: TagScheme)
     run = regard.train(config, tmp_path / "run")
     assert regard.evaluate(run, str(tmp_path / "valid.tsv"), metrics=["entity_f1"]).figures["entity_f1"] > 0.97
     model = regard.load(run)
-    assert isinstance(model, Tagger) and model.codec.scheme == scheme
+    assert isinstance(model, SupervisedPredictor) and model.codec.answer.spelling.scheme == scheme  # type: ignore[attr-defined]
     (output,) = model(["Bob Jr Eve met in New York"])
     assert list(output.tags) == written(list(output.spans), 7, scheme)
     assert [each.kind for each in output.spans] == ["PER", "PER", "LOC"]
@@ -183,7 +183,7 @@ def test_the_scheme_is_saved_and_an_earlier_run_uses_its_names(tmp_path: Path) -
     assert json.loads(path.read_text()) == "iob2"
     for content, scheme in (('"iobes"', "iobes"), ("null", None), (None, "iob2")):
         path.write_text(content) if content else path.unlink()
-        assert find_task("tagging").open(run).codecs.scheme == scheme
+        assert find_task("tagging").open(run).codecs.answer.spelling.scheme == scheme
     for damaged in ('"iob3"', "{", "[]", "{}"):
         path.write_text(damaged)
         with pytest.raises(ModelError, match="scheme"):

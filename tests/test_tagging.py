@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 import torch
 
+from regard.answers.spans import TagSpan, are_spans, best_path, spans
+from regard.answers.tag_sequence import TaggedTokens
 from regard.attention.mask import Span
 from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
 from regard.data.shared_files import FilesConfig
-from regard.errors import DataError, ModelError, RegardError
+from regard.errors import ConfigError, DataError, ModelError, RegardError
+from regard.fields.tokens import Tokens
 from regard.models.input import AffixInput, TokenInput
 from regard.models.tagger import build_tagger
 from regard.models.tagger_config import TaggerModelConfig
@@ -23,12 +26,11 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.links.linker import Linker
 from regard.tasks.next_item.recommender import Recommender
+from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_predictor import NetOutputs, SupervisedPredictor
 from regard.tasks.tagging.automatic_config import choose
-from regard.tasks.tagging.data_config import TaggedDataConfig
-from regard.tasks.tagging.examples import NO_TAG, TaggedExamples
-from regard.tasks.tagging.spans import TagSpan, are_spans, best_path, spans
-from regard.tasks.tagging.tagged_text import read_tagged
-from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.task import read_tagged
 from regard.testing import TaskCase
 
 
@@ -171,13 +173,15 @@ def test_padding_tells_nothing_under_any_encoder(kind: str) -> None:
     torch.testing.assert_close(alone, beside[:, :4])
 
 
-def prepared(folder: Path, content: str, tables: dict[str, object], **data: object) -> tuple[RunFolder, TaggedExamples]:
+def prepared(
+    folder: Path, content: str, tables: dict[str, object], **data: object
+) -> tuple[RunFolder, SupervisedExamples]:
     (folder / "a.tsv").write_text(content)
     corpus = [{"source": str(folder / "a.tsv")}]
     config = load_config({**tables, "task": "tagging", "data": {"train": corpus, "valid": corpus, **data}})
     run = RunFolder.create(folder / "run", config)
     found = find_task("tagging").prepare(run, lambda message: None, None)
-    assert isinstance(found.train, TaggedExamples)
+    assert isinstance(found.train, SupervisedExamples)
     return run, found.train
 
 
@@ -189,26 +193,59 @@ def case() -> TaskCase:
 def test_the_first_of_several_pieces_has_the_tag(tmp_path: Path, case: TaskCase) -> None:
     _, train = prepared(tmp_path, "ab\tX\nc\tY\n\n", case.tables, tokenizer={"kind": "character"})
     batch = train.collate(train.batches(None)[0])
-    assert batch.tag.tolist() == [[NO_TAG, 0, NO_TAG, 1, NO_TAG]] and batch.weight == 2
-    assert batch.tokens[0, 2, 1:].tolist() == [0] * AFFIXES  # affixes belong to a token, not to each piece
-    assert batch.tokens[0, 1, 1:].min() >= 0 and batch.tokens[0, 1, 1] > 0
+    (inputs,) = batch.inputs
+    assert inputs.answered.tolist() == [[False, True, False, True, False]] and batch.weight == 2
+    assert batch.targets[inputs.answered].tolist() == [0, 1]
+    assert inputs.values[0, 2, 1:].tolist() == [0] * AFFIXES  # affixes belong to a token, not to each piece
+    assert inputs.values[0, 1, 1:].min() >= 0 and inputs.values[0, 1, 1] > 0
 
 
 def test_long_sentences_are_learned_from_and_tagged_in_parts(tmp_path: Path, case: TaskCase) -> None:
     content = "".join(f"w{n}\t{'XY'[n % 2]}\n" for n in range(7)) + "\nw1\tY\n"
     run, train = prepared(tmp_path, content, case.tables, max_length=3)
-    assert [len(row.first) for row in train.rows] == [3, 3, 1, 1] and train.sentence == [0, 0, 0, 1]
-    tags = [
-        tag for at in range(3) for tag in train.collate(ExampleIndices(np.array([at]), np.array([0]))).tag[0].tolist()
-    ]
-    assert [tag for tag in tags if tag != NO_TAG] == [0, 1, 0, 1, 0, 1, 0]
+    assert train.token_counts().tolist() == [3, 3, 1, 1] and train.starts == [0, 3, 4]
+    batches = [train.collate(ExampleIndices(np.array([number]), np.array([0]))) for number in range(3)]
+    assert torch.cat([batch.targets[batch.inputs[0].answered] for batch in batches]).tolist() == [0, 1, 0, 1, 0, 1, 0]
+    assert [numbers.tolist() for numbers in train.begun(np.array([1, 2, 3, 0]))] == [[3], [0, 1, 2]]
     codec = find_task("tagging").open(run)
     net = build_tagger(run.config.model, types=codec.spec["types"], classes=codec.spec["classes"])
-    tagger = Tagger(net, codec.codecs, run.config)
+    tagger = SupervisedPredictor(net, codec.codecs, run.config)
     words = [f"w{n}" for n in range(7)]
     whole, *parts = tagger([words, words[:3], words[3:6], words[6:]])
     assert whole.tokens == tuple(words)
     assert whole.tags == tuple(tag for part in parts for tag in part.tags)
+
+
+SAMPLE_DIGEST = "9a9524c9aa57be5dc46d397a8c7a02ce6260ffbfdab069424f4fdda7c53d1d9e"
+
+
+def test_interrupted_runs_of_earlier_versions_find_the_same_examples(tmp_path: Path) -> None:
+    """The digest is a saved format: a run continues only if it finds it again."""
+    tables = {**find_task("tagging").sample(tmp_path), "task": "tagging"}
+    run = RunFolder.create(tmp_path / "run", load_config(tables))
+    data = find_task("tagging").prepare(run, lambda message: None, None)
+    assert data.contents == {"train": SAMPLE_DIGEST, "valid": SAMPLE_DIGEST}
+
+
+TOKENS = Tokens(("tokens",), max_length=8)
+
+
+@pytest.mark.parametrize("value", [(), ("a", "b"), ("a b", "c"), ("[1]",), ("{", "}"), ('"', "["), ("ü\t", "x")])
+def test_a_sentence_is_read_from_its_text(value: tuple[str, ...]) -> None:
+    assert TOKENS.parse(TOKENS.text(value)) == value == TOKENS.accept(value) == TOKENS.accept([*value])
+
+
+@pytest.mark.parametrize("value", [7, None, ["a", 1], {"a": 1}])
+def test_a_sentence_is_a_text_or_tokens(value: object) -> None:
+    with pytest.raises(DataError, match="a text or a list of tokens") as caught:
+        TOKENS.accept(value, "input 3")  # type: ignore[arg-type]
+    assert caught.value.where == "input 3"
+
+
+def test_spans_that_training_needs_must_be_in_the_tags(tmp_path: Path, case: TaskCase) -> None:
+    tables = {**case.tables, "train": {**case.tables["train"], "best_by": "entity_f1"}}
+    with pytest.raises(ConfigError, match="entity_f1 cannot be measured"):
+        prepared(tmp_path, "a\tX\nb\tY\n\n", tables)
 
 
 def test_training_hides_tokens_anew_each_time_and_evaluation_none(tmp_path: Path, case: TaskCase) -> None:
@@ -218,7 +255,7 @@ def test_training_hides_tokens_anew_each_time_and_evaluation_none(tmp_path: Path
 
     def unknown(visit: int) -> list[bool]:
         batch = train.collate(ExampleIndices(np.array([0]), np.array([visit])))
-        return (batch.tokens[0, 1:-1, 0] == 1).tolist()
+        return (batch.inputs[0].values[0, 1:-1, 0] == 1).tolist()
 
     first, second = unknown(1), unknown(2)
     assert first == unknown(1) != second
@@ -239,7 +276,7 @@ def test_an_unknown_tag_of_validation_is_named(tmp_path: Path, case: TaskCase) -
 
 def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) -> None:
     predictor = case.predictor
-    assert isinstance(predictor, Tagger) and predictor.tags == ("DET", "NOUN", "VERB")
+    assert isinstance(predictor, SupervisedPredictor) and predictor.labels == ("DET", "NOUN", "VERB")
     found, nothing = predictor(["the dog  runs", []])
     assert found.tokens == ("the", "dog", "runs") and len(found.tags) == len(found.probabilities) == 3
     assert nothing.tags == () and predictor.write(nothing, json=False) == ""
@@ -251,7 +288,7 @@ def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) ->
     assert [step.alternatives[0].label for step in seen.steps] == list(found.tags)
     (weights,) = seen.attention.values()
     assert weights.query.labels[1:4] == ("the", "dog", "<unk>") and weights.weights.shape == (2, 5, 5)
-    with pytest.raises(RegardError, match="no sentence"):
+    with pytest.raises(RegardError, match="no text"):
         predictor.inspect("")
 
 
@@ -263,12 +300,13 @@ def test_entities_are_counted_by_sentence_and_told_with_their_words(tmp_path: Pa
     run, train = prepared(tmp_path, SPANS * 3, case.tables, max_length=2)
     codec = find_task("tagging").open(run).codecs
     net = build_tagger(run.config.model, types=len(codec.tokenizer), classes=5)
-    tagger, number = Tagger(net, codec, run.config), codec.tags.names.index
-    truth = np.array([number(tag) for tag in train.tags(0)])
-    tables = [np.eye(5)[truth] + 1e-9 for _ in range(3)]
+    tagger, number = SupervisedPredictor(net, codec, run.config), codec.answer.class_names.index
+    tags = ("B-PER", "I-PER", "O", "B-LOC", "I-LOC")
+    tables = [np.eye(5)[[number(tag) for tag in tags]] + 1e-9 for _ in range(3)]
     tables[0][3, number("I-LOC")], tables[0][3, number("B-LOC")] = 0.7, 0.3
     tables[1][3:] = np.eye(5)[number("O")] + 1e-9
-    tagger._log_probabilities = lambda sentences: [np.log(p) for p in tables]  # type: ignore[method-assign]
+    parts = [torch.from_numpy(np.log(part)) for table in tables for part in (table[:2], table[2:4], table[4:])]
+    tagger._compute = lambda rows: [NetOutputs(part, {}) for part in parts]  # type: ignore[method-assign]
     sums = tagger.measure(train, np.arange(len(train)), ["entity_f1"])
     assert sums["spans"].tolist() == [6, 5, 5]
     objective = find_task("tagging").objective(run.config)
@@ -276,7 +314,7 @@ def test_entities_are_counted_by_sentence_and_told_with_their_words(tmp_path: Pa
     added = {name: sum(each[name] for each in whole) for name in whole[0]} | sums
     assert find_task("tagging").compute_metrics(added)["entity_f1"] == pytest.approx(2 * 5 / 11)
     out = tagger([["Ann", "Smith", "saw", "New", "York"]] * 3)
-    assert out[0].spans == (TagSpan("PER", 0, 2), TagSpan("LOC", 3, 5)) and out[0].tags == train.tags(0)
+    assert out[0].spans == (TagSpan("PER", 0, 2), TagSpan("LOC", 3, 5)) and out[0].tags == tags
     assert json.loads(tagger.write(out[1], json=True))["spans"][0] == {
         "kind": "PER", "begin": 0, "end": 2, "text": "Ann Smith"
     }  # fmt: skip
@@ -287,11 +325,13 @@ def test_the_baseline_is_the_tag_that_a_word_had_most(tmp_path: Path, case: Task
     content = "run\tNOUN\n\nrun\tVERB\n\nrun\tVERB\n\nthe\tDET\n\na\tNOUN\n\nb\tNOUN\n\n"
     run, train = prepared(tmp_path, content, case.tables)
     codec = find_task("tagging").open(run).codecs
-    assert [codec.tags.names[at] for at in codec.most_frequent(["run", "the", "new"])] == ["VERB", "DET", "NOUN"]
+    value = TaggedTokens(("run", "the", "new"), ("NOUN", "NOUN", "NOUN"))
+    names = [codec.answer.class_names[number] for number in codec.answer.baseline_targets([value])]
+    assert names == ["VERB", "DET", "NOUN"]
     objective = find_task("tagging").objective(run.config)
     net = build_tagger(run.config.model, types=len(codec.tokenizer), classes=3).eval()
     batches = [train.collate(each) for each in train.batches(None)]
-    sums = [objective(net, batch, ()).sums["usual"] for batch in batches]
+    sums = [objective(net, batch, ()).sums["baseline_right"] for batch in batches]
     assert float(sum(sums)) == 5  # of six; one "run" is a noun
     path = run.path / "tokenizer" / "words.json"
     for damaged in ('{"run": 9}', "[]", "{", '{"run": true}'):
@@ -328,7 +368,7 @@ def test_files_of_tagged_sentences_are_recognised(tmp_path: Path) -> None:
 def test_a_line_with_a_bracket_is_a_text_unless_it_is_json(line: str, items: tuple[str, ...]) -> None:
     """The same for every predictor of words, items and nodes."""
     config = SimpleNamespace(data=SimpleNamespace(items="items"))
-    assert Tagger.read(object.__new__(Tagger), line) == items
+    assert Tokens(("tokens",), max_length=8).parse(line) == items
     recommender = object.__new__(Recommender)
     recommender.config = config  # type: ignore[assignment]
     assert recommender.read(line) == items

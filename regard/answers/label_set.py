@@ -74,9 +74,7 @@ class SeveralLabels(NamedLabels):
         labels = (label.strip() for label in (cell.split(self.separator) if isinstance(cell, str) else cell))
         return tuple(dict.fromkeys(label for label in labels if label))
 
-    def learn(
-        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
-    ) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
         known = {label for value in values for label in value}
         if self.marked and (absent := [label for label in map(str, self.columns) if label not in known]):
             what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
@@ -104,7 +102,7 @@ class SeveralLabels(NamedLabels):
     def predict(self, outputs: Tensor, settings: LabelSetSettings, context: InputContext) -> LabelSet:
         p = dict(zip(self.labels.names, outputs.sigmoid().tolist(), strict=True))
         threshold = 0.5 if settings.threshold is None else settings.threshold
-        return LabelSet(tuple(label for label in p if p[label] >= threshold), p, *context)
+        return LabelSet(tuple(label for label in p if p[label] >= threshold), p, context.weights, context.truncated)
 
     def write(self, output: LabelSet, *, json: bool) -> str:
         """The labels between separators, or all probabilities as JSON."""

@@ -4,33 +4,49 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
-from typing import Any, Self
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
 from regard.core.observation import Alternative
-from regard.core.task import Report, RunFiles
+from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
 from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
+from regard.metrics.classes import class_tables
 
-__all__ = ["LABELS_FILE", "NamedLabels", "ranked", "require_label", "to_json"]
+__all__ = ["LABELS_FILE", "NamedLabels", "NoSettings", "ranked", "require_label", "to_json"]
 
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
 
 
+class NoSettings(BaseModel):
+    """A prediction without settings."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
 class NamedLabels:
     """Labels by name, learned from training. A value is the tuple of an example's labels."""
 
+    metrics: ClassVar[Mapping[str, Metric]]
+    per_position: ClassVar[bool] = False
+    noun: ClassVar[str] = "labels"
+    another_column: ClassVar[str] = "data.label=3"
     unit: float = 1.0
     output_scale: tuple[float, float] = (1.0, 0.0)
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self.columns, self.labels = columns, Labels((), ())
+
+    @property
+    def measured(self) -> Collection[str]:
+        return [name for name, metric in self.metrics.items() if metric.by_predictor]
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -46,30 +62,37 @@ class NamedLabels:
         counts = self.labels.counts
         return (self.labels.names[counts.index(max(counts))],)
 
-    def names(self, value: tuple[str, ...]) -> tuple[str, ...]:
-        return value
+    def names(self, value: Any) -> tuple[str, ...]:
+        return tuple(value)
 
-    def learn(
-        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
-    ) -> Self:
-        counts = Counter(label for value in values for label in value)
-        help = "--set data.label=3 reads the labels from another column"
-        self.labels = Labels.of(counts, where=where, help=help)
-        self.labels.save(run.tokenizers / LABELS_FILE)
-        log(f"labels: {self.labels.told()}")
+    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+        self.learn_names(run, Counter(label for value in values for label in value), log, where=where)
         return self
+
+    def learn_names(self, run: RunFiles, counts: Counter[str], log: Report, *, where: str) -> None:
+        """Learn and save the labels with these counts. Raises DataError if there are not two, or too many."""
+        help = f"--set {self.another_column} reads the {self.noun} from another column"
+        self.labels = Labels.of(counts, where=where, help=help)
+        self.labels.save(run.tokenizers / f"{self.noun}.json")
+        log(f"{self.noun}: {self.labels.told()}")
 
     def open(self, run: RunFiles) -> Self:
-        self.labels = Labels.open(run.tokenizers / LABELS_FILE)
+        self.labels = Labels.open(run.tokenizers / f"{self.noun}.json")
         return self
 
-    def numbers(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> list[list[int]]:
+    def numbers(self, values: Sequence[Sequence[str]], places: Sequence[str]) -> list[list[int]]:
         """Return the classes of each value's labels. Raises DataError for a label that training did not have."""
         numbers = self.labels.numbers
         return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
 
+    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+        return None
+
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.ones(len(targets))
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        return class_tables(sums, self.labels.names)
 
     def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         return {}

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 from torch import Tensor
 
 from regard.answers.losses import number_loss
-from regard.answers.named_labels import LABELS_FILE, require_label, to_json
+from regard.answers.named_labels import LABELS_FILE, NoSettings, require_label, to_json
 from regard.answers.scale import Scale, read_number
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
@@ -19,13 +19,7 @@ from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.metrics.numbers import number_metrics
 
-__all__ = ["Number", "NumberPrediction", "NumberSettings"]
-
-
-class NumberSettings(BaseModel):
-    """A number has no settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+__all__ = ["Number", "NumberPrediction"]
 
 
 class NumberPrediction(NamedTuple):
@@ -39,8 +33,9 @@ class NumberPrediction(NamedTuple):
 class Number:
     """One number of each example. A value is the tuple of its text, which ``targets`` reads."""
 
+    per_position: ClassVar[bool] = False
     marker: ClassVar[str] = "moments"
-    settings: ClassVar[type[BaseModel]] = NumberSettings
+    settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = {
         "rmse": Metric(lower_is_better=True, baseline="mean_rmse"),
         "mae": Metric(lower_is_better=True),
@@ -49,6 +44,7 @@ class Number:
     }
     sizes: Mapping[str, int] = {"classes": 1}
     class_names: tuple[str, ...] = ()
+    measured: Collection[str] = ()
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
         self.columns, self.scale = columns, Scale(0.0, 1.0)
@@ -89,6 +85,9 @@ class Number:
         numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
         return (np.array(numbers) - self.scale.mean) / self.scale.deviation
 
+    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+        return None
+
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return np.ones(len(targets))
 
@@ -107,8 +106,10 @@ class Number:
     def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
         return {}
 
-    def predict(self, outputs: Tensor, settings: NumberSettings, context: InputContext) -> NumberPrediction:
-        return NumberPrediction(self.scale.mean + self.scale.deviation * float(outputs[0]), *context)
+    def predict(self, outputs: Tensor, settings: NoSettings, context: InputContext) -> NumberPrediction:
+        return NumberPrediction(
+            self.scale.mean + self.scale.deviation * float(outputs[0]), context.weights, context.truncated
+        )
 
     def write(self, output: NumberPrediction, *, json: bool) -> str:
         return to_json(output) if json else f"{output.value:.10g}"

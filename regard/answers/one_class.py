@@ -14,9 +14,9 @@ from regard.answers.losses import best_temperature, class_loss
 from regard.answers.named_labels import NamedLabels, ranked, require_label, to_json
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
-from regard.core.task import Metric, MetricSums, MetricTable, RunFiles
+from regard.core.task import Metric, MetricSums, RunFiles
 from regard.data.rows import Column, Row
-from regard.metrics.classes import calibration_error, class_metrics, class_tables, prediction_sums
+from regard.metrics.classes import calibration_error, class_metrics, prediction_sums
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
 
@@ -106,9 +106,6 @@ class OneClass(NamedLabels):
             metrics["scaled_calibration_error"] = calibration_error(sums["scaled_reliability"])
         return metrics
 
-    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
-        return class_tables(sums, self.labels.names)
-
     def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
         return {"scaled_reliability": prediction_sums(self._probabilities(outputs).log(), targets)["reliability"]}
 
@@ -116,7 +113,9 @@ class OneClass(NamedLabels):
         p = self._probabilities(outputs).tolist()
         best = max(range(len(p)), key=p.__getitem__)
         label = self.labels.names[best] if p[best] >= (settings.abstain_below or 0.0) else None
-        return Classification(label, p[best], dict(zip(self.labels.names, p, strict=True)), *context)
+        return Classification(
+            label, p[best], dict(zip(self.labels.names, p, strict=True)), context.weights, context.truncated
+        )
 
     def write(self, output: Classification, *, json: bool) -> str:
         """``LABEL<TAB>PROBABILITY``, or all probabilities as JSON; ``?`` for no label."""

@@ -6,7 +6,7 @@ no input. ``loss``, ``compute_metrics`` and ``metrics`` need nothing learned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy.typing as npt
@@ -32,15 +32,22 @@ class InputContext(NamedTuple):
     """Facts about an input that its prediction repeats.
 
     ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
+    ``tokens``: the text of each answered position, of an answer per position.
     """
 
     weights: Sequence[tuple[str, float]] = ()
     truncated: bool = False
+    tokens: tuple[str, ...] = ()
 
 
 class TaskAnswer(Protocol):
-    """The meaning of outputs."""
+    """The meaning of outputs.
 
+    Of an answer per position (``per_position``) a row below is one answered position of a ``PositionField``, the
+    positions of all values one after the other; ``measure`` and ``predict`` get the positions of one value.
+    """
+
+    per_position: ClassVar[bool]
     metrics: ClassVar[Mapping[str, Metric]]
     settings: ClassVar[type[BaseModel]]  # of a prediction: all optional, for Python, the command line and HTTP
     marker: ClassVar[str]  # the name of a sum that no other answer of the same task has
@@ -95,6 +102,16 @@ class TaskAnswer(Protocol):
     def baseline(self) -> Any:
         """The value that a model without inputs predicts: the majority label, or the mean."""
 
+    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
+        """Return the targets that a baseline predicts for values, such as the most frequent tag of a word.
+
+        The objective counts how many are right as the sum ``baseline_right``. None: there is no such baseline.
+        """
+
+    @property
+    def measured(self) -> Collection[str]:
+        """The metrics of ``measure``, as far as what was learned allows them."""
+
     def loss(
         self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
     ) -> LossAndSums:
@@ -119,7 +136,10 @@ class TaskAnswer(Protocol):
         """Return sums over predictions, for the metrics with ``by_predictor``."""
 
     def predict(self, outputs: Tensor, settings: Any, context: InputContext) -> Any:
-        """Return the prediction of one row's outputs (outputs,) under ``settings``, an instance of the model."""
+        """Return the prediction of one value under ``settings``, an instance of the model.
+
+        ``outputs``: (outputs,), or (positions, outputs) of an answer per position.
+        """
 
     def write(self, output: Any, *, json: bool) -> str:
         """Return a prediction as one line: for people, or as a JSON object."""

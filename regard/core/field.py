@@ -11,31 +11,44 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = ["EncodedRow", "EncodedRows", "Field", "Padded", "VisitDraws"]
+__all__ = ["EncodedRow", "EncodedRows", "Field", "Padded", "PositionField", "VisitDraws"]
 
 EncodedRow = npt.NDArray[Any]  # (positions, *numbers), of any dtype
 
 
 class EncodedRows(NamedTuple):
-    """The row of each value, and whether it was shortened to the limit of the config."""
+    """The row of each value, and whether it was shortened to the limit of the config.
+
+    A field with an answer per position may split a long value into several rows, each an example of its own in
+    training: ``counts`` is then the number of rows of each value, 0 for an empty one.
+    """
 
     rows: list[EncodedRow]
     truncated: list[bool]
+    counts: Sequence[int] | None = None  # None: each value has one row
 
 
 class Padded(NamedTuple):
     """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
 
-    A field whose parts are encoded apart has (rows, parts, positions, …) in both.
+    A field whose parts are encoded apart has (rows, parts, positions, …) in both. ``answered`` (rows, positions): the
+    positions with an answer of their own; None where a row has one answer.
     """
 
     values: Tensor
     valid: Tensor
+    answered: Tensor | None = None
+
+    def to(self, device: torch.device) -> Padded:
+        """Return the batch on a device."""
+        answered = None if self.answered is None else self.answered.to(device)
+        return Padded(self.values.to(device), self.valid.to(device), answered)
 
 
 class VisitDraws(NamedTuple):
@@ -100,3 +113,16 @@ class Field(Protocol):
 
     def cost(self, value: Any) -> int:
         """Return how many numbers one layer holds at once for this value (``predictor_interface.input_cost``)."""
+
+
+class PositionField(Field, Protocol):
+    """A field with an answer at some positions, such as the first piece of each token; ``pad`` marks them.
+
+    A row may hold more than the network reads, such as these marks; ``parts`` returns the numbers that it reads.
+    """
+
+    def answers(self, row: EncodedRow) -> int:
+        """Return how many positions of a row have an answer."""
+
+    def tokens(self, value: Any) -> tuple[str, ...]:
+        """Return the text of each answered position, over all rows of a value."""

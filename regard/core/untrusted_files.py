@@ -20,6 +20,7 @@ __all__ = [
     "SMALL",
     "FileVersion",
     "TooDeep",
+    "json_value",
     "parse_json",
     "parse_toml",
     "read_bytes",
@@ -95,6 +96,19 @@ def parse_json(text: str | bytes) -> Any:
         except UnicodeEncodeError as error:
             raise ValueError("it holds half of a surrogate pair, which is no text") from error
     return found
+
+
+def json_value(line: str) -> Any | None:
+    """Return the JSON list or object that a line is; None for any other line, which is a text.
+
+    A text may begin with a bracket: ``[1] Ada lives in Rome`` is no JSON.
+    """
+    if not line.lstrip().startswith(("[", "{")):
+        return None
+    try:
+        return parse_json(line)
+    except ValueError:
+        return None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

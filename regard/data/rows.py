@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json, shortened
-from regard.core.wording import counted
+from regard.core.wording import counted, counted_with
 from regard.data.column_names import is_head, part_of
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.molecules import FASTA, read_fasta
@@ -31,6 +31,7 @@ __all__ = [
     "Form",
     "Part",
     "Row",
+    "aligned_tokens",
     "column_names",
     "describe_keys",
     "form_of",
@@ -38,6 +39,7 @@ __all__ = [
     "read_head",
     "read_rows",
     "text_of",
+    "tokens_of",
 ]  # fmt: skip
 
 Column = int | str  # a number from 1; or a name of the first line, in any case, or a key of JSON lines
@@ -164,6 +166,24 @@ def text_of(row: Row, column: Column) -> str:
     if isinstance(cell, str):
         return cell
     raise DataError(f"{column!r} is a list", where=row.where, why="one text is read from this column")
+
+
+def tokens_of(row: Row, column: Column) -> tuple[str, ...]:
+    """Return the tokens of a cell: a list, or a text with spaces between. DataError if one is blank or has lines."""
+    cell = row.cells[column]
+    tokens = tuple(cell.split()) if isinstance(cell, str) else cell
+    if not all(token.strip() and len(token.splitlines()) == 1 for token in tokens):
+        raise DataError("a word or a tag is empty", where=row.where, why="each is a text in one line")
+    return tokens
+
+
+def aligned_tokens(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
+    """Return the tokens and the tags of two cells. DataError if there is none, or more of one than of the other."""
+    tokens, tags = cells = [tokens_of(row, column) for column in columns]
+    if len(tokens) != len(tags) or not tokens:
+        what = f"{counted_with(len(tags), 'tag', 'does', 'do')} not fit {counted(len(tokens), 'token')}"
+        raise DataError(what, where=row.where, why="every token has one tag, and a sentence has tokens")
+    return cells
 
 
 def _single(cell: Cell, column: Column, where: str) -> str:

@@ -25,7 +25,7 @@ from regard.share.encoder_parity import compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_files, encoder_tokenizer_obstacle
 from regard.share.export_format import PredictorFormat
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.tagging.task import read_tagged
 
 __all__ = ["CLASSES", "FORMAT", "obstacle", "write"]
 
@@ -111,7 +111,7 @@ def _labels(config: Any, codec: Any) -> dict[str, Any]:
     """Names of the classes, and the kind of loss that training there would go on with."""
     if config.task.kind == "masked":
         return {}
-    names = codec.tags.names if config.task.kind == "tagging" else codec.answer.class_names or ("LABEL_0",)
+    names = codec.answer.class_names or ("LABEL_0",)
     found: dict[str, Any] = {
         "id2label": {str(number): name for number, name in enumerate(names)},
         "label2id": {name: number for number, name in enumerate(names)},
@@ -227,7 +227,7 @@ def _load(task: str, folder: Path) -> tuple[Any, Any]:
 def _compare(run: RunFolder, predictor: Any, texts: list[str], folder: Path) -> Any:
     theirs, reader = _load(run.config.task.kind, folder)
     codec = _codec(run, predictor)
-    factor = told_scale(run.config, codec) if run.config.task.kind == "classification" else (1.0, 0.0)
+    factor = (1.0, 0.0) if run.config.task.kind == "masked" else told_scale(run.config, codec)
     return compare_encoders(run.config, _net(predictor), codec, theirs, reader, texts, told=factor)
 
 

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.core.task import Predictor
-from regard.core.untrusted_files import parse_json
 from regard.core.wording import counted
 from regard.errors import ConfigError, DataError, RegardError
 
-__all__ = ["json_value", "predict_lines", "read_inputs", "require_settings"]
+__all__ = ["predict_lines", "read_inputs", "require_settings"]
 
 
 def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
@@ -48,19 +47,6 @@ def read_inputs(
         except ValueError as error:
             return inputs, DataError("the line is no input of this model", where=where, why=str(error))
     return inputs, None
-
-
-def json_value(line: str) -> Any | None:
-    """Return the JSON list or object that a line is; None for any other line, which is a text.
-
-    A text may begin with a bracket: ``[1] Ada lives in Rome`` is no JSON.
-    """
-    if not line.lstrip().startswith(("[", "{")):
-        return None
-    try:
-        return parse_json(line)
-    except ValueError:
-        return None
 
 
 def predict_lines(

@@ -50,29 +50,38 @@ class Example(NamedTuple):
 
 
 class SupervisedBatch(NamedTuple):
-    """Padded fields and their targets; ``weight`` counts rows."""
+    """Padded fields and their targets; ``weight`` counts targets.
+
+    Of an answer per position, targets and what belongs to them are (rows, positions, …), and count where the field is
+    ``answered``.
+    """
 
     inputs: tuple[Padded, ...]  # in the order of the fields
     targets: Tensor  # (rows, …)
     row_weights: Tensor  # (rows,) factors of the loss
     unit: Tensor  # (rows,) of a target, in the unit of the data
+    baseline: Tensor | None  # (rows, …) targets that a baseline predicts
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
 
 
 class SupervisedExamples:
-    """Examples in memory, as ``core.task.Examples``."""
+    """Examples in memory, as ``core.task.Examples``. A value that its field splits is several of them."""
 
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
-        self._fields, self._places = tuple(codecs.fields.values()), [example.where for example in examples]
+        self._fields, self._codecs = tuple(codecs.fields.values()), codecs
         self._batch_tokens, self._seed = config.train.batch_tokens, config.seed
         columns = list(zip(*(example.values for example in examples), strict=True))
-        encoded = [field.encode(column) for field, column in zip(self._fields, columns, strict=True)]
-        self.rows = list(zip(*(field.rows for field in encoded), strict=True))
-        self.truncated = sum(map(any, zip(*(field.truncated for field in encoded), strict=True)))
+        inputs = codecs.encode(columns)
+        self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
+        self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # of each example
         self._variants = [field.variants(column) for field, column in zip(self._fields, columns, strict=True)]
-        self.targets = codecs.answer.targets([example.answer for example in examples], self._places)
+        values, self._places = [example.answer for example in examples], [example.where for example in examples]
+        self.targets = codecs.answer.targets(values, self._places)  # of one example after the other
+        self._baseline = codecs.answer.baseline_targets(values)
         self._row_weights, self._unit = codecs.answer.row_weights(self.targets), codecs.answer.unit
+        self._counts = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
+        self._ends = np.cumsum(self._counts)
         self.lengths = np.array([sum(map(len, row)) for row in self.rows], np.int32)
 
     def __len__(self) -> int:
@@ -83,7 +92,7 @@ class SupervisedExamples:
         return each_once(self.lengths, self._batch_tokens, seed=self._seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        return np.ones(len(self), np.int64)
+        return self._counts
 
     def collate(self, examples: ExampleIndices) -> SupervisedBatch:
         visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
@@ -91,26 +100,77 @@ class SupervisedExamples:
             field.pad([self.training_row(place, index, visit) for index, visit in visits])
             for place, field in enumerate(self._fields)
         )
+        places = self.target_places(examples.index)
+        targets, row_weights, unit = (
+            _at_positions(torch.from_numpy(numbers), inputs)
+            for numbers in (
+                np.asarray(self.targets[places]),
+                np.asarray(self._row_weights[places], np.float32),
+                np.full(len(places), self._unit),
+            )
+        )
+        baseline = None
+        if self._baseline is not None:
+            baseline = _at_positions(torch.from_numpy(self._baseline[places]), inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
-        row_weights = torch.from_numpy(np.asarray(self._row_weights[examples.index])).float()
-        unit = torch.from_numpy(np.full(len(index), self._unit))
-        targets = torch.from_numpy(np.asarray(self.targets[examples.index]))
-        return SupervisedBatch(inputs, targets, row_weights, unit, index, float(len(index)))
+        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, float(len(places)))
+
+    def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+        """Return where the targets of these examples are in ``targets``, one example after the other."""
+        if not self._codecs.answer.per_position:
+            return np.asarray(index, np.int64)
+        bounds = zip((self._ends[index] - self._counts[index]).tolist(), self._ends[index].tolist(), strict=True)
+        return np.concatenate([np.arange(start, end) for start, end in bounds])
 
     def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
         """Return a field's row of an example as training reads it at this visit."""
-        rows = [self.rows[index][place], *self._variants[place][index]]
+        rows = [self.rows[index][place], *self._variants[place][self._value[index]]]
         return self._fields[place].augment(rows, VisitDraws(self._seed, index, visit))
 
+    def begun(self, index: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
+        """Return the examples of each value whose first example is one of these: a value counts there."""
+        values = dict.fromkeys(self._value[number] for number in index if self.starts[self._value[number]] == number)
+        return [np.arange(self.starts[value], self.starts[value + 1]) for value in values]
+
     def where(self, index: int) -> str:
-        return self._places[index]
+        return self._places[self._value[index]]
 
     def digest(self) -> str:
         """Return a sha256 of everything that training reads."""
+        if self._codecs.answer.per_position:
+            digest = hashlib.sha256(self.lengths.tobytes())
+            for number, row in enumerate(self.rows):
+                for field, part in zip(self._fields, row, strict=True):
+                    digest.update(b"".join(read.tobytes() for read in field.parts(part)))
+                digest.update(self.targets[self.target_places(np.array([number]))].tobytes())
+            return digest.hexdigest()
         digest = hashlib.sha256(self.targets.tobytes() + self.lengths.tobytes())
         for rows in zip(*self.rows, strict=True):
             digest.update(np.concatenate(rows).tobytes())
         return digest.hexdigest()
+
+    def report(self, noun: str, limit: int) -> str:
+        """Return the numbers of examples, and of those beyond ``limit``, for people."""
+        number = len(self.starts) - 1
+        if self._codecs.answer.per_position:
+            further = len(self) - number
+            cut = f", {counted(further, 'more part')} of those longer than {limit} pieces" if further else ""
+            return f"{counted(len(self.targets), 'token')} in {counted(number, noun)}{cut}"
+        cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
+        return f"{counted(number, noun)}{cut}"
+
+
+def _at_positions(values: Tensor, inputs: Sequence[Padded]) -> Tensor:
+    """Return values of answers where their positions are, 0 elsewhere; the values themselves where rows have one each.
+
+    Dimension 0 of what a batch holds is the row, so that rows can be dealt to workers.
+    """
+    answered = inputs[0].answered
+    if answered is None:
+        return values
+    table = values.new_zeros((*answered.shape, *values.shape[1:]))
+    table[answered] = values
+    return table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +182,14 @@ class Supervised:
         answer: (config) to the answer, not yet learned.
         answers: every class of answer that ``answer`` may return; each one's ``marker`` is a sum of its own.
         rows: (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
+        noun: singular noun of an example, for messages.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
     answer: Callable[[Any], TaskAnswer]
     answers: Sequence[type[TaskAnswer]]
     rows: Callable[[Any, Sequence[FilesConfig]], Iterator[Row]]
+    noun: str = "example"
 
     def task(self, **options: Any) -> Task:
         """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
@@ -183,11 +245,10 @@ class Supervised:
         def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
             if not examples:
                 why = "the files, or their share, are empty"
-                raise DataError("there is no example", where=corpora[0].name, why=why)
+                raise DataError(f"there is no {self.noun}", where=corpora[0].name, why=why)
             prepared = SupervisedExamples(examples, config, codecs)
-            cut = f", {prepared.truncated:,} of them cut to {data.max_length} positions" if prepared.truncated else ""
-            report = f"{part}: {counted(len(prepared), 'example')}{cut}"
-            parts.add(part, prepared.digest(), report, what="examples", where=corpora[0].name)
+            report = f"{part}: {prepared.report(self.noun, data.max_length)}"
+            parts.add(part, prepared.digest(), report, what=f"{self.noun}s", where=corpora[0].name)
             return prepared
 
         valid = None
@@ -205,10 +266,14 @@ class Supervised:
         def loss(net: nn.Module, batch: SupervisedBatch, carry: State = ()) -> LossTerms:
             outputs = run_network(net, dict(zip(names, batch.inputs, strict=True))).logits
             outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
-            terms = answer.loss(
-                outputs, batch.targets, batch.unit, smoothing=config.train.label_smoothing, evaluating=not net.training
-            )
-            return LossTerms((terms.loss * batch.row_weights.to(terms.loss.dtype)).sum(), terms.sums)
+            answered = batch.inputs[0].answered
+            chosen: Any = ... if answered is None else answered
+            targets, unit, smoothing = batch.targets[chosen], batch.unit[chosen], config.train.label_smoothing
+            terms = answer.loss(outputs, targets, unit, smoothing=smoothing, evaluating=not net.training)
+            sums = terms.sums
+            if batch.baseline is not None:
+                sums = sums | {"baseline_right": (batch.baseline[chosen] == targets).sum().double()}
+            return LossTerms((terms.loss * batch.row_weights[chosen].to(terms.loss.dtype)).sum(), sums)
 
         return loss
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any, NamedTuple
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import torch
@@ -15,10 +16,11 @@ from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.answer import InputContext, TaskAnswer
 from regard.core.call_checks import require_list
-from regard.core.field import EncodedRow, Field, Padded
-from regard.core.observation import AttentionWeights, Axis, Observation
+from regard.core.field import EncodedRow, Field, Padded, PositionField
+from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.tensors import added_sums
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
@@ -26,15 +28,53 @@ from regard.inference.reading import reading_form
 __all__ = ["NetOutputs", "SupervisedCodecs", "SupervisedPredictor", "run_network"]
 
 BATCH_ROWS = 64
+MAX_ALTERNATIVES = 10  # of a token
 MAX_SHOWN = 256  # positions; an observation has their number squared for each head
 Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
 
 
+class EncodedInputs(NamedTuple):
+    """The rows of values, those of one after the other.
+
+    Attributes:
+        rows: of the fields.
+        truncated: of each value, whether one of its fields was shortened.
+        starts: the number of each value's first row, and the number of all rows.
+    """
+
+    rows: list[Row]
+    truncated: list[bool]
+    starts: list[int]
+
+
 class SupervisedCodecs(NamedTuple):
-    """The learned parts of a run: its fields by name, and its answer."""
+    """The learned parts of a run: its fields by name, and its answer.
+
+    An answer per position belongs to the first field, a ``PositionField``.
+    """
 
     fields: Mapping[str, Field]
     answer: TaskAnswer
+
+    def encode(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
+        """Encode the values of each field, in the order of the fields."""
+        encoded = [field.encode(column) for field, column in zip(self.fields.values(), columns, strict=True)]
+        rows = list(zip(*(field.rows for field in encoded), strict=True))
+        truncated = [any(flags) for flags in zip(*(field.truncated for field in encoded), strict=True)]
+        counts = encoded[0].counts
+        return EncodedInputs(rows, truncated, [0, *accumulate([1] * len(rows) if counts is None else counts)])
+
+    def answers(self, row: Row) -> int:
+        """Return how many targets a row has: one, or one for each answered position."""
+        return self._position_field.answers(row[0]) if self.answer.per_position else 1
+
+    def tokens(self, values: Sequence[Any]) -> tuple[str, ...]:
+        """Return the text of each answered position; () where a row has one answer."""
+        return self._position_field.tokens(values[0]) if self.answer.per_position else ()
+
+    @property
+    def _position_field(self) -> PositionField:
+        return cast("PositionField", next(iter(self.fields.values())))
 
     @property
     def spec(self) -> dict[str, int]:
@@ -50,7 +90,10 @@ class SupervisedCodecs(NamedTuple):
 
 
 class NetOutputs(NamedTuple):
-    """``logits`` (rows, outputs), and by field what each position weighs in them, in the shape of ``Padded.valid``."""
+    """``logits`` (rows, outputs), and by field what each position weighs in them, in the shape of ``Padded.valid``.
+
+    Of an answer per position, a row of ``logits`` is an answered position, and there are no weights.
+    """
 
     logits: Tensor
     weights: Mapping[str, Tensor]
@@ -60,12 +103,15 @@ def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
     """Call a network with the padded fields of a batch. Every call of a supervised network is here.
 
     Args:
-        net: reads one field, and returns logits and the weights of its positions.
+        net: reads one field, and returns logits and the weights of its positions; logits (rows, positions, outputs)
+            alone where positions are answered.
         inputs: the padded fields by name.
     """
     ((name, padded),) = inputs.items()
     parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
     outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
+    if padded.answered is not None:
+        return NetOutputs(outputs[padded.answered], {})
     return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
 
 
@@ -111,13 +157,26 @@ class SupervisedPredictor:
         require_list(inputs)
         chosen = _validated(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
-        rows, contexts = self._encode(values)
-        outputs = self._compute(rows)
-        answer = self.codec.answer
-        return [
-            answer.predict(logits, chosen, context._replace(weights=self._position_weights(row, weights)))
-            for row, context, (logits, weights) in zip(rows, contexts, outputs, strict=True)
-        ]
+        encoded = self._encode(values)
+        outputs = self._compute(encoded.rows)
+        predictions = []
+        for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
+            weights = [
+                weight
+                for number in range(start, end)
+                for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
+            ]
+            context = InputContext(weights, truncated, self.codec.tokens(value))
+            predictions.append(self.codec.answer.predict(self._joined(outputs[start:end]), chosen, context))
+        return predictions
+
+    def _joined(self, outputs: Sequence[NetOutputs]) -> Tensor:
+        """Return the logits of a value, (outputs,) or (positions, outputs), from those of its rows."""
+        if not self.codec.answer.per_position:
+            return outputs[0].logits[0]
+        if len(outputs) == 1:
+            return outputs[0].logits
+        return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
         """Return the values of an input by field. Of several fields it is a tuple with one for each."""
@@ -125,31 +184,29 @@ class SupervisedPredictor:
         parts = (input,) if len(fields) == 1 else tuple(input)
         return tuple(field.accept(part, where) for field, part in zip(fields, parts, strict=True))
 
-    def _encode(self, values: Sequence[tuple[Any, ...]]) -> tuple[list[Row], list[InputContext]]:
-        columns = zip(*values, strict=True) if values else ((),) * len(self.codec.fields)
-        encoded = [field.encode(column) for field, column in zip(self.codec.fields.values(), columns, strict=True)]
-        truncated = zip(*(field.truncated for field in encoded), strict=True)
-        return list(zip(*(field.rows for field in encoded), strict=True)), [
-            InputContext(truncated=any(flags)) for flags in truncated
-        ]
+    def _encode(self, values: Sequence[tuple[Any, ...]]) -> EncodedInputs:
+        columns = list(zip(*values, strict=True)) if values else [()] * len(self.codec.fields)
+        return self.codec.encode(columns)
 
     @torch.no_grad()
-    def _compute(self, rows: Sequence[Row]) -> list[tuple[Tensor, Mapping[str, Tensor]]]:
-        """Return logits in float64, and the weights of positions by field, of each row."""
+    def _compute(self, rows: Sequence[Row]) -> list[NetOutputs]:
+        """Return the outputs of each row: logits (answers, outputs) in float64, and weights."""
         order = sorted(range(len(rows)), key=lambda number: sum(map(len, rows[number])))
-        results: dict[int, tuple[Tensor, Mapping[str, Tensor]]] = {}
+        results: dict[int, NetOutputs] = {}
         for start in range(0, len(order), BATCH_ROWS):
             numbers = order[start : start + BATCH_ROWS]
-            outputs = run_network(self._reading, self._padded([rows[number] for number in numbers]))
+            inputs = self._padded([rows[number] for number in numbers])
+            outputs, answered = run_network(self._reading, inputs), next(iter(inputs.values())).answered
             weights = {name: table.cpu() for name, table in outputs.weights.items()}
-            for place, (number, logits) in enumerate(zip(numbers, outputs.logits.double().cpu(), strict=True)):
-                results[number] = logits, {name: table[place] for name, table in weights.items()}
+            logits = outputs.logits.double().cpu().split(1 if answered is None else answered.sum(1).tolist())
+            for place, number in enumerate(numbers):
+                results[number] = NetOutputs(logits[place], {name: table[place] for name, table in weights.items()})
         return [results[number] for number in range(len(rows))]
 
     def _padded(self, rows: Sequence[Row]) -> dict[str, Padded]:
         device = next(self.net.parameters()).device
         columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
-        return {name: Padded(*(tensor.to(device) for tensor in field.pad(column))) for (name, field), column in columns}
+        return {name: field.pad(column).to(device) for (name, field), column in columns}
 
     def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
         """Return the label and the weight of each position."""
@@ -163,14 +220,21 @@ class SupervisedPredictor:
     def inspect(self, text: Any) -> Observation:
         """Return attention over the positions of an input, the weights of pooling, and the most likely labels.
 
+        Labels are those of the input, or of each token.
+
         Raises:
-            ConfigError: if the input has more than ``MAX_SHOWN`` positions.
+            ConfigError: if the input has no position, or more than ``MAX_SHOWN`` or than the network reads at once.
         """
         values = self._accept(text)
-        (row,), _ = self._encode([values])
-        if (length := sum(map(len, row))) > MAX_SHOWN:
-            what, why = f"an input of {length} positions is too long to inspect", f"up to {MAX_SHOWN} can be shown"
+        rows = self._encode([values]).rows
+        if not rows:
+            raise ConfigError("there is no text to inspect: the input is empty")
+        if len(rows) > 1 or sum(map(len, rows[0])) > MAX_SHOWN:
+            length = sum(sum(map(len, row)) for row in rows)
+            limit = min(MAX_SHOWN, self.config.longest) if len(rows) > 1 else MAX_SHOWN
+            what, why = f"an input of {length} positions is too long to inspect", f"up to {limit} can be shown"
             raise ConfigError(what, why=why, help="shorten the input")
+        (row,) = rows
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe(shared) as seen:
             outputs = run_network(shared, self._padded([row]))
@@ -181,9 +245,12 @@ class SupervisedPredictor:
                 pooling = field.unpad(part, outputs.weights[name][0].cpu())
                 attention["pooling"] = AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)
             attention |= _heads(seen, field, part)
+        alternatives = [self.codec.answer.alternatives(logits) for logits in outputs.logits.double().cpu()]
+        if self.codec.answer.per_position:
+            steps = _steps(self.codec.tokens(values), alternatives)
+            return Observation("".join(step.label for step in steps), attention, steps)
         line = "\t".join(field.text(value) for field, value in zip(self.codec.fields.values(), values, strict=True))
-        alternatives = self.codec.answer.alternatives(outputs.logits[0].double().cpu())
-        return Observation(line, attention, (), alternatives)
+        return Observation(line, attention, (), alternatives[0])
 
     def read(self, line: str) -> Any:
         """Return the input that a line is: of several fields one after the other, with a tab between."""
@@ -204,10 +271,26 @@ class SupervisedPredictor:
     ) -> MetricSums:
         """Return the sums of the answer's own metrics over predictions; all others come from the objective."""
         answer = self.codec.answer
-        if not any(name in names and metric.by_predictor for name, metric in answer.metrics.items()):
+        if not {*names} & {*answer.measured}:
             return {}
-        logits = [logits for logits, _ in self._compute([examples.rows[number] for number in indices.tolist()])]
-        return answer.measure(torch.stack(logits), torch.from_numpy(np.asarray(examples.targets[indices])))
+        values = examples.begun(indices)
+        outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
+        logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
+        targets = [torch.from_numpy(np.asarray(examples.targets[examples.target_places(index)])) for index in values]
+        if not answer.per_position:
+            return answer.measure(torch.cat(logits), torch.cat(targets)) if values else {}
+        sums: MetricSums = {}
+        for pair in zip(logits, targets, strict=True):
+            sums = added_sums(sums, answer.measure(*pair))
+        return sums
+
+
+def _steps(tokens: Sequence[str], alternatives: Sequence[Sequence[Alternative]]) -> tuple[ObservedStep, ...]:
+    """Return a step for each token, with the most likely labels."""
+    return tuple(
+        ObservedStep(" " * (number > 0) + token, labels[0].log_probability, tuple(labels[:MAX_ALTERNATIVES]))
+        for number, (token, labels) in enumerate(zip(tokens, alternatives, strict=True))
+    )
 
 
 def _heads(seen: Mapping[str, Tensor], field: Field, row: EncodedRow) -> dict[str, AttentionWeights]:

@@ -26,12 +26,15 @@ __all__ = ["ANSWER_LAWS", "AnswerCase", "check_answer"]
 ANSWER_LAWS: list[Law] = []
 SETTINGS = 6  # drawn for each trial
 UPDATES, RATE = 300, 0.2  # of memorized outputs, by Adam
-CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True)
+CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True, tokens=("a",))
 
 
 @dataclass
 class AnswerCase(CodecCase):
-    """An answer with rows to learn from; ``stated``: the value that a prediction states, as ``value`` returns it."""
+    """An answer with rows to learn from, of one position each where the answer is per position.
+
+    ``stated``: the value that a prediction states, as ``value`` returns it.
+    """
 
     stated: Callable[[Any], Any] = lambda output: output
 
@@ -64,8 +67,19 @@ class AnswerCase(CodecCase):
     def sums(self, outputs: Tensor, rows: Sequence[int]) -> MetricSums:
         """Return everything that an evaluation sums over these rows."""
         index = torch.tensor(list(rows))
-        measured = self.answer.measure(outputs[index], torch.from_numpy(self.targets)[index])
-        return {**self.loss(outputs, rows, evaluating=True).sums, **measured}
+        targets, sums = torch.from_numpy(self.targets)[index], self.loss(outputs, rows, evaluating=True).sums
+        baseline = self.answer.baseline_targets([self.values[row] for row in rows])
+        if baseline is not None:
+            sums = {**sums, "baseline_right": (torch.from_numpy(baseline) == targets).sum().double()}
+        if not self.answer.per_position:
+            return {**sums, **self.answer.measure(outputs[index], targets)}
+        measured = [self.answer.measure(outputs[[row]], torch.from_numpy(self.targets[[row]])) for row in rows]
+        return {**sums, **_total(measured)}
+
+    def predict(self, outputs: Tensor, settings: Any, answer: TaskAnswer | None = None) -> Any:
+        """Return the prediction of a row's outputs (outputs,), by another answer where one is given."""
+        answer = answer or self.answer
+        return answer.predict(outputs[None] if answer.per_position else outputs, settings, CONTEXT)
 
 
 def check_answer(
@@ -107,7 +121,7 @@ def opened_is_as_learned(case: AnswerCase, draw: Draw) -> None:
     assert equal_values(opened.row_weights(case.targets), learned.row_weights(case.targets)), "row weights differ"
     settings = learned.settings()
     for outputs in case.outputs(draw):
-        predictions = [answer.predict(outputs, settings, CONTEXT) for answer in (learned, opened)]
+        predictions = [case.predict(outputs, settings, answer) for answer in (learned, opened)]
         assert predictions[0] == predictions[1], "an opened answer predicts otherwise"
 
 
@@ -157,7 +171,8 @@ def metrics_are_ratios_of_sums(case: AnswerCase, draw: Draw) -> None:
     sums = case.sums(case.outputs(draw), range(len(case.rows)))
     assert case.answer.marker in sums, f"no sum is called {case.answer.marker!r}"
     metrics, declared = case.answer.compute_metrics(sums), case.answer.metrics
-    assert metrics.keys() >= {"loss", *declared}, f"{set(declared) - set(metrics)} of the metrics are missing"
+    names = {name for name, each in declared.items() if not each.by_predictor or name in case.answer.measured}
+    assert metrics.keys() >= {"loss", *names}, f"{names - set(metrics)} of the metrics are missing"
     doubled = case.answer.compute_metrics(_total([sums, sums]))
     for name, value in metrics.items():
         if name not in declared or declared[name].ratio:
@@ -172,10 +187,10 @@ def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw)
         (row, answer.settings(**drawn_values(answer.settings, draw.source)))
         for row in range(len(outputs)) for _ in range(SETTINGS)
     ]  # fmt: skip
-    first = [answer.predict(outputs[row], settings, CONTEXT) for row, settings in calls]
+    first = [case.predict(outputs[row], settings) for row, settings in calls]
     for number in draw.source.sample(range(len(calls)), len(calls)):
         row, settings = calls[number]
-        again = answer.predict(outputs[row].clone(), settings, CONTEXT)
+        again = case.predict(outputs[row].clone(), settings)
         assert again == first[number], f"a prediction depends on earlier ones: {settings}"
 
 
@@ -184,7 +199,7 @@ def a_prediction_is_one_line(case: AnswerCase, draw: Draw) -> None:
     """Over drawn settings, written for people or as JSON, which is an object."""
     for outputs in case.outputs(draw):
         settings = case.answer.settings(**drawn_values(case.answer.settings, draw.source))
-        prediction = case.answer.predict(outputs, settings, CONTEXT)
+        prediction = case.predict(outputs, settings)
         lines = [case.answer.write(prediction, json=as_json) for as_json in (False, True)]
         for line in lines:
             assert not {"\n", "\r"} & set(line), f"a prediction is several lines: {line!r}"
@@ -221,6 +236,6 @@ def memorized_outputs_predict_their_targets(case: AnswerCase, draw: Draw) -> Non
         (case.loss(outputs, rows, evaluating=False).loss * weights).sum().backward()
         optimizer.step()
     for row, target, value in zip(outputs.detach(), case.targets, case.values, strict=True):
-        prediction = case.answer.predict(row, case.answer.settings(), CONTEXT)
+        prediction = case.predict(row, case.answer.settings())
         stated = case.answer.targets([case.stated(prediction)], ["prediction"])[0]
         assert np.allclose(stated, target, atol=1e-3), f"{prediction} is predicted for {value}"

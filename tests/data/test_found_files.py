@@ -24,8 +24,8 @@ from regard.tasks.evaluation import given_files
 from regard.tasks.find_config import find_config
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.sessions import read_sessions
-from regard.tasks.tagging.data_config import TaggedDataConfig
-from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.task import read_tagged
 
 REVIEWS = "text,label\n" + "".join(f"a {word} film {n},{word}\n" for n in range(30) for word in ("good", "bad"))
 LABELED = "".join(f"a {word} film {n}\t{word}\n" for n in range(30) for word in ("good", "bad"))

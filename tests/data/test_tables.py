@@ -26,8 +26,8 @@ from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.find_config import find_config
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.sessions import read_sessions
-from regard.tasks.tagging.data_config import TaggedDataConfig
-from regard.tasks.tagging.tagged_text import read_tagged
+from regard.tasks.tagging.config import TaggedDataConfig
+from regard.tasks.tagging.task import read_tagged
 
 Columns = dict[str, list[Any]]
 

@@ -13,10 +13,12 @@ import numpy as np
 from regard.answers.label_set import SeveralLabels
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
+from regard.answers.tag_sequence import TaggedTokens, TagSequence
 from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.fields.frames import Frames
 from regard.fields.text import Text
+from regard.fields.tokens import Tokens
 from regard.testing import AnswerCase, FieldCase
 from tests.structure import ROOT, modules
 
@@ -27,6 +29,7 @@ STATED: dict[type[Any], Callable[[Any], Any]] = {
     OneClass: lambda output: (output.label,),
     SeveralLabels: lambda output: output.labels,
     Number: lambda output: (f"{output.value:.10f}",),
+    TagSequence: lambda output: TaggedTokens(output.tokens, output.tags),
 }
 
 
@@ -83,6 +86,12 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Frames": lambda: FieldCase(
         lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(start=None, data=SimpleNamespace(train=()))
     ),
+    "Tokens": lambda: FieldCase(
+        lambda: Tokens((1,), max_length=4, word_dropout=0.3), TEXTS, tokenized("word")
+    ),
+    "Tokens of characters": lambda: FieldCase(
+        lambda: Tokens((1,), max_length=9, subword_features=30), TEXTS, tokenized("character")
+    ),
     "Text of strands": lambda: FieldCase(
         text(other_strand=True, word_dropout=0.2, max_length=20), STRANDS, tokenized("character")
     ),
@@ -92,6 +101,7 @@ LABELS = rows("good", "bad", "good", " bad", "so so", "good")
 SETS = rows("red,round", "", "red", "large , round", "large,red,round", "round")
 MARKS = [row._replace(cells={"toxic": mark, "rude": other}) for row, (mark, other) in
          zip(LABELS, ["10", "11", "00", "01", "10", "11"], strict=True)]  # fmt: skip
+WORDS = rows(("the", "O"), ("Rome", "B-LOC"), ("Ann", "B-PER"), ("sees", "O"), ("Rome", "B-PER"), ("a", "O"))
 NUMBERS = rows("3", "-1.5", "2e1", "0", "7.25", "4")
 
 
@@ -104,5 +114,6 @@ ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "OneClass that is balanced": answer(lambda: OneClass((1,), balanced=True), LABELS),
     "SeveralLabels": answer(lambda: SeveralLabels((1,)), SETS),
     "SeveralLabels of columns": answer(lambda: SeveralLabels(("toxic", "rude"), marked=True), MARKS),
+    "TagSequence": answer(lambda: TagSequence((1, 2)), WORDS),
     "Number": answer(lambda: Number((1,)), NUMBERS),
 }

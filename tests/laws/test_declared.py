@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -92,7 +92,8 @@ def test_a_memorized_batch_is_predicted(kind: str) -> None:
     assert declaration is not None
     batch = max(case.data.train.batches(0), key=lambda batch: len(batch.index))
     examples, net = declaration.read(case.config, "train"), case.net().float()
-    optimizer, targets = Optimizer(net), cast(Any, case.data.train).targets[batch.index]
+    train: Any = case.data.train
+    optimizer, targets = Optimizer(net), train.targets[train.target_places(batch.index)]
     for _ in range(100):
         terms, collated = case.terms(net, batch)
         (terms.minimised / collated.weight).backward()

@@ -6,6 +6,8 @@ import random
 
 import torch
 
+from regard.answers.spans import _may_follow, find_scheme
+from regard.answers.tag_codecs import SpanScheme
 from regard.attention.mask import Segments
 from regard.core.task import find_task
 from regard.data.graphs import Graph
@@ -27,8 +29,6 @@ from regard.tasks.links import task as links_task
 from regard.tasks.links.examples import LinkExamples
 from regard.tasks.next_item.task import _places
 from regard.tasks.nodes import task as nodes_task
-from regard.tasks.tagging.codecs import TagCodec
-from regard.tasks.tagging.spans import _may_follow, find_scheme
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.training.validation import Validator
 from tests import test_generation, test_links, test_molecules, test_packed_documents, test_sampling, test_tag_schemes
@@ -68,7 +68,7 @@ TAGGING = {
         {"tags": "I-X O B-X O B-X I-X", "scheme": "iob2"},
     ),
     "outputs in the scheme of the classes": Mutant(
-        Edit(TagCodec.output_tags, 'len(tags), "iob1"', 'len(tags), "iob2"'),
+        Edit(SpanScheme.output_tags, 'len(tags), "iob1"', 'len(tags), "iob2"'),
         test_tag_schemes.test_a_tagger_learns_spans_in_each_scheme,
         {"scheme": "iob1"},
     ),

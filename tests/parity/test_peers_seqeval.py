@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from regard.tasks.tagging.spans import TagSpan, spans
+from regard.answers.spans import TagSpan, spans
 
 TAGS = ["O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC", "I-ORG"]  # I-ORG begins what it goes on with
 IOBES = ["O", "O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in ("PER", "LOC"))]

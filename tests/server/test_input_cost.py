@@ -13,11 +13,11 @@ import pytest
 from regard.core.predictor_interface import input_cost
 from regard.data.graph_lines import parse_graph
 from regard.fields.text import Text
+from regard.fields.tokens import Tokens
 from regard.tasks.graphs.classifier import GraphClassifier
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
 from regard.tasks.next_item.recommender import Recommender
-from regard.tasks.tagging.tagger import Tagger
 from regard.tasks.translation.translator import Translator
 
 from .conftest import serving
@@ -27,7 +27,7 @@ PREDICTORS = (
     "supervised_predictor:SupervisedPredictor", "graphs.classifier:GraphClassifier",
     "language_model.generator:Generator",
     "links.linker:Linker", "masked.filler:Filler", "next_item.recommender:Recommender",
-    "nodes.classifier:NodeClassifier", "tagging.tagger:Tagger", "translation.translator:Translator",
+    "nodes.classifier:NodeClassifier", "translation.translator:Translator",
 )  # fmt: skip
 
 
@@ -51,13 +51,9 @@ def test_few_characters_of_a_graph_may_cost_much() -> None:
 
 
 def test_a_sequence_costs_the_square_of_what_is_read() -> None:
-    def costs(kind: Any, short: Any, long: Any) -> tuple[int, int]:
-        predictor: Any = SimpleNamespace(config=SimpleNamespace(data=SimpleNamespace(max_length=10)))
-        return kind.cost(predictor, short), kind.cost(predictor, long)
-
-    text = Text((1,), max_length=10)
+    text, tokens = Text((1,), max_length=10), Tokens((1,), max_length=10)
     assert (text.cost(("abc",)), text.cost(("abc" * 1_000,))) == (25, 121)
-    assert costs(Tagger, ["a", "bc"], ["a"] * 98) == (25, 1_200)
+    assert (tokens.cost(("a", "bc")), tokens.cost(("a",) * 98)) == (25, 1_200)
     short: Any = SimpleNamespace(
         context=4, config=SimpleNamespace(data=SimpleNamespace(context=4)), _tokens=str.split, _encode=str.split,
         parts=lambda line: [part.split() for part in line.split(";")],

@@ -24,7 +24,7 @@ from regard.share.encoder_tokenizer import encoder_tokenizer_obstacle
 from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.masked.task import MaskedCodec
 from regard.tasks.supervised_predictor import SupervisedCodecs
-from regard.tasks.tagging.codecs import TagCodec
+from regard.tasks.tagging.task import TAGGING
 
 SIZES = {"layers": 2, "width": 12, "feed_forward": 20, "heads": 2, "norm": "pre", "activation": "gelu"}
 TEXTS = ["the cat sat on a mat", "a rat", "the  owl sat\ton a hat"]
@@ -65,16 +65,14 @@ def made(name: str, model: dict[str, Any], tokenizer: str = "word") -> tuple[Any
     config, pieces = config_of(name, model, tokenizer), tokenizer_of(tokenizer)
     number = name == "number"
     codec: Any
-    if config.task.kind == "classification":
-        codec = SupervisedCodecs(CLASSIFICATION.fields(config), CLASSIFICATION.answer(config))
+    declared = {"classification": CLASSIFICATION, "tagging": TAGGING}.get(config.task.kind)
+    if declared is not None:
+        codec = SupervisedCodecs(declared.fields(config), declared.answer(config))
         codec.fields["text"].tokenizer = pieces
         if number:
             codec.answer.scale = Scale(7.0, 3.0)
         else:
             codec.answer.labels, codec.answer.temperature = NAMES, 1.7
-        spec = codec.spec
-    elif config.task.kind == "tagging":
-        codec = TagCodec(pieces, NAMES, {})
         spec = codec.spec
     else:
         codec, spec = MaskedCodec(pieces, None), {"types": len(pieces)}

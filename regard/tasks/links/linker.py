@@ -15,7 +15,7 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.untrusted_files import shortened
+from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import counted_with
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -23,7 +23,6 @@ from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.named_nodes import node_number, observed_edges
-from regard.tasks.prediction import json_value
 
 __all__ = ["BestLinks", "Link", "Linker"]
 

@@ -16,12 +16,12 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
+from regard.core.untrusted_files import json_value
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
 from regard.models.language_model import LanguageModel
 from regard.tasks.next_item.codecs import ItemCodec
 from regard.tasks.next_item.config import NextItemConfig
-from regard.tasks.prediction import json_value
 
 __all__ = ["Recommendation", "Recommender"]
 

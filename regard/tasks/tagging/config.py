@@ -4,15 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
+
+from pydantic import Field
 
 from regard.core.wording import counted
+from regard.data.shared_files import FilesConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.tagger_config import TaggerModelConfig
-from regard.runs.run_config import Confidence, Proposal
+from regard.runs.run_config import Confidence, DataSection, Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
-from regard.tasks.tagging.data_config import TaggedDataConfig
 
 __all__ = ["TaggedDataConfig", "TaggingConfig"]
+
+ColumnKey = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
+
+
+class TaggedDataConfig(DataSection):
+    """Tagged sentences, and how their tokens become numbers."""
+
+    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    valid: tuple[FilesConfig, ...] | None = None
+    token: ColumnKey | None = Field(
+        None, description="column of the token, from 1, or key of JSON lines; unset: 1, 2 in a .conllu, `tokens`"
+    )
+    tag: ColumnKey | None = Field(
+        None, description="column of the tag, or key of JSON lines; unset: 2, 4 in a .conllu (UPOS), `tags`"
+    )
+    tokenizer: TokenizerConfig = Field(
+        TokenizerConfig(kind="word"), description="of each token; of several pieces the first one's class is its tag"
+    )
+    max_length: int = Field(
+        256, ge=1, le=1 << 20, description="pieces read at once; longer sentences are read in parts"
+    )
+    hidden_tokens: float = Field(
+        0.0, ge=0, lt=1,
+        description="share of the tokens that training replaces by the unknown token, drawn anew each epoch, to learn "
+        "what to predict for unknown words",
+    )  # fmt: skip
 
 
 class TaggingConfig(EncoderRunConfig):
@@ -29,10 +58,8 @@ class TaggingConfig(EncoderRunConfig):
 
     @property
     def summary(self) -> str:
-        side, affixes = (
-            self.model.encoder,
-            f", {counted(self.model.affixes, 'affix', 'affixes')}" if self.model.affixes else "",
-        )
+        side = self.model.encoder
+        affixes = f", {counted(self.model.affixes, 'affix', 'affixes')}" if self.model.affixes else ""
         sizes = f"{counted(side.depth, 'layer')}, width {side.width}{affixes}"
         return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
 

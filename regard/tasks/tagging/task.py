@@ -1,114 +1,102 @@
-"""Tagging as a task: the record that training, validation and serving go by."""
+"""Tagging: the tokens of a sentence to a tag each."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from regard.attention.mask import Span
-from regard.core.contents import PreparedParts
-from regard.core.state import State
-from regard.core.task import Advance, Card, Data, LossTerms, Metric, MetricSums, Objective, Report, RunFiles, Task
-from regard.core.wording import counted
-from regard.errors import ConfigError
-from regard.metrics.classes import class_metrics, class_tables, prediction_sums
-from regard.models.cross_entropy import smoothed_nll
+from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.core.task import Card
+from regard.data.column_names import WORDS, first_of, tagged_columns
+from regard.data.file_names import named_files
+from regard.data.rows import Column, Form, Row, column_names, form_of, read_rows, tokens_of
+from regard.data.shared_files import FilesConfig, falls_into
+from regard.data.text_files import read_lines
+from regard.fields.tokens import Tokens
 from regard.models.tagger import TokenTagger, build_tagger
 from regard.tasks.held_out_samples import validated_on
-from regard.tasks.split import is_own_split, report_moved
-from regard.tasks.tagging.codecs import TagCodec, make_codec, open_codec, open_run
-from regard.tasks.tagging.config import TaggingConfig
-from regard.tasks.tagging.examples import NO_TAG, TaggedBatch, TaggedExamples
-from regard.tasks.tagging.tagged_text import read_tagged, read_tagged_part, read_words
-from regard.tasks.tagging.tagger import Tagger
+from regard.tasks.supervised import Supervised
 
-__all__ = ["TASK"]
+__all__ = ["TAGGING", "TASK", "read_tagged", "tagged_rows", "word_and_tag"]
+
+DEFAULT_COLUMNS: dict[Form, tuple[Column, Column]] = {"tsv": (1, 2), "text": (1, 2), "conll-u": (2, 4)}
+COLUMNS = ("tokens", "tags")  # of the rows of this task
 
 
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
-    config: TaggingConfig = run.config
-    codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    if config.train.best_by == "entity_f1" and codec.scheme is None:
-        why = f"no tags of spans (IOB1, IOB2, IOBES, BILOU), such as B-X, I-X, O: {', '.join(codec.tags.names[:5])} …"
-        raise ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
-    parts = PreparedParts(run.contents, say)
+def word_and_tag(path: Path, token: Column | None, tag: Column | None) -> tuple[Column, Column]:
+    """Return the columns of the word and of its tag: those of the config, or the defaults of such a file.
 
-    def examples(name: str) -> TaggedExamples:
-        found = TaggedExamples(name, config, codec)
-        tokens, further = int(found.token_counts().sum()), len(found) - len(found.sentences)
-        longest = config.data.max_length
-        cut = f", {counted(further, 'more part')} of those longer than {longest} pieces" if further else ""
-        report = f"{name}: {counted(tokens, 'token')} in {counted(len(found.sentences), 'sentence')}{cut}"
-        parts.add(name, found.digest(), report, what="sentences", where=found.where(0))
-        return found
-
-    valid, data = None, config.data
-    if data.valid:
-        left = len(read_tagged_part(data, "valid"))
-        report_moved(data, lambda corpora: read_tagged(corpora, data), left, say)
-        valid = examples("valid") if left or not is_own_split(data) else None
-    train = examples("train")
-    return Data(train, valid, codec, codec.spec, parts.contents, max(len(row.columns) for row in train.rows))
+    Of lines with a word each these are the first column and the second; the fourth (UPOS) of CoNLL-U; the last of
+    CoNLL-2003. Of rows, ``tokens`` and ``tags`` or other well-known names.
+    """
+    form = form_of(path)
+    if form in DEFAULT_COLUMNS:
+        columns = DEFAULT_COLUMNS[form]
+        if isinstance(token, str) or isinstance(tag, str):  # the first line has names
+            columns = tagged_columns(column_names(path), word_a_line=True) or columns
+    elif form == "word-lines":
+        width = max(len(next(iter(read_lines(path))).split()), 2)
+        columns = tagged_columns(column_names(path), word_a_line=True) or (1, width)
+    else:
+        columns = tagged_columns(column_names(path)) or COLUMNS
+    return token or columns[0], tag or columns[1]
 
 
-def _build(config: TaggingConfig, spec: Mapping[str, int]) -> TokenTagger:
+def tagged_rows(corpora: Sequence[FilesConfig], token: Column | None, tag: Column | None) -> Iterator[Row]:
+    """Yield the sentences of files, in their order, as rows with ``COLUMNS``. Raises DataError, with file and line."""
+    for corpus in corpora:
+        for path in named_files(corpus.source):
+            columns = word_and_tag(path, token, tag)
+            for row in read_rows(path, columns, lists=columns, grouped=True, part=corpus.part):
+                sentence = row._replace(
+                    cells={name: row.cells[key] for name, key in zip(COLUMNS, columns, strict=True)}
+                )
+                if falls_into("\t".join(tokens_of(sentence, "tokens")), corpus.share):
+                    yield sentence
+
+
+def read_tagged(corpora: Sequence[FilesConfig], data: Any) -> Iterator[TaggedTokens]:
+    """Yield the sentences of files, in their order. Raises DataError, with file and line, for a wrong one."""
+    return map(TagSequence(COLUMNS).value, tagged_rows(corpora, data.token, data.tag))
+
+
+def _read_words(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the place and the words of each sentence as a JSON list: see ``core.task.Task.row_inputs``."""
+    column = given[0] if given else word_and_tag(path, config.data.token, config.data.tag)[0]
+    if not given and isinstance(column, str) and form_of(path) in ("csv", "parquet", "json-lines"):
+        column = first_of(column_names(path), (column, *WORDS, "text", "sentence")) or column
+    for row in read_rows(path, [column], lists=[column], grouped=True):
+        cell = row.cells[column]
+        yield row.where, json.dumps(cell.split() if isinstance(cell, str) else cell, ensure_ascii=False)
+
+
+def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
+    """Yield words, tags and places: see ``core.task.Task.lint_rows``."""
+    for row in tagged_rows(corpora, data.token, data.tag):
+        tokens, tags = TagSequence(COLUMNS).value(row)
+        yield " ".join(tokens), "\n".join(tags), row.where
+
+
+def _build(config: Any, spec: Mapping[str, int]) -> TokenTagger:
     return build_tagger(config.model, types=spec["types"], classes=spec["classes"])
 
 
-def _objective(config: TaggingConfig) -> Objective:
-    """Cross-entropy of the tag of each token, in nats, under the label smoothing of the config."""
-    smoothing = config.train.label_smoothing
-
-    def loss(net: nn.Module, batch: TaggedBatch, carry: State = ()) -> LossTerms:
-        chosen = batch.tag != NO_TAG
-        logits, tag = net(batch.tokens, Span.of(batch.valid))[chosen], batch.tag[chosen]
-        log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        smoothed, nll = smoothed_nll(log_p, tag, smoothing=smoothing)
-        sums = {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), tag)}
-        return LossTerms(smoothed, sums | {"usual": (batch.usual[chosen] == tag).sum().double()})
-
-    return loss
-
-
-def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """Figures of tokens as in ``class_metrics``; ``most_frequent_tag``: accuracy of the tag a word had most often.
-
-    ``entity_f1``: 2 · both / (wanted + told) spans, where the tags spell spans.
-    """
-    found = class_metrics(sums)
-    found["most_frequent_tag"] = float(sums["usual"]) / float(sums["confusion"].sum())
-    if "spans" in sums:
-        wanted, told, both = sums["spans"].tolist()
-        found["entity_f1"] = 2 * both / max(wanted + told, 1.0)
-    return found
-
-
-def _predictor(net: Any, codecs: TagCodec, config: TaggingConfig, *, engine: Any = None) -> Tagger:
-    return Tagger(net, codecs, config, engine)
-
-
 def _sample(folder: Path) -> dict[str, Any]:
-    """Short sentences of which each word tells its tag, but for one that its neighbour tells."""
+    """Short sentences in which each word determines its tag, except one, whose neighbor determines it."""
     kinds = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "sees": "VERB", "hears": "VERB"}
-    lines = [
-        "the dog sees a cat",
-        "a cat hears",
-        "the run",
-        "cat run a dog",
-        "a dog hears the cat",
-        "the cat sees the run",
-    ]
-    told = ""
-    for line in lines:
+    sentences = [
+        "the dog sees a cat", "a cat hears", "the run", "cat run a dog", "a dog hears the cat", "the cat sees the run",
+    ]  # fmt: skip
+    lines = ""
+    for sentence in sentences:
         before = ""
-        for word in line.split():
+        for word in sentence.split():
             tag = kinds.get(word, "NOUN" if kinds.get(before) == "DET" else "VERB")
-            told, before = told + f"{word}\t{tag}\n", word
-        told += "\n"
-    (folder / "sample.tsv").write_text(told, encoding="utf-8")
+            lines, before = lines + f"{word}\t{tag}\n", word
+        lines += "\n"
+    (folder / "sample.tsv").write_text(lines, encoding="utf-8")
     corpus = {"source": str(folder / "sample.tsv")}
     return {
         "data": {"train": [corpus], "valid": [corpus], "hidden_tokens": 0.1},
@@ -122,35 +110,29 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
-def _lint_rows(data: Any, corpora: Sequence[Any]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield words, tags and places: see ``core.task.Task.lint_rows``."""
-    for each in read_tagged(corpora, data):
-        yield " ".join(each.tokens), "\n".join(each.tags), each.where
+def _tokens(config: Any) -> Tokens:
+    data = config.data
+    return Tokens(
+        COLUMNS[:1], max_length=data.max_length, subword_features=config.model.affixes, word_dropout=data.hidden_tokens
+    )
 
 
-TASK = Task(
+TAGGING = Supervised(
+    fields=lambda config: {"text": _tokens(config)},
+    answer=lambda config: TagSequence(COLUMNS, needs_spans=config.train.best_by == "entity_f1"),
+    answers=(TagSequence,),
+    rows=lambda data, corpora: tagged_rows(corpora, data.token, data.tag),
+    noun="sentence",
+)
+TASK = TAGGING.task(
     name="tagging",
     unit="words",
-    open=open_run,
-    prepare=_prepare,
     build=_build,
     small_spec={"types": 8, "classes": 2},
-    objective=_objective,
-    predictor=_predictor,
-    compute_metrics=_compute_metrics,
-    metrics={
-        "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
-        "most_frequent_tag": Metric(lower_is_better=False),
-        "entity_f1": Metric(lower_is_better=False, by_predictor=True),
-    },
     sample=_sample,
     held_out_samples=_held_out_samples,
-    row_inputs=read_words,
+    row_inputs=_read_words,
     lint_rows=_lint_rows,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
-    tables=lambda sums, codec: class_tables(sums, codec.tags.names),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),
 )

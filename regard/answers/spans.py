@@ -36,6 +36,10 @@ class TagSpan(NamedTuple):
     begin: int
     end: int
 
+    def described(self, tokens: Sequence[str]) -> dict[str, str | int]:
+        """Return the fields and the text of the span, for JSON."""
+        return {**self._asdict(), "text": " ".join(tokens[self.begin : self.end])}
+
 
 def are_spans(tags: Sequence[str]) -> bool:
     """Return whether tags are O, B-X and I-X, with one B-X at least."""

@@ -1,0 +1,150 @@
+"""A tag for each token of a sentence, and the spans that the tags spell."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel
+from torch import Tensor
+
+from regard.answers.losses import class_loss
+from regard.answers.named_labels import DECIMALS, NamedLabels, NoSettings, ranked
+from regard.answers.spans import TagSpan, best_path, spans
+from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
+from regard.core.answer import InputContext, LossAndSums
+from regard.core.observation import Alternative
+from regard.core.task import Metric, MetricSums, Report, RunFiles
+from regard.core.wording import counted
+from regard.data.rows import Column, Row, aligned_tokens
+from regard.metrics.classes import class_metrics
+
+__all__ = ["TagSequence", "TaggedTokens", "Tagging"]
+
+
+class TaggedTokens(NamedTuple):
+    """The tokens of a sentence and their tags, as many."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+
+
+class Tagging(NamedTuple):
+    """The tag of each token, its probability, and the spans that the tags spell where they do."""
+
+    tokens: tuple[str, ...]
+    tags: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    spans: tuple[TagSpan, ...] = ()
+
+
+class TagSequence(NamedLabels):
+    """A tag for each token. A value is ``TaggedTokens``: the baseline needs the tokens.
+
+    Args:
+        columns: of the tokens and of the tags.
+        needs_spans: whether training needs the metric ``entity_f1``.
+    """
+
+    per_position: ClassVar[bool] = True
+    noun: ClassVar[str] = "tags"
+    another_column: ClassVar[str] = "data.tag=4"
+    marker: ClassVar[str] = "confusion"
+    settings: ClassVar[type[BaseModel]] = NoSettings
+    metrics: ClassVar[Mapping[str, Metric]] = {
+        "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
+        "macro_f1": Metric(lower_is_better=False),
+        "calibration_error": Metric(lower_is_better=True),
+        "majority": Metric(lower_is_better=False),
+        "most_frequent_tag": Metric(lower_is_better=False),
+        "entity_f1": Metric(lower_is_better=False, by_predictor=True),
+    }
+
+    def __init__(self, columns: tuple[Column, Column], *, needs_spans: bool = False) -> None:
+        super().__init__(columns)
+        self.needs_spans = needs_spans
+        self.words, self.spelling = MajorityTags(), SpanScheme()
+
+    @property
+    def measured(self) -> Collection[str]:
+        return ("entity_f1",) if self.spelling.scheme is not None else ()
+
+    def value(self, row: Row) -> TaggedTokens:
+        return TaggedTokens(*aligned_tokens(row, self.columns))
+
+    def names(self, value: TaggedTokens) -> tuple[str, ...]:
+        return value.tags
+
+    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+        self.spelling = SpanScheme.learn(value.tags for value in values)
+        names = [name for value in values for name in self.spelling.class_tags(value.tags)]
+        self.learn_names(run, Counter(names), log, where=where)
+        tokens = (token for value in values for token in value.tokens)
+        self.words = MajorityTags.learn(run, tokens, names, self.labels)
+        self.spelling.save(run)
+        log(f"words: {counted(len(self.words.words), 'different one')}")
+        if self.spelling.scheme is not None:
+            log(f"tags spell spans in the scheme {self.spelling.scheme.upper()}")
+        elif self.needs_spans:
+            raise no_spans(self.labels.names)
+        return self
+
+    def open(self, run: RunFiles) -> Self:
+        super().open(run)
+        self.words, self.spelling = MajorityTags.open(run, self.labels), SpanScheme.open(run, self.labels.names)
+        return self
+
+    def targets(self, values: Sequence[TaggedTokens], places: Sequence[str]) -> npt.NDArray[np.int64]:
+        rows = self.numbers([self.spelling.class_tags(value.tags) for value in values], places)
+        return np.array([number for row in rows for number in row], np.int64)
+
+    def baseline_targets(self, values: Sequence[TaggedTokens]) -> npt.NDArray[np.int64]:
+        return np.array(self.words.of(token for value in values for token in value.tokens), np.int64)
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        return class_loss(outputs, targets, smoothing=smoothing, evaluating=False)
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        """``most_frequent_tag``: accuracy of the baseline. ``entity_f1``: 2 · both / (true + predicted) spans."""
+        metrics = class_metrics(sums)
+        metrics["most_frequent_tag"] = float(sums["baseline_right"]) / float(sums["confusion"].sum())
+        if "spans" in sums:
+            true, predicted, both = sums["spans"].tolist()
+            metrics["entity_f1"] = 2 * both / max(true + predicted, 1.0)
+        return metrics
+
+    def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
+        """Count the spans of a sentence: true ones, predicted ones, and those that are both."""
+        true = {*spans([self.labels.names[number] for number in targets.tolist()])}
+        predicted = {*self.predict(outputs, NoSettings(), InputContext()).spans}
+        return {"spans": torch.tensor([len(true), len(predicted), len(true & predicted)], dtype=torch.float64)}
+
+    def predict(self, outputs: Tensor, settings: NoSettings, context: InputContext) -> Tagging:
+        """Predict the most likely tags; of tags that spell spans, the most likely well-formed sequence."""
+        log_p, names = outputs.log_softmax(-1).numpy(), self.labels.names
+        scheme = self.spelling.class_scheme
+        numbers = best_path(log_p, names, scheme) if scheme and len(log_p) else log_p.argmax(1).tolist()
+        tags = self.spelling.output_tags(tuple(names[number] for number in numbers))
+        p = tuple(np.exp(log_p[np.arange(len(numbers)), numbers]).tolist())
+        return Tagging(context.tokens, tags, p, tuple(spans(tags)) if scheme else ())
+
+    def write(self, output: Tagging, *, json: bool) -> str:
+        """``token/TAG`` with spaces between, or an object with probabilities, and with spans where tags spell them."""
+        if not json:
+            return " ".join(f"{token}/{tag}" for token, tag in zip(output.tokens, output.tags, strict=True))
+        probabilities = [round(p, DECIMALS) for p in output.probabilities]
+        fields: dict[str, Any] = {"tokens": output.tokens, "tags": output.tags, "probabilities": probabilities}
+        if self.spelling.scheme is not None:
+            fields["spans"] = [span.described(output.tokens) for span in output.spans]
+        return jsonlib.dumps(fields, ensure_ascii=False)
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        return ranked(self.labels.names, outputs.log_softmax(-1))

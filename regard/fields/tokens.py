@@ -1,0 +1,150 @@
+"""The tokens of a sentence as pieces, with subword features and word dropout; long sentences have several rows."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+
+from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.task import Report, RunFiles
+from regard.core.untrusted_files import json_value
+from regard.data.affixes import AFFIXES, affix_buckets
+from regard.data.padding import padded
+from regard.data.rows import Column, Row, tokens_of
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
+from regard.errors import DataError
+from regard.fields.pieces import numbers_of
+from regard.fields.text_tokenizer import make_text_tokenizer
+
+__all__ = ["Tokens"]
+
+DROPOUT = 2  # stream of draws
+Sentence = tuple[str, ...]
+
+
+class Tokens:
+    """Tokens with an answer each, as rows of BEGIN, the pieces of each token and END.
+
+    The last column of a row is 1 at the first piece of each token, where its answer is. The network reads the others.
+
+    Args:
+        columns: the column of the tokens.
+        max_length: pieces of a row; a longer sentence has several rows of whole tokens.
+        subword_features: buckets of the affixes of each token, next to its first piece; 0: none.
+        word_dropout: share of the tokens whose first piece training replaces by UNKNOWN, but not their affixes.
+    """
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0
+    ) -> None:
+        self.columns, self.max_length = columns, max_length
+        self.subword_features, self.word_dropout = subword_features, word_dropout
+        self.tokenizer: Tokenizer
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"types": len(self.tokenizer)}
+
+    def value(self, row: Row) -> Sentence:
+        return tokens_of(row, self.columns[0])
+
+    def accept(self, value: str | Sequence[str], where: str | None = None) -> Sentence:
+        tokens = value.split() if isinstance(value, str) else value
+        if not isinstance(tokens, list | tuple) or [token for token in tokens if not isinstance(token, str)]:
+            raise DataError("a sentence is a text or a list of tokens", where=where, why=f"it is {tokens!r:.80}")
+        return tuple(tokens)
+
+    def parse(self, text: str) -> Sentence:
+        tokens = json_value(text)
+        if not isinstance(tokens, list):
+            return tuple(text.split())
+        if not all(isinstance(token, str) and token.strip() for token in tokens):
+            raise DataError("a token is empty or no text", help="a text, or a JSON list of tokens")
+        if any(len(token.splitlines()) > 1 for token in tokens):
+            raise DataError("a token has several lines", help="a text, or a JSON list of tokens")
+        return tuple(tokens)
+
+    def text(self, value: Sentence) -> str:
+        line = " ".join(value)
+        return (
+            line if tuple(line.split()) == value and json_value(line) is None else json.dumps(value, ensure_ascii=False)
+        )
+
+    def learn(self, run: RunFiles, values: Sequence[Sentence], log: Report) -> Tokens:
+        # Grouped by token: some tokenizers depend on the order of their lines.
+        self.tokenizer = make_text_tokenizer(run, Counter(t for tokens in values for t in tokens).elements(), log)
+        return self
+
+    def open(self, run: RunFiles) -> Tokens:
+        self.tokenizer = load_tokenizer(run.tokenizers, "text")
+        return self
+
+    def encode(self, values: Sequence[Sentence]) -> EncodedRows:
+        pieces = iter(self.tokenizer.encode_lines([token for tokens in values for token in tokens]))
+        rows = [list(self._rows(tokens, [next(pieces) or [UNKNOWN] for _ in tokens])) for tokens in values]
+        return EncodedRows([row for parts in rows for row in parts], [False] * len(values), [*map(len, rows)])
+
+    def _rows(self, tokens: Sentence, pieces: Sequence[Sequence[int]]) -> Iterator[EncodedRow]:
+        """Yield rows, each with as many tokens as fit into ``max_length`` pieces, and with one at least."""
+        start = 0
+        while start < len(tokens):
+            end, length = start + 1, len(pieces[start])
+            while end < len(tokens) and length + len(pieces[end]) <= self.max_length:
+                length, end = length + len(pieces[end]), end + 1
+            yield self._row(tokens[start:end], [part[: self.max_length] for part in pieces[start:end]])
+            start = end
+
+    def _row(self, tokens: Sentence, pieces: Sequence[Sequence[int]]) -> EncodedRow:
+        numbers = [BEGIN, *chain.from_iterable(pieces), END]
+        first = [*accumulate(map(len, pieces[:-1]), initial=1)]
+        row = np.zeros((len(numbers), 2 + (AFFIXES if self.subword_features else 0)), np.int64)
+        row[:, 0] = numbers
+        row[first, -1] = 1
+        if self.subword_features:
+            row[first, 1:-1] = [affix_buckets(token, self.subword_features) for token in tokens]
+        return row
+
+    def variants(self, values: Sequence[Sentence]) -> list[list[EncodedRow]]:
+        return [[] for _ in values]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        if not draws.visit or not self.word_dropout:
+            return rows[0]
+        row, first = rows[0].copy(), _first_pieces(rows[0])
+        row[first[draws.stream(DROPOUT).random(len(first)) < self.word_dropout], 0] = UNKNOWN
+        return row
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        return [row[:, :-1] if self.subword_features else row[:, 0]]
+
+    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
+        values, valid = padded(rows)
+        inputs = values[..., :-1] if self.subword_features else values[..., 0]
+        return Padded(inputs.contiguous(), valid, values[..., -1] == 1)
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        return values[: len(row)]
+
+    def labels(self, row: EncodedRow) -> tuple[str, ...]:
+        return tuple(self.tokenizer.pieces(numbers_of(row)))
+
+    def answers(self, row: EncodedRow) -> int:
+        return int(row[:, -1].sum())
+
+    def tokens(self, value: Sentence) -> tuple[str, ...]:
+        return value
+
+    def cost(self, value: Sentence) -> int:
+        pieces = 2 + sum(map(len, value))
+        return pieces * min(pieces, self.max_length + 2)
+
+
+def _first_pieces(row: EncodedRow) -> npt.NDArray[np.intp]:
+    return np.flatnonzero(row[:, -1])
