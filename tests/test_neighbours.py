@@ -115,13 +115,14 @@ def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
     assert drawn.std() > 0.01
 
 
-def test_a_drawn_edge_stands_for_as_many_as_were_not() -> None:
+@pytest.mark.parametrize("most", [6, 15])
+def test_a_drawn_edge_stands_for_as_many_as_were_not(most: int) -> None:
     graph = made_graph(hub=20)
     others = len(graph.neighbours(0)) - 1
-    nodes, (hop,) = Neighbourhoods(graph).of(np.array([0]), [6], (1, 1))
+    nodes, (hop,) = Neighbourhoods(graph).of(np.array([0]), [most], (1, 1))
     whole = {int(key): each for query, key, each in zip(*graph.pairs, graph.degree, strict=True) if query == 0}
     for key, each in zip(nodes[hop.pairs[1]].tolist(), hop.degree, strict=True):
-        assert each == pytest.approx(whole[key] * (1 if key == 0 else others / 6), rel=1e-6)
+        assert each == pytest.approx(whole[key] * (1 if key == 0 else others / most), rel=1e-6)
 
 
 def test_layers_draw_for_themselves() -> None:

@@ -29,6 +29,7 @@ __all__ = ["judge"]
 
 COPIED = ("regard", "tests", "docs", "pyproject.toml")
 DAYS = itertools.count(1)
+MEMORY = 8 << 30  # bytes of data of a child
 PLUGINS = ("-p", "pytest_timeout", "-p", "no:cacheprovider")  # each child would load all others anew
 
 
@@ -67,6 +68,7 @@ def _run(tree: Path, arguments: Sequence[str], log: Path, seconds: int) -> int:
     os.dup2(output, 1)
     os.dup2(output, 2)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))  # a loop that never ends may fill a list
     os.chdir(tree)
     sys.path.insert(0, str(tree))
     sys.dont_write_bytecode = False  # the next child compiles less

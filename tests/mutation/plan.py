@@ -65,7 +65,7 @@ STREAMS: Stages = stages(
     "data/test_documents data/test_masking", "data/test_many_files test_language_model test_molecules"
 )
 TABLES: Stages = stages(
-    "data/test_reading data/test_tables data/test_found_files",
+    "data/test_reading data/test_tables data/test_found_files data/test_confidence",
     "data/test_encoding data/test_many_files data/test_foreign_errors",
 )
 BUDGETS: Stages = stages("data/test_budgets data/test_first_bytes data/test_foreign_errors", "data/test_graphs")
@@ -202,7 +202,8 @@ _TESTS: dict[str, Stages] = {
 }  # fmt: skip
 
 DEFAULTS = stages("test_defaults")
+EDGES = stages("test_edges")
 TESTS = {
-    path: found + DEFAULTS if path.startswith(("regard/models/", "regard/attention/")) else found
+    path: found + (DEFAULTS if path.startswith(("regard/models/", "regard/attention/")) else ()) + EDGES
     for path, found in _TESTS.items()
 }
