@@ -100,7 +100,7 @@ def test_a_rare_tag_goes_to_training(tmp_path: Path) -> None:
     held = [word for word in (f"r{n}" for n in range(99)) if hash_position(word) >= 0.9][:2]
     tags = "".join(f"{word}\tNOUN\n\n" for word in WORDS) + "".join(f"{word}\tX{n}\n\n" for n, word in enumerate(held))
     data, said = prepared(tmp_path, "tags.tsv", tags + "\nthe\tDET\n")
-    assert {"X0", "X1", "DET"} <= {*data.codecs.tags.names}
+    assert {"X0", "X1", "DET"} <= {*data.codecs.answer.class_names}
     assert any("2 held-out examples moved to training" in line for line in said)
 
 
