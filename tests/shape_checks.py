@@ -11,8 +11,8 @@ from jaxtyping import config
 __all__ = ["UNCHECKED", "check", "switch", "unchecked"]
 
 # Tests of what is around the models. They train and decode whole runs, by calls that the tests of the parts make too,
-# which are checked there, and those of tasks in tests/laws: here the check would double the time. A single test of the parts that makes the calls of its
-# neighbours once more is marked ``unchecked``.
+# which are checked there, and those of tasks in tests/laws: here the check would double the time. A single test of the
+# parts that makes the calls of its neighbors once more is marked ``unchecked``.
 UNCHECKED = (
     "bulk",
     "cli",

@@ -18,9 +18,11 @@ from regard.data.document_stream import _map
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.protected_spans import find_protected_spans, missing_terms
+from regard.data.rows import read_rows
 from regard.data.text_files import read_lines
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.data.tokenizers.sentencepiece_file import _fields
+from regard.data.tokenizers.subword import MarianTokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import DataError
 from regard.models.build import build
@@ -60,8 +62,11 @@ def test_digits_of_the_output_count_for_one_number_alone() -> None:
 
 
 def test_pieces_that_are_known_are_not_named_unknown() -> None:
-    tokenizer = train_tokenizer(["low lower lowest"] * 9, TokenizerConfig(kind="unigram", size=14))
-    assert tokenizer.unknown("low lowest") == [] and tokenizer.unknown("low ♞") == ["♞"]
+    trained: Any = train_tokenizer(["low lower lowest"] * 9, TokenizerConfig(kind="unigram", size=14))
+    known = [trained._piece(number) for number in trained.encode("low")]
+    for tokenizer in (trained, MarianTokenizer(trained.config, trained._model, known)):
+        assert tokenizer.unknown("low low") == []
+        assert tokenizer.unknown("low ♞") == ["♞"]
 
 
 def test_a_probability_of_0_in_single_precision_has_its_logarithm() -> None:
@@ -98,8 +103,9 @@ def test_as_many_padded_rows_as_columns_of_each_stop_at_their_lengths() -> None:
     encoder = build(model, source_types=9, target_types=9).eval().encoder
     tokens, valid = torch.randint(4, 9, (3, 3)), torch.ones(3, 3, dtype=torch.bool)
     padded = torch.nn.functional.pad(tokens, (0, 2)), torch.nn.functional.pad(valid, (0, 2))
-    alone = encoder(tokens, Span.of(valid)).states
-    torch.testing.assert_close(encoder(padded[0], Span.of(padded[1])).states[:, :3], alone)
+    alone, longer = encoder(tokens, Span.of(valid)), encoder(padded[0], Span.of(padded[1]))
+    torch.testing.assert_close(longer.states[:, :3], alone.states)
+    torch.testing.assert_close(longer.final, alone.final)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +121,12 @@ def test_files_that_are_no_text_are_refused_with_a_command(tmp_path: Path, first
     with pytest.raises(DataError, match="not text") as caught:
         list(read_lines(tmp_path / "a.txt"))
     assert help in str(caught.value.help)
+
+
+def test_columns_are_found_in_any_case_and_first_as_they_are_spelled(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("Text,LABEL,label\nx,y,z\n")
+    (row,) = read_rows(tmp_path / "a.csv", ["text", "label"])
+    assert (row.cells["text"], row.cells["label"]) == ("x", "z")
 
 
 def test_numbers_of_eight_bytes_are_passed_over_in_a_sentencepiece_model() -> None:
