@@ -67,6 +67,7 @@ class Field(Protocol):
     """One input of a network."""
 
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
+    reads_json: bool  # whether ``parse`` reads JSON values
 
     @property
     def sizes(self) -> Mapping[str, int]:

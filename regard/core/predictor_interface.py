@@ -10,7 +10,7 @@ from regard.errors import DataError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["PredictionInterrupted", "PredictorInterface", "input_cost", "interface_of", "read_input"]
+__all__ = ["PredictionInterrupted", "PredictorInterface", "input_cost", "interface_of", "read_input", "reads_json"]
 
 
 class PredictionInterrupted(Exception):
@@ -49,6 +49,11 @@ def read_input(predictor: Any, line: str) -> Any:
         return predictor.read(line)
     except ValueError as error:  # of a task of one's own
         raise DataError("this input cannot be read", why=str(error)) from error
+
+
+def reads_json(predictor: Any) -> bool:
+    """Return whether ``predictor.read`` parses JSON: to any other model a list is a text with brackets."""
+    return bool(getattr(predictor, "reads_json", False))
 
 
 def input_cost(predictor: Any, input: Any) -> int:

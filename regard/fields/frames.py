@@ -40,6 +40,8 @@ class FrameSeries(NamedTuple):
 class Frames:
     """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
+    reads_json = True
+
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length
         self.scale = np.zeros((2, 0))  # mean and deviation of each channel
@@ -73,10 +75,8 @@ class Frames:
         widths = {value.channels: f"example {number}" for number, value in enumerate(values, start=1)}
         if len(widths) != 1:
             why = ", ".join(f"{place} has {width} numbers a frame" for width, place in widths.items())
-            where = run.config.data.train[0].name
-            raise DataError(
-                "the frames of the training data have no common width", where=where, why=why or "none exist"
-            )
+            what, where = "the frames of the training data have no common width", run.config.data.train[0].name
+            raise DataError(what, where=where, why=why or "none exist")
         count = sum(len(value.frames) for value in values)
         mean = sum(value.frames.sum(0, dtype=np.float64) for value in values) / count
         variance = sum(np.square(value.frames - mean).sum(0) for value in values) / count

@@ -39,6 +39,8 @@ class Text:
         apart: whether the network encodes each text separately.
     """
 
+    reads_json = False
+
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
         other_strand: bool = False, apart: bool = False,

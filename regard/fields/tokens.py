@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
 
 import numpy as np
-import numpy.typing as npt
 from torch import Tensor
 
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
@@ -40,6 +39,8 @@ class Tokens:
         subword_features: buckets of the affixes of each token, next to its first piece; 0: none.
         word_dropout: share of the tokens whose first piece training replaces by UNKNOWN, but not their affixes.
     """
+
+    reads_json = True
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0
@@ -73,9 +74,8 @@ class Tokens:
 
     def text(self, value: Sentence) -> str:
         line = " ".join(value)
-        return (
-            line if tuple(line.split()) == value and json_value(line) is None else json.dumps(value, ensure_ascii=False)
-        )
+        plain = tuple(line.split()) == value and json_value(line) is None
+        return line if plain else json.dumps(value, ensure_ascii=False)
 
     def learn(self, run: RunFiles, values: Sequence[Sentence], log: Report) -> Tokens:
         # Grouped by token: some tokenizers depend on the order of their lines.
@@ -117,7 +117,7 @@ class Tokens:
     def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
         if not draws.visit or not self.word_dropout:
             return rows[0]
-        row, first = rows[0].copy(), _first_pieces(rows[0])
+        row, first = rows[0].copy(), np.flatnonzero(rows[0][:, -1])
         row[first[draws.stream(DROPOUT).random(len(first)) < self.word_dropout], 0] = UNKNOWN
         return row
 
@@ -144,7 +144,3 @@ class Tokens:
     def cost(self, value: Sentence) -> int:
         pieces = 2 + sum(map(len, value))
         return pieces * min(pieces, self.max_length + 2)
-
-
-def _first_pieces(row: EncodedRow) -> npt.NDArray[np.intp]:
-    return np.flatnonzero(row[:, -1])

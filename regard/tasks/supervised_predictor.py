@@ -127,6 +127,12 @@ class SupervisedPredictor:
         return reading_form(self.net, self.engine)
 
     @property
+    def reads_json(self) -> bool:
+        """Whether inputs are JSON values; lines of several fields are texts between tabs."""
+        fields = tuple(self.codec.fields.values())
+        return len(fields) == 1 and fields[0].reads_json
+
+    @property
     def labels(self) -> tuple[str, ...]:
         """Label names, ordered by class index; () of a number."""
         return self.codec.answer.class_names

@@ -49,6 +49,8 @@ def book(name: str = "book", *, waiting: int = 256, rows: int = 8, **model: Any)
 class Mean:
     """The mean of a line of numbers. ``gate``: each prediction waits for it, or until it is interrupted."""
 
+    reads_json = True
+
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.gate.set()

@@ -61,6 +61,8 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": []}, 400, "there is no text"),
         ({"inputs": "ab"}, 422, "inputs: it should be a list"),
         ({"inputs": [1]}, 422, "inputs.0: it should be a text"),
+        ({"inputs": ["ab", ["ab"]]}, 422, "inputs.1: it should be a text"),  # a prompt is no JSON
+        ({"inputs": [{"text": "ab"}], "model": "capitals"}, 422, "inputs.0: it should be a text"),
         ({"inputs": ["ab"], "settings": [1]}, 422, "settings: it should be"),
         ({"inputs": ["ab"], "settings": {"lenght": 3}}, 422, "settings.lenght: there is no such setting; did you mean"),
         ({"inputs": ["ab"], "settings": {"x" * 40: 3}}, 422, "there is no such setting"),

@@ -8,25 +8,29 @@ import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidatorFunctionWrapHandler, WrapValidator
 
 from regard.server.api.api_v1 import ERROR_RESPONSES
 from regard.server.api.json_route import FIRST_ERROR, JsonRoute
 from regard.server.api.requests import credentials, unless_disconnected
+from regard.server.batching.predictions import JsonLine
 from regard.server.service import Service
 
 __all__ = ["router"]
 
 
-def _as_line(value: Any) -> Any:
-    return json.dumps(value, ensure_ascii=False) if isinstance(value, list | dict) else value
+def _as_line(value: Any, read_text: ValidatorFunctionWrapHandler) -> str:
+    if isinstance(value, list | dict):
+        return JsonLine(json.dumps(value, ensure_ascii=False))
+    text: str = read_text(value)
+    return text
 
 
-Line = Annotated[str, BeforeValidator(_as_line, json_schema_input_type=str | list[Any] | dict[str, Any])]
+Line = Annotated[str, WrapValidator(_as_line, json_schema_input_type=str | list[Any] | dict[str, Any])]
 
 
 class PredictRequest(BaseModel):
-    """Inputs, each one line of what the model takes or the JSON value of that line, and settings of the outputs."""
+    """Inputs, each a line that the model reads, or the JSON value of that line, and settings of the outputs."""
 
     model_config = ConfigDict(extra="forbid")
 

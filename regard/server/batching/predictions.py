@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from regard.core.deadline import Deadline
-from regard.core.predictor_interface import PredictorInterface, input_cost, interface_of, read_input
+from regard.core.predictor_interface import PredictorInterface, input_cost, interface_of, read_input, reads_json
 from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError, DataError, ModelError
 from regard.inference.search_model import Searches
@@ -21,12 +21,18 @@ from regard.server.batching.jobs import SearchJob
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-__all__ = ["SearchRequestJobs", "request_settings", "require_cost", "works_of"]
+__all__ = ["JsonLine", "SearchRequestJobs", "request_settings", "require_cost", "works_of"]
 
 LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
 
 
 Work = Callable[[Callable[[], bool]], Any]
+
+
+class JsonLine(str):
+    """The line of an input that a client sent as a JSON list or object."""
+
+    __slots__ = ()
 
 
 def works_of(
@@ -87,6 +93,8 @@ def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Dea
     inputs = []
     for number, line in enumerate(lines, start=1):
         deadline.check()
+        if isinstance(line, JsonLine) and not reads_json(predictor):
+            raise ApiError(422, f"Invalid request: inputs.{number - 1}: it should be a text")
         try:
             inputs.append(read_input(predictor, line))
             require_cost(predictor, inputs[-1], limit, f"input {number}")

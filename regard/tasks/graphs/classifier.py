@@ -48,6 +48,8 @@ class GraphNumber(NamedTuple):
 class GraphClassifier:
     """A network with its labels: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``."""
 
+    reads_json = True
+
     def __init__(self, net: PooledGraphNet, codec: GraphCodec, config: GraphsConfig) -> None:
         self.net, self.codec, self.config = net.eval(), codec, config
 

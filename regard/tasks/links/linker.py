@@ -56,6 +56,8 @@ class LinkRequest(BaseModel):
 class Linker:
     """A network with the graph that it was trained on: ``regard.load("runs/papers")([("17", "90")])``."""
 
+    reads_json = True
+
     def __init__(self, net: LinkNet, graph: Graph, config: LinksConfig) -> None:
         self.net, self.graph, self.config = net.eval(), graph, config
         self._tensors = graph_tensors(graph, next(net.parameters()).device)

@@ -53,6 +53,8 @@ class Recommender:
     Of a session the last ``data.context`` items are read; those that training did not have are left out.
     """
 
+    reads_json = True
+
     def __init__(self, net: LanguageModel, codec: ItemCodec, config: NextItemConfig) -> None:
         self.net, self.codec, self.config = net.eval(), codec, config
 
