@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -88,23 +89,23 @@ def spans(tags: Sequence[str]) -> list[TagSpan]:
 
     A tag that continues nothing begins a span, too.
     """
-    found: list[TagSpan] = []
+    entities: list[TagSpan] = []
     begin, kind, role = 0, "", ""  # of the tag before; no kind: outside
-    for at, tag in enumerate([*tags, OUTSIDE]):
+    for place, tag in enumerate([*tags, OUTSIDE]):
         following, following_role = tag[2:], ROLES.get(tag[:1], "")
         continues = kind == following != "" and role in ("B", "I") and following_role in ("I", "E")
         if kind and not continues:
-            found.append(TagSpan(kind, begin, at))
+            entities.append(TagSpan(kind, begin, place))
         if not continues:
-            begin = at
+            begin = place
         kind, role = following, following_role
-    return found
+    return entities
 
 
-def write_iob(found: Sequence[TagSpan], length: int, scheme: Literal["iob1", "iob2"]) -> tuple[str, ...]:
+def write_iob(entities: Sequence[TagSpan], length: int, scheme: Literal["iob1", "iob2"]) -> tuple[str, ...]:
     """Return the tags of ``length`` tokens with these spans, in the order of their tokens."""
     tags = [OUTSIDE] * length
-    for kind, begin, end in found:
+    for kind, begin, end in entities:
         follows_its_kind = begin > 0 and tags[begin - 1][2:] == kind
         first = "B" if scheme == "iob2" or follows_its_kind else "I"
         tags[begin:end] = [f"{first}-{kind}", *[f"I-{kind}"] * (end - begin - 1)]
@@ -121,23 +122,29 @@ def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str], scheme: TagSc
         tags: the names of the classes.
         scheme: unset, the one that the names suggest.
     """
-    scheme = scheme or scheme_of_names(tags) or "iob2"
-    barred = np.where([[_may_follow(one, other, tags, scheme) for other in tags] for one in tags], 0.0, -np.inf)
-    first = np.where([_may_follow(OUTSIDE, tag, tags, scheme) for tag in tags], 0.0, -np.inf)
-    last = np.where([_may_follow(tag, OUTSIDE, tags, scheme) for tag in tags], 0.0, -np.inf)
+    first, between, last = _allowed(tuple(tags), scheme or scheme_of_names(tags) or "iob2")
     score = log_p[0] + first
     back: list[npt.NDArray[np.intp]] = []
     for row in log_p[1:]:
-        reached = score[:, None] + barred
+        reached = score[:, None] + between
         back.append(reached.argmax(0))
         score = reached.max(0) + row
     score = score + last
     if np.isneginf(score.max()):  # tags without O and single tokens, for example, of an odd number of tokens
-        return [int(each) for each in log_p.argmax(1)]
+        return [int(number) for number in log_p.argmax(1)]
     path = [int(score.argmax())]
     for choice in reversed(back):
         path.append(int(choice[path[-1]]))
     return path[::-1]
+
+
+@lru_cache(maxsize=16)  # models of a process; each sentence asks
+def _allowed(tags: tuple[str, ...], scheme: TagScheme) -> tuple[npt.NDArray[np.float64], ...]:
+    """Return 0 for what the scheme allows and −∞ for the rest: first tags, tags (one, next), last tags."""
+    between = [[_may_follow(one, other, tags, scheme) for other in tags] for one in tags]
+    first = [_may_follow(OUTSIDE, tag, tags, scheme) for tag in tags]
+    last = [_may_follow(tag, OUTSIDE, tags, scheme) for tag in tags]
+    return tuple(np.where(each, 0.0, -np.inf) for each in (first, between, last))
 
 
 def _may_follow(one: str, other: str, tags: Sequence[str], scheme: TagScheme) -> bool:
