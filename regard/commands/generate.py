@@ -89,18 +89,18 @@ def generate(
     } | sampling | {"seed": None}  # fmt: skip
     chosen = {name: value for name, value in options.items() if value is not None}
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    made: dict[str, Any] = {"samples": samples, "seed": sampling["seed"], "as_json": as_json}
+    request: dict[str, Any] = {"samples": samples, "seed": sampling["seed"], "as_json": as_json}
     if (bulk := bulk.of(files, output, folder=True)).wanted:
-        _generate_in_bulk(bulk, run, chosen, opened, **made)
+        _generate_in_bulk(bulk, run, chosen, opened, **request)
         return
     model: Generator = open_predictor(run, **opened)
     settings = _settings(model, chosen, samples)
-    if made["seed"] is None:  # one of the whole command: equal prompts have equal texts, in whatever chunks they are
-        made["seed"] = secrets.randbits(63)
+    if request["seed"] is None:  # one of the whole command: equal prompts have equal texts, in whatever chunks they are
+        request["seed"] = secrets.randbits(63)
     if prompt is None and (files or _is_piped()):
-        _answer_lines(model, run, bulk, settings, **made)
+        _answer_lines(model, run, bulk, settings, **request)
     else:
-        _answer_prompt(model, prompt or "", settings, **made)
+        _answer_prompt(model, prompt or "", settings, **request)
 
 
 def _require_prompts(run: Path, prompt: str | None, files: list[Path] | None) -> None:

@@ -81,8 +81,8 @@ class EncoderDecoder(nn.Module):
         decoded = self.decoder(target, target_span, session.memory, session.state)
         if output is None:
             return decoded.features
-        found = self._loss(decoded.features, session, target_span, output, smoothing)
-        return found._replace(smoothed=sum(decoded.losses.values(), found.smoothed))
+        loss = self._loss(decoded.features, session, target_span, output, smoothing)
+        return loss._replace(smoothed=sum(decoded.losses.values(), loss.smoothed))
 
     def loss(
         self,
@@ -98,8 +98,8 @@ class EncoderDecoder(nn.Module):
 
         Computed by ``forward``, which whatever wraps the network, such as FSDP2, watches.
         """
-        found: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
-        return found
+        loss: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
+        return loss
 
     def _loss(
         self,

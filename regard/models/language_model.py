@@ -108,5 +108,5 @@ class LanguageModel(nn.Module):
         self, tokens: Int[Tensor, "rows length"], state: LanguageModelState
     ) -> tuple[Float[Tensor, "rows length types"], LanguageModelState]:
         """Tokens to log-probabilities of the next, in float32 or wider, and the state after them."""
-        found = self(tokens, Span.without_padding(tokens, state.length), state)
-        return self.head.log_probabilities(found.features), found.state
+        outputs = self(tokens, Span.without_padding(tokens, state.length), state)
+        return self.head.log_probabilities(outputs.features), outputs.state

@@ -83,12 +83,12 @@ def compare_encoders(
 
 
 def _logits(net: Any, tokens: Tensor, valid: Tensor) -> Tensor:
-    found = net(tokens, Span.of(valid))
-    if hasattr(found, "logits"):
-        found = found.logits
+    outputs = net(tokens, Span.of(valid))
+    if hasattr(outputs, "logits"):
+        outputs = outputs.logits
     elif hasattr(net, "head"):
-        found = net.head(found)
-    logits: Tensor = found
+        outputs = net.head(outputs)
+    logits: Tensor = outputs
     return logits
 
 

@@ -97,12 +97,12 @@ def _proposal(what: Sequence[str], held_out: Sequence[Path], given: dict[str, An
             require_known_form(file)
     groups = [[given["task"]]] if "task" in given else tasks_by_confidence(files, held_out, given)
     for kinds in groups:
-        proposals = {kind: locate(kind).config().propose(files, held_out, given) for kind in kinds}
-        found = {kind: proposal for kind, proposal in proposals.items() if proposal is not None}
-        if len(found) > 1:
-            raise _undecided(what, found)
-        if found:
-            return next(iter(found.values()))
+        answers = {kind: locate(kind).config().propose(files, held_out, given) for kind in kinds}
+        proposals = {kind: proposal for kind, proposal in answers.items() if proposal is not None}
+        if len(proposals) > 1:
+            raise _undecided(what, proposals)
+        if proposals:
+            return next(iter(proposals.values()))
     return None
 
 
@@ -114,13 +114,13 @@ def tasks_by_confidence(files: Sequence[Path], held_out: Sequence[Path], given: 
     return [groups[certain] for certain in sorted(groups, reverse=True) if certain]
 
 
-def _undecided(what: Sequence[str], found: Mapping[str, Proposal]) -> ConfigError:
+def _undecided(what: Sequence[str], proposals: Mapping[str, Proposal]) -> ConfigError:
     """Return the error for files that several tasks read, with the command of each."""
     command = shlex.join(["regard", "train", *what])
     return ConfigError(
-        f"{' and '.join(found)} both read these files", where=what[0],
-        why="; ".join(proposal.reasons[0] for proposal in found.values()),
-        help=", or ".join(f"{command} --task {kind}" for kind in found),
+        f"{' and '.join(proposals)} both read these files", where=what[0],
+        why="; ".join(proposal.reasons[0] for proposal in proposals.values()),
+        help=", or ".join(f"{command} --task {kind}" for kind in proposals),
     )  # fmt: skip
 
 

@@ -19,7 +19,10 @@ from regard.data.text_files import filter_command, first_bytes, read_lines
 from regard.errors import DataError, RegardError
 from regard.tasks.split import split_shares
 
-__all__ = ["FoundCorpus", "describe_columns", "found_corpus", "held_out_parts", "refuse_rows", "require_known_form"]
+__all__ = [
+    "FoundCorpus", "common_head", "describe_columns", "found_corpus", "held_out_parts", "refuse_rows",
+    "require_known_form",
+]  # fmt: skip
 
 SAMPLED = 1_000  # lines of a text, all of which have the same columns if they are rows
 FEWEST_ROWS = 10  # of fewer lines equal numbers of columns are no sign
@@ -42,8 +45,15 @@ class FoundCorpus(NamedTuple):
     parts: Mapping[str, int]
 
 
-def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
-    """Return the corpus that files or patterns are; None where they are not all readable, of one form and alike."""
+class CommonHead(NamedTuple):
+    """Files of one form with the same columns; the head is that of the first."""
+
+    files: list[Path]
+    head: FileHead
+
+
+def common_head(names: Sequence[Path]) -> CommonHead | None:
+    """Return the head of files or patterns; None where they are not all readable, of one form and alike."""
     try:
         files = [file for name in names for file in named_files(name)]
         if not files or not all(file.is_file() for file in files):  # a pipe can be read once, by nobody who only looks
@@ -53,10 +63,19 @@ def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
         return None
     if any(head.form != heads[0].form or _spelled(head) != _spelled(heads[0]) for head in heads):
         return None
+    return CommonHead(files, heads[0])
+
+
+def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
+    """Return the corpus that files or patterns are; None where ``common_head`` finds none. Reads a column of parts."""
+    common = common_head(names)
+    if common is None:
+        return None
+    files, head = common
     source = str(names[0]) if len(names) == 1 else [str(name) for name in names]
-    column = first_of(heads[0].names, SPLITS)
+    column = first_of(head.names, SPLITS)
     parts = None if column is None else _rows_by_part(files, column)
-    return FoundCorpus(source, files[0], heads[0], None if parts is None else column, parts or {})
+    return FoundCorpus(source, files[0], head, None if parts is None else column, parts or {})
 
 
 def require_known_form(path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from regard.core.task_table import TASKS
 from regard.errors import ConfigError, RegardError
 from regard.tasks import find_config as module
+from regard.tasks import found_files
 from regard.tasks.find_config import find_config
 
 from ..cli.file_forms import FORMS, training_files
@@ -48,6 +49,18 @@ def test_files_of_two_tasks_are_refused_with_the_command_of_each(tmp_path: Path)
     for command, kind in zip(commands, ("next-item", "classification"), strict=True):
         assert command[:3] == ["regard", "train", str(path)] and command[3:] == ["--task", kind]
         assert find_config(command[2:3], [], [f"task.kind={kind}"]).task.kind == kind
+
+
+def test_evidence_reads_no_more_of_a_file_than_its_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of a column ``split`` are counted by a task that proposes a config, not by each that is asked."""
+    counts: list[str] = []
+    monkeypatch.setattr(found_files, "_rows_by_part", lambda files, column: counts.append(column))
+    path = tmp_path / "reviews.csv"
+    path.write_text("text,label,split\n" + "a film,good,train\na play,bad,train\n" * 20)
+    groups = module.tasks_by_confidence([path], [], {})
+    assert groups[0] == ["classification"] and counts == []
+    find_config([str(path)], [], [])
+    assert counts == ["split"]
 
 
 def test_more_evidence_counts_more_than_less(tmp_path: Path) -> None:

@@ -172,8 +172,8 @@ class ServedModel:
             works = await off_loop(works_of, predictor, inputs, settings, limits, deadline)
             return await self.compute(works, client=client, seconds=deadline.left)
         request = await off_loop(SearchRequestJobs, predictor, inputs, settings, limits, client, deadline)
-        found = await self.results(request.jobs, deadline.left)
-        return await self.run_serial(partial(request.outputs, found))  # some outputs take a pass of the model
+        hypotheses = await self.results(request.jobs, deadline.left)
+        return await self.run_serial(partial(request.outputs, hypotheses))  # some outputs take a pass of the model
 
     async def compute(
         self, works: Sequence[Callable[[Callable[[], bool]], Result]], *, client: str, seconds: float

@@ -14,24 +14,24 @@ from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labelled_columns, unnamed_label_column
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
 
 __all__ = ["choose", "confidence", "training_settings"]
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for columns that are named as text and label, or whose cells may be labels, and for arrays."""
-    corpus, named = found_corpus(files), given.get("data", {})
-    if corpus is None:
+    common, named = common_head(files), given.get("data", {})
+    if common is None:
         return Confidence.NONE
-    if corpus.head.form == "npz":
-        return Confidence.FORM if INPUTS.keys() & {*corpus.head.names} else Confidence.NONE
-    if names := corpus.head.names:
+    if common.head.form == "npz":
+        return Confidence.FORM if INPUTS.keys() & {*common.head.names} else Confidence.NONE
+    if names := common.head.names:
         texts = text_columns(names) or "text" in named
         labels = first_of([name for name in names if name not in text_columns(names)], LABELS) or "label" in named
         return Confidence.NONE if not texts else Confidence.NAMES if labels else Confidence.CONTENTS
-    fasta = corpus.head.form == "fasta" and given.get("task") == "classification"
-    return Confidence.CONTENTS if fasta or corpus.head.form == "tsv" else Confidence.NONE
+    fasta = common.head.form == "fasta" and given.get("task") == "classification"
+    return Confidence.CONTENTS if fasta or common.head.form == "tsv" else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -143,7 +143,7 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
     def keys(corpus: FilesConfig) -> Iterator[str]:
         return map(_key, _rows(None, [corpus]))
 
-    parts, told = held_out_parts(corpus, valid, examples="series", hashed="their numbers", keys=keys)
+    parts, held_out = held_out_parts(corpus, valid, examples="series", hashed="their numbers", keys=keys)
     longest, small = max(lengths), len(lengths) <= SMALL
     settings = training_settings(given, epochs=60 if small else 10, early_stopping=10)
     if "valid" not in parts:
@@ -156,7 +156,7 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
     }
     size = f"{counted(len(lengths), 'series', 'series')} of up to {counted(longest, 'frame')}, {different}"
     what = f"{size}: a classifier (task.kind = classification)"
-    return Proposal(config, [what, told, *describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})])
+    return Proposal(config, [what, held_out, *describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})])
 
 
 INPUT = ClassifierInput(

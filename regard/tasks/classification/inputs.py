@@ -51,5 +51,5 @@ class ClassifierInput(NamedTuple):
 
 def input_of(name: str) -> ClassifierInput:
     """Return the input of this name; its module loads torch."""
-    found: ClassifierInput = import_module(INPUTS[name].module).INPUT
-    return found
+    declared: ClassifierInput = import_module(INPUTS[name].module).INPUT
+    return declared

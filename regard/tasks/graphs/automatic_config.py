@@ -16,7 +16,7 @@ from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import RegardError
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import found_corpus, held_out_parts
+from regard.tasks.found_files import common_head, found_corpus, held_out_parts
 
 __all__ = ["choose", "confidence"]
 
@@ -27,8 +27,8 @@ CLASSES = 20  # numbers of more different values are numbers, not classes
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for JSON lines with edges."""
-    corpus = found_corpus(files)
-    return Confidence.FORM if corpus is not None and _holds_graphs(corpus.first) else Confidence.NONE
+    common = common_head(files)
+    return Confidence.FORM if common is not None and _holds_graphs(common.files[0]) else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

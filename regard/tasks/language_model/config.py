@@ -125,7 +125,7 @@ class TextDataConfig(DataSection):
 class GenerateConfig(ChoiceConfig):
     """Settings of text generation, unless a command says otherwise."""
 
-    nbest: Literal[1] = Field(1, description="always 1: whoever generates says how many texts a prompt has")
+    nbest: Literal[1] = Field(1, description="always 1; the number of texts of a prompt is an option of generation")
     length: int = Field(500, ge=1, le=1 << 20, description="maximum of tokens")
     temperature: Annotated[float, Field(ge=0)] | None = Field(
         None,
@@ -190,10 +190,10 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
         from regard.data.documents import holds_documents
         from regard.data.rows import form_of
-        from regard.tasks.found_files import found_corpus
+        from regard.tasks.found_files import common_head
 
         texts = len(files) > 2 and all(file.is_file() and form_of(file) == "text" for file in files)
-        documents = files and all(map(holds_documents, files)) and found_corpus(files) is not None
+        documents = files and all(map(holds_documents, files)) and common_head(files) is not None
         return Confidence.ANY_TEXT if len(files) == 1 or texts or documents else Confidence.NONE
 
     @classmethod

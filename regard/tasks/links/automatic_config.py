@@ -15,14 +15,14 @@ __all__ = ["choose", "confidence"]
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph without labels."""
-    found = None if valid else found_graph(files)
-    return Confidence.NONE if found is None or found.labelled else Confidence.FORM
+    graph = None if valid else found_graph(files)
+    return Confidence.NONE if graph is None or graph.labelled else Confidence.FORM
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """A model of links for the files of one graph without labels; None for any other files."""
-    found = None if valid else found_graph(files)  # a graph holds its own validation edges
-    if found is None or found.labelled:
+    graph = None if valid else found_graph(files)  # a graph holds its own validation edges
+    if graph is None or graph.labelled:
         return None
     settings: dict[str, Any] = {
         "optimizer": "adam", "learning_rate": 1e-2, "schedule": "constant", "warmup": 0, "precision": "float32",
@@ -32,13 +32,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         settings |= {"epochs": 300, "early_stopping": 50}
     config = {
         "task": {"kind": "links"},
-        "data": {"train": [found.corpus], "valid": [found.corpus]},
+        "data": {"train": [graph.corpus], "valid": [graph.corpus]},
         "model": {"kind": "gcn", "width": 32, "dropout": 0.0},
         "train": settings,
     }
     reasons = [
-        f"{found.told}: links between nodes (task.kind = links)",
-        *found.columns,
+        f"{graph.told}: links between nodes (task.kind = links)",
+        *graph.columns,
         "a twentieth of the edges is held out to validate on, a tenth for regard evaluate",
         "two layers of graph convolution, and products of what they give",
     ]

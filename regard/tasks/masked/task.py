@@ -145,13 +145,13 @@ def _objective(config: MaskedConfig) -> Objective:
 
     def loss(net: nn.Module, batch: MaskedBatch, carry: Carry = ()) -> LossTerms:
         model = cast(MaskedModel, net)
-        features, wanted = model(batch.input, Span.of(batch.valid))[batch.chosen], batch.target[batch.chosen]
-        found = model.head.loss(features, wanted, smoothing=smoothing)
-        sums = {"nll": found.nll.detach(), "tokens": batch.chosen.sum()}
+        features, targets = model(batch.input, Span.of(batch.valid))[batch.chosen], batch.target[batch.chosen]
+        terms = model.head.loss(features, targets, smoothing=smoothing)
+        sums = {"nll": terms.nll.detach(), "tokens": batch.chosen.sum()}
         if not net.training:
             with torch.no_grad():
-                sums["correct"] = (model.head(features).argmax(-1) == wanted).sum()
-        return LossTerms(found.smoothed, sums)
+                sums["correct"] = (model.head(features).argmax(-1) == targets).sum()
+        return LossTerms(terms.smoothed, sums)
 
     return loss
 

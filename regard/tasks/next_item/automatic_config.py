@@ -11,7 +11,7 @@ from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time
 from regard.data.rows import FileHead
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
 from regard.tasks.next_item.data_config import SessionDataConfig
 from regard.tasks.next_item.sessions import read_sessions
 
@@ -20,8 +20,8 @@ __all__ = ["choose", "confidence"]
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for rows with a list ``items``, or a session and an item."""
-    corpus = found_corpus(files)
-    return Confidence.NONE if corpus is None or _columns(corpus.head) is None else Confidence.NAMES
+    common = common_head(files)
+    return Confidence.NONE if common is None or _columns(common.head) is None else Confidence.NAMES
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

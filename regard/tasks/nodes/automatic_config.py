@@ -18,19 +18,19 @@ __all__ = ["choose", "confidence"]
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph with labels."""
-    found = None if valid else found_graph(files)
-    return Confidence.NONE if found is None or not found.labelled else Confidence.FORM
+    graph = None if valid else found_graph(files)
+    return Confidence.NONE if graph is None or not graph.labelled else Confidence.FORM
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """A classifier of nodes, for the files of one graph with labels; None for any other files."""
-    found = None if valid else found_graph(files)  # a graph holds its own validation nodes
-    if found is None or not found.labelled:
+    graph = None if valid else found_graph(files)  # a graph holds its own validation nodes
+    if graph is None or not graph.labelled:
         return None
-    data: dict[str, Any] = {"train": [found.corpus], "valid": [found.corpus]}
+    data: dict[str, Any] = {"train": [graph.corpus], "valid": [graph.corpus]}
     told = "validates on the nodes that the files name for it"
-    if not found.split:
-        data["split"], drawn = _split(Path(found.corpus["source"]))
+    if not graph.split:
+        data["split"], drawn = _split(Path(graph.corpus["source"]))
         told = f"the files name no nodes to train and validate on: {drawn}"
     settings: dict[str, Any] = {
         "optimizer": "adam", "learning_rate": 5e-3, "betas": [0.9, 0.999], "weight_decay": 5e-4, "schedule": "constant",
@@ -41,7 +41,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 1000, "early_stopping": 100}
     config = {"task": {"kind": "nodes"}, "data": data, "train": settings}
-    reasons = [f"{found.told}: classes of nodes (task.kind = nodes)", *found.columns, told]
+    reasons = [f"{graph.told}: classes of nodes (task.kind = nodes)", *graph.columns, told]
     return Proposal(config, [*reasons, "two layers of graph attention"])
 
 

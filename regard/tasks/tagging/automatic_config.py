@@ -13,7 +13,7 @@ from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead, tokens_of
 from regard.data.text_files import read_lines
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts
+from regard.tasks.found_files import FoundCorpus, common_head, describe_columns, found_corpus, held_out_parts
 from regard.tasks.tagging.task import tagged_rows, word_and_tag
 
 __all__ = ["choose", "confidence"]
@@ -23,10 +23,10 @@ LINES = 20_000  # that are read to recognize a file
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for a word a line, or columns that are named as words and tags."""
-    corpus = found_corpus(files)
-    if corpus is None or _recognize(corpus.first, corpus.head) is None:
+    common = common_head(files)
+    if common is None or _recognize(common.files[0], common.head) is None:
         return Confidence.NONE
-    return Confidence.NAMES if corpus.head.form in ("csv", "parquet", "json-lines") else Confidence.FORM
+    return Confidence.NAMES if common.head.form in ("csv", "parquet", "json-lines") else Confidence.FORM
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

@@ -24,10 +24,10 @@ def objective(config: TranslationConfig) -> Objective:
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
         model = cast(EncoderDecoder, net)
         spans = Span.of(batch.source_valid), Span.of(batch.target_valid)
-        found = model.loss(
+        terms = model.loss(
             batch.source, spans[0], batch.target_input, spans[1], batch.target_output, smoothing=smoothing
         )
-        return LossTerms(found.smoothed, {"nll": found.nll.detach(), "tokens": batch.target_valid.sum()})
+        return LossTerms(terms.smoothed, {"nll": terms.nll.detach(), "tokens": batch.target_valid.sum()})
 
     return loss
 
