@@ -45,7 +45,7 @@ OTHERS = {
     b"RIFF": "a recording", b"ID3": "a recording", b"fLaC": "a recording", b"OggS": "a recording",
     b"SQLite format 3": "a database", b"\x7fELF": "a program",
 }  # fmt: skip
-GRAPH_ARRAYS = "`regard train` and `regard evaluate` read a graph from its arrays: edges, y and x"
+ARRAYS = "`regard train` and `regard evaluate` read a graph (edges, y, x) or series (frames, offsets, label) of arrays"
 
 
 def refuse_pipe(path: Path) -> None:
@@ -151,7 +151,7 @@ def _refuse_other_kinds(path: Path, first: bytes) -> None:
             help = "name it .gz: packed text is read as it is" if rename else command.format_map(names)
             raise DataError(f"the file is packed with {kind}", where=str(path), help=help)
     if first.startswith(ARCHIVE) and path.suffix.lower() == ".npz":
-        raise DataError("the file is an archive of NumPy arrays, not text", where=str(path), help=GRAPH_ARRAYS)
+        raise DataError("the file is an archive of NumPy arrays, not text", where=str(path), help=ARRAYS)
     if first.startswith(ARCHIVE):
         office = b"xl/" in first or path.suffix.lower() in (".xlsx", ".xlsm")
         what, help = ("a spreadsheet", "save it as CSV") if office else ("a zip archive", f"unzip {names['file']}")

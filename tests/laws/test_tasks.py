@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -13,13 +14,16 @@ import pytest
 import torch
 from torch import nn
 
+from regard.core.predictor_interface import reads_json
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
 from regard.core.task_table import TASKS
+from regard.core.untrusted_files import json_value
 from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
+from regard.testing.codec_case import equal_values
 from tests.laws import frames_task, own_task
 
 OWN = f"{own_task.__name__}:TASK"
@@ -43,6 +47,14 @@ def case(request: pytest.FixtureRequest) -> TaskCase:
 @pytest.mark.parametrize("law", TASK_LAWS, ids=lambda law: law.name)
 def test_task(case: TaskCase, law: Any) -> None:
     law.check(case, Draw(random.Random(1)))
+
+
+def test_a_predictor_reads_json_values_where_its_lines_are_json(case: TaskCase) -> None:
+    """A server passes lists and objects of a request on to these alone."""
+    spelled = [line for line in case.task.sample_lines if json_value(line) is not None]
+    assert reads_json(case.predictor) == bool(spelled)
+    for line in spelled:
+        assert equal_values(case.predictor.read(json.dumps(json_value(line))), case.predictor.read(line))
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TASKS if kind not in ("translation", "language-model")])

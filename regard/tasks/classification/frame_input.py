@@ -73,9 +73,8 @@ def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, kinds: str, dimens
     """Return an array. Raises DataError if it is missing, or of another type or shape."""
     array = arrays.get(name)
     if array is None:
-        raise DataError(
-            f"the array {name} is missing", where=str(path), why=f"the file has {', '.join(arrays) or 'none'}"
-        )
+        why = f"the file has {', '.join(arrays) or 'none'}"
+        raise DataError(f"the array {name} is missing", where=str(path), why=why, help="docs/how-to/classify.md")
     if array.dtype.kind not in kinds or array.ndim != dimensions:
         why = f"it has the type {array.dtype} and {counted(array.ndim, 'dimension')}, not {dimensions}"
         raise DataError(f"the array {name} cannot be used", where=str(path), why=why, help="docs/how-to/classify.md")
