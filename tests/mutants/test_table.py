@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import Phase, settings
 
+from regard.answers import spans
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from tests.test_train import Making
 
@@ -31,11 +34,42 @@ ALL = MUTANTS | MEASURED | DECLARED
 def test_it_is_caught(mutant: Mutant, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     fixtures = [name for name in inspect.signature(mutant.test).parameters if name not in mutant.arguments]
     arguments = mutant.arguments | {name: request.getfixturevalue(name) for name in fixtures}
-    with monkeypatch.context() as patch:
+    with monkeypatch.context() as patch, without_caches():
         mutant.edit.apply(patch)
         _draw_only(mutant.test, patch)
         with pytest.raises(AssertionError):
             mutant.test(**arguments)
+
+
+@contextmanager
+def without_caches() -> Iterator[None]:
+    """Forget what functions of ``regard`` remember: before, so that the wrong version computes, and after it."""
+    _forget()
+    try:
+        yield
+    finally:
+        _forget()
+
+
+def _forget() -> None:
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] == "regard":
+            for value in vars(module).values():
+                if callable(forget := getattr(value, "cache_clear", None)):
+                    forget()
+
+
+def test_what_a_function_remembered_does_not_outlive_a_wrong_version() -> None:
+    kinds = ("O", "B-X", "I-X")
+    assert barred(kinds) == 2  # I-X first, and after O; every tag may end
+    with pytest.MonkeyPatch.context() as patch, without_caches():
+        Edit(spans._may_follow, "return continues or begins", "return True").apply(patch)
+        assert barred(kinds) == 0
+    assert barred(kinds) == 2
+
+
+def barred(kinds: tuple[str, ...]) -> int:
+    return sum(int((each < 0).sum()) for each in spans._allowed(kinds, "iob2"))
 
 
 def test_every_law_of_fields_and_answers_catches_some_mutant() -> None:
