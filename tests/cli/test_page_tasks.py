@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.inspection.inspector import run_inspector
+from regard.inspection.inspector import Inspector
 from regard.runs.run_folder import RunFolder
 from regard.server.batching.served import ServedModel
 
@@ -25,7 +25,7 @@ TEXT = "the cat sat"
 def served(path: Path) -> ServedModel:
     made = regard.load(path)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
-    inspector = run_inspector(RunFolder.open(path), name="book", open=lambda which: found)
+    inspector = Inspector(RunFolder.open(path), name="book", open=lambda which: found)
     return ServedModel(
         "book", task="language-model", serves={"generate"}, load_predictor=lambda: found, settings=found.settings,
         threads=1, inspector=inspector,
