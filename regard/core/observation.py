@@ -17,7 +17,7 @@ from regard.errors import ModelError
 
 SurfaceKind = Literal["tokens", "letters", "items", "notes", "frames", "graph"]
 PredictionKind = Literal["label", "labels", "number", "tag", "token", "item", "link"]
-PositionKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
+SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
 
 
 class Surface(NamedTuple):
@@ -44,8 +44,8 @@ class Surface(NamedTuple):
     center: int | None = None
 
 
-class Position(NamedTuple):
-    """Where a prediction stands on a surface.
+class Site(NamedTuple):
+    """The site of a prediction on a surface.
 
     Attributes:
         kind: ``whole``: on all surfaces together; ``piece``, ``gap`` and ``node``: at one piece; ``pair``: between two
@@ -54,12 +54,12 @@ class Position(NamedTuple):
         surface: the index of the surface.
     """
 
-    kind: PositionKind
+    kind: SiteKind
     pieces: tuple[int, ...] = ()
     surface: int = 0
 
 
-WHOLE = Position("whole")
+WHOLE = Site("whole")
 
 
 class Alternative(NamedTuple):
@@ -71,10 +71,10 @@ class Alternative(NamedTuple):
 
 
 class Prediction(NamedTuple):
-    """What the model predicts at one position.
+    """One prediction of the model at one site.
 
     Attributes:
-        at: the position.
+        at: the site.
         kind: the kind of the label.
         label: the predicted label; after a piece, the piece that follows in the surface, if one does.
         log_probability: of the label, in nats; None for a number.
@@ -84,7 +84,7 @@ class Prediction(NamedTuple):
         rank: of the label; 0 is the most probable. None where it was not computed.
     """
 
-    at: Position
+    at: Site
     kind: PredictionKind
     label: str
     log_probability: float | None = None
@@ -94,7 +94,7 @@ class Prediction(NamedTuple):
     rank: int | None = None
 
     @classmethod
-    def best(cls, at: Position, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
+    def best(cls, at: Site, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
         """Return the prediction of the first of ``alternatives``."""
         return cls(at, kind, alternatives[0].label, alternatives[0].log_probability, tuple(alternatives))
 
@@ -145,7 +145,7 @@ class AttentionMap(NamedTuple):
 
 
 class Influence(NamedTuple):
-    """By how much a prediction changes where a piece is hidden from the model.
+    """The change of a prediction where a piece is hidden from the model.
 
     Attributes:
         prediction: the index of the prediction.

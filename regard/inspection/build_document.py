@@ -28,7 +28,7 @@ ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "vectors")
 
 
 class SearchOptions(NamedTuple):
-    """How an input is inspected whose output a search finds.
+    """Options of the inspection of an input whose output a search finds.
 
     Attributes:
         settings: the search; the model's unless given. Sampling is replaced by beam search.

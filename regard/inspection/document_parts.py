@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.observe import AttentionCall
-from regard.core.observation import Alternative, Position, Prediction, Surface
+from regard.core.observation import Alternative, Prediction, Site, Surface
 from regard.data.tokenizers.catalogue import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
@@ -67,7 +67,7 @@ def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> 
         best = zip(tokenizer.pieces(token.tolist()), value.tolist(), token.tolist(), strict=True)
         found.append(
             Prediction(
-                Position("after", (place,), surface=1), "token", tokenizer.pieces([chosen])[0], float(row[chosen]),
+                Site("after", (place,), surface=1), "token", tokenizer.pieces([chosen])[0], float(row[chosen]),
                 tuple(Alternative(*each) for each in best), entropy=float(torch.special.entr(row.exp()).sum()),
                 rank=int((row > row[chosen]).sum()),
             )

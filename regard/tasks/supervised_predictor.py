@@ -17,7 +17,7 @@ from regard.attention.observe import AttentionCall, attention_maps, observe_call
 from regard.core.answer import InputContext, TaskAnswer
 from regard.core.call_checks import require_list
 from regard.core.field import EncodedRow, Field, Padded, PositionField
-from regard.core.observation import WHOLE, AttentionMap, Axis, Observation, Position, Prediction, Surface
+from regard.core.observation import WHOLE, AttentionMap, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.tensors import added_sums
@@ -273,7 +273,7 @@ class SupervisedPredictor:
         if not answer.per_position:
             return (Prediction.best(WHOLE, answer.kind, answer.alternatives(logits[0])),)
         return tuple(
-            Prediction.best(Position("piece", (place,)), answer.kind, answer.alternatives(row)[:MAX_ALTERNATIVES])
+            Prediction.best(Site("piece", (place,)), answer.kind, answer.alternatives(row)[:MAX_ALTERNATIVES])
             for place, row in enumerate(logits)
         )
 

@@ -13,7 +13,6 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
-from regard.tasks.translation.example import example_sentence
 
 from regard import cli, load
 from regard import inspect as look
@@ -21,6 +20,7 @@ from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 from regard.tasks.translation.codecs import open_codecs
+from regard.tasks.translation.example import example_sentence
 
 from .conftest import TinyRun
 from .test_serve import serving

@@ -214,7 +214,7 @@ def test_sentences_and_characters_that_the_model_has_never_seen(page: Any) -> No
         asked = json.loads(route.request.post_data)
         sentence = asked.pop("sentence", 0)
         answer = route.fetch(post_data=json.dumps(asked))
-        more = {"unknown": ["猫"], "sentences": ["d e.", "f."], "sentence": sentence}
+        more = {"facts": {"unknown": ["猫"]}, "sentences": ["d e.", "f."], "sentence": sentence}
         route.fulfill(response=answer, json=answer.json() | more)
 
     page.route("**/v1/inspect", told)

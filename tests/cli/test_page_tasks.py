@@ -73,10 +73,10 @@ def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page:
 
 
 def test_a_place_and_head_are_chosen_and_a_cell_tells_its_weight(page: Any) -> None:
-    playwright.expect(on(page, "place-name")).to_have_text("layers.1.self, mean of its heads")
-    click(page, "place-layers.0.self-1")
-    playwright.expect(on(page, "place-name")).to_have_text("layers.0.self, head 1")
-    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token looked at.")
+    playwright.expect(on(page, "place-name")).to_have_text("decoder.1.self, mean of its heads")
+    click(page, "place-decoder.0.self-1")
+    playwright.expect(on(page, "place-name")).to_have_text("decoder.0.self, head 1")
+    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token attended to.")
     heat_map = on(page, "place")
     heat_map.focus()
     playwright.expect(on(page, "place-value")).to_have_text("<s> → <s>: 1.0000")

@@ -16,8 +16,8 @@ from regard.core.observation import (
     Axis,
     Influence,
     Observation,
-    Position,
     Prediction,
+    Site,
     Surface,
     require_observation,
 )  # fmt: skip
@@ -115,7 +115,7 @@ def attention(weights: Tensor, allowed: Tensor | None = None) -> AttentionMap:
     return AttentionMap("encoder", 0, "self", weights, SQUARE, SQUARE, allowed)
 
 
-def predicted(at: Position, *logs: float) -> Prediction:
+def predicted(at: Site, *logs: float) -> Prediction:
     return Prediction(at, "token", "a", logs[0], tuple(Alternative("b", value) for value in logs[1:]))
 
 
@@ -134,11 +134,11 @@ EYE = torch.eye(2)[None]
         (Observation((), attention=(attention(EYE), attention(EYE))), "the same side, layer and part"),
         (Observation((PIECES,), (predicted(WHOLE, math.nan),)), "no number"),
         (Observation((PIECES,), (predicted(WHOLE, 0.0, math.inf),)), "no number"),
-        (Observation((PIECES,), (predicted(Position("piece", (2,)), 0.0),)), "of 2 pieces"),
-        (Observation((PIECES,), (predicted(Position("after", (-2,)), 0.0),)), "of 2 pieces"),
-        (Observation((PIECES,), (predicted(Position("piece", (-1,)), 0.0),)), "of 2 pieces"),
-        (Observation((PIECES,), (predicted(Position("pair", (0,)), 0.0),)), "does not exist"),
-        (Observation((PIECES,), (predicted(Position("whole", (), 1), 0.0),)), "does not exist"),
+        (Observation((PIECES,), (predicted(Site("piece", (2,)), 0.0),)), "of 2 pieces"),
+        (Observation((PIECES,), (predicted(Site("after", (-2,)), 0.0),)), "of 2 pieces"),
+        (Observation((PIECES,), (predicted(Site("piece", (-1,)), 0.0),)), "of 2 pieces"),
+        (Observation((PIECES,), (predicted(Site("pair", (0,)), 0.0),)), "does not exist"),
+        (Observation((PIECES,), (predicted(Site("whole", (), 1), 0.0),)), "does not exist"),
         (Observation((PIECES._replace(ids=(1,)),)), "one id for each piece"),
         (Observation((PIECES._replace(words=(0, 1), spelled=("ab",)),)), "words of a surface"),
         (Observation((PIECES._replace(edges=((0, 2),)),)), "a node that it does not have"),

@@ -170,7 +170,10 @@ def test_any_task_with_an_observation_is_looked_into(ask: Ask) -> None:
     assert found["surfaces"][0]["pieces"] == list("abca") and len(found["predictions"][-1]["alternatives"]) == 9
     assert found["attention"]["decoder.0.self"]["key"]["labels"] == ["<s>", *"abca"]
     own = ask("inspect", text="1 2", model="mean").json()
-    assert own["attention"]["attention"]["key"] == {"name": "number", "labels": ["1.0", "2.0"]} and own["predictions"] == []
+    assert (
+        own["attention"]["attention"]["key"] == {"name": "number", "labels": ["1.0", "2.0"]}
+        and own["predictions"] == []
+    )
 
 
 @pytest.mark.parametrize(

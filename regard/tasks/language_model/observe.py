@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from regard.attention.observe import attention_maps, observe_calls, twin
-from regard.core.observation import Alternative, Axis, Observation, Position, Prediction, Surface
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
@@ -53,8 +53,8 @@ def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | No
     """Return the prediction after a piece: of the token that follows, or of the likeliest after the last."""
     alternatives = _alternatives(tokenizer, log_p)
     if label is None or token is None:
-        return Prediction.best(Position("after", (place,)), "token", alternatives)
-    return Prediction(Position("after", (place,)), "token", label, float(log_p[token]), alternatives)
+        return Prediction.best(Site("after", (place,)), "token", alternatives)
+    return Prediction(Site("after", (place,)), "token", label, float(log_p[token]), alternatives)
 
 
 def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:

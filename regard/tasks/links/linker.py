@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, AttentionMap, Observation, Position, Prediction
+from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value, shortened
@@ -197,9 +197,9 @@ class Linker:
             maps, shown = [*maps, *found], [*shown, *neighbors]
         (link,) = self([names])
         if isinstance(link, BestLinks):
-            position, probabilities = Position("node", (0,)), {each.target: each.probability for each in link.links}
+            position, probabilities = Site("node", (0,)), {each.target: each.probability for each in link.links}
         else:
-            position = Position("pair", (0, 1))
+            position = Site("pair", (0, 1))
             probabilities = {"edge": link.probability, "no edge": 1 - link.probability}
         ranked = sorted(probabilities.items(), key=lambda item: -item[1])
         best = [Alternative(name, math.log(max(probability, 1e-300))) for name, probability in ranked]

@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.attention.mask import Span
 from regard.attention.observe import attention_maps, observe_calls, twin
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, Axis, Observation, Position, Prediction, Surface
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.wording import counted
@@ -146,7 +146,7 @@ class Filler:
         gaps = [place for place, piece in enumerate(pieces) if piece == self.settings.blank]
         predictions = tuple(
             Prediction.best(
-                Position("gap", (place,)), "token",
+                Site("gap", (place,)), "token",
                 [Alternative(each.text, math.log(each.probability or 1e-300)) for each in candidates],
             )
             for place, candidates in zip(gaps, self._fill(text, SHOWN).gaps, strict=True)

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.attention.mask import Span
 from regard.attention.observe import attention_maps, observe_calls, twin
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, Axis, Observation, Position, Prediction, Surface
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value
@@ -155,10 +155,10 @@ class Recommender:
         maps = attention_maps(calls, Axis("item", labels), Axis("item attended to", labels), side="decoder")
         known, numbers = labels[1:], read.tolist()[1:]
         predictions = [
-            Prediction(Position("after", (place,)), "item", name, float(row[number - len(SPECIALS)]), self._likely(row))
+            Prediction(Site("after", (place,)), "item", name, float(row[number - len(SPECIALS)]), self._likely(row))
             for place, (name, number, row) in enumerate(zip(known, numbers, log_p, strict=False), start=-1)
         ]
-        predictions.append(Prediction.best(Position("after", (len(known) - 1,)), "item", self._likely(log_p[-1])))
+        predictions.append(Prediction.best(Site("after", (len(known) - 1,)), "item", self._likely(log_p[-1])))
         return Observation((Surface("items", known, separator=" "),), tuple(predictions), maps)
 
     def _likely(self, log_p: torch.Tensor) -> tuple[Alternative, ...]:

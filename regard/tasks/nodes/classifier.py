@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from regard.core.call_checks import require_list
-from regard.core.observation import Alternative, Observation, Position, Prediction
+from regard.core.observation import Alternative, Observation, Prediction, Site
 from regard.core.task import Indices, MetricSums, never
 from regard.data.graphs import UNLABELLED, Graph
 from regard.models.graph.build import GraphNet
@@ -120,7 +120,7 @@ class NodeClassifier:
         maps, shown = observed_edges(self.net, tensors, self.graph, node, self._label, places)
         nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
         predictions = tuple(
-            Prediction.best(Position("node", (place,)), "label", self._alternatives(log_p))
+            Prediction.best(Site("node", (place,)), "label", self._alternatives(log_p))
             for place, log_p in enumerate(self._log_probabilities(nodes))
         )
         return Observation((neighborhood(self.graph, [node], shown, self._label),), predictions, maps)
