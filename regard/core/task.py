@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from regard.core.export_forms import ExportForm
 from regard.core.task_table import locate
 from regard.errors import ConfigError
 
@@ -248,6 +249,8 @@ class Task:
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    export_form: Callable[[Any], ExportForm] | None = None
+    # (config) to the form in which formats of other toolkits write the network; None: none of them does
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""

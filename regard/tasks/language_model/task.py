@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Span
 from regard.core import atomic_files
+from regard.core.export_forms import CausalForm
 from regard.core.state import begun_anew, leaves, rebuilt
 from regard.core.task import (
     Advance,
@@ -289,6 +290,11 @@ def _read_prompts(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
     return rows_of_one_column(path, named_column(path, given, (), (*PROMPTS, *DOCUMENTS)))
 
 
+def _export_form(config: LanguageModelConfig) -> CausalForm:
+    texts = (config.data.valid or config.data.train)[:1]
+    return CausalForm(texts=lambda: (line for text in texts for line in read_text_lines(text)))
+
+
 TASK = Task(
     name="language-model",
     serves=frozenset({"generate"}),
@@ -308,6 +314,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_prompts,
+    export_form=_export_form,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),

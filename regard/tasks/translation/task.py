@@ -8,8 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from regard.core.export_forms import PairForm
 from regard.core.task import Card, Metric, Task
 from regard.data.column_names import TEXTS, pair_columns
+from regard.data.reading import read_pairs
 from regard.data.rows import column_names
 from regard.metrics.text import METRICS
 from regard.models.build import build
@@ -66,6 +68,11 @@ def _read_sources(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
     return rows_of_one_column(path, named_column(path, given, usual, TEXTS))
 
 
+def _export_form(config: TranslationConfig) -> PairForm:
+    corpora = (config.data.valid or config.data.train)[:1]
+    return PairForm(texts=lambda: (source for corpus in corpora for _, source, _ in read_pairs(corpus)))
+
+
 TASK = Task(
     name="translation",
     serves=frozenset({"translate"}),
@@ -80,6 +87,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_sources,
+    export_form=_export_form,
     sample_lines=("a b c", "f e d c", "b", ""),
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )
