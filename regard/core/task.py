@@ -249,6 +249,9 @@ class Task:
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    engine_trials: Callable[[Any, Any, Any], Any] | None = None
+    # (run, net, codecs) to ``inference.engine_choice.EngineTrials``, by which ``engine="auto"`` is chosen; None: no
+    # choice
     export_form: Callable[[Any], ExportForm] | None = None
     # (config) to the form in which formats of other toolkits write the network; None: none of them does
 

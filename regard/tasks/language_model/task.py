@@ -47,6 +47,7 @@ from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
+from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -314,6 +315,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_prompts,
+    engine_trials=CausalTrials,
     export_form=_export_form,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
