@@ -299,6 +299,7 @@ def _export_form(config: LanguageModelConfig) -> CausalForm:
 TASK = Task(
     name="language-model",
     serves=frozenset({"generate"}),
+    scores="texts",
     open=_open,
     prepare=_prepare,
     build=_build,

@@ -77,6 +77,7 @@ def _export_form(config: TranslationConfig) -> PairForm:
 TASK = Task(
     name="translation",
     serves=frozenset({"translate"}),
+    scores="pairs",
     open=open_run,
     prepare=prepare,
     build=_build,
