@@ -249,6 +249,9 @@ class Task:
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
+    # (config, predictor, files) to a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
+    # None: it measures as validation does
     scores: Literal["pairs", "texts"] | None = None  # inputs that ``regard score`` reads: see ``core.scores``
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
     # (run, net, codecs) to ``inference.engine_choice.EngineTrials``, by which ``engine="auto"`` is chosen; None: no

@@ -149,7 +149,7 @@ def test_lines_are_judged_as_the_model_itself_judges_them(run: Path, text_run: P
 
 
 def test_documents_are_lines(text_run: Path) -> None:
-    net, codecs, folder = load_net(text_run)
+    _, codecs, folder = load_net(text_run)
     (text_run / "lines.txt").write_text("the cat\nsat on\nthe mat\n")
     shutil.rmtree(folder.data / "valid-0")
     text = TextConfig(source=str(text_run / "lines.txt"))

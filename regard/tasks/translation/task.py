@@ -20,6 +20,7 @@ from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.engine_trials import PairTrials
+from regard.tasks.translation.evaluation import TranslationTest
 from regard.tasks.translation.objective import compute_metrics, objective
 from regard.tasks.translation.prepare import prepare
 from regard.tasks.translation.translator import Engine, Translator
@@ -78,6 +79,7 @@ TASK = Task(
     name="translation",
     serves=frozenset({"translate"}),
     scores="pairs",
+    reference_test=TranslationTest,
     open=open_run,
     prepare=prepare,
     build=_build,
