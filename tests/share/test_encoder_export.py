@@ -208,6 +208,21 @@ def test_a_run_is_exported_and_compared(name: str, tmp_path: Path) -> None:
     assert parity["texts"] == parity["pieces"] > 0 and parity["difference"] < 1e-4
 
 
+def test_another_task_that_declares_the_form_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
+    (tmp_path / "own_tags.py").write_text(
+        "from dataclasses import replace\n"
+        "from regard.tasks.tagging.config import TaggingConfig as CONFIG\n"
+        "from regard.tasks.tagging.task import TASK as TAGGING\n"
+        "TASK = replace(TAGGING, name='own')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("REGARD_TASKS", "own_tags:TASK")
+    run = trained(tmp_path, "own_tags:TASK", SIZES | {"position": "rotary"}, "film\tN\n\none\tD\nfilm\tN\n\n")
+    done = exported(run, "transformers")
+    assert done.exit_code == 0 and "of 2 texts 2 have the same pieces" in done.output, done.output
+
+
 def test_the_command_names_the_settings(tmp_path: Path) -> None:
     run = trained(tmp_path, "classification", {}, "good film\tgood\nbad one\tbad\n")
     with pytest.raises(ConfigError, match=r"normalises after[\s\S]*--set model\.norm=pre.*--set model\.pooling=first"):
