@@ -258,6 +258,8 @@ class Task:
     # choice
     export_form: Callable[[Any], ExportForm] | None = None
     # (config) to the form in which formats of other toolkits write the network; None: none of them does
+    example: Callable[[Any], str | None] | None = None
+    # of a run folder: an input from the validation data that is easy to show
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""

@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from regard.core.call_checks import require_list
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation
+from regard.core.observation import WHOLE, Alternative, AttentionMap, Axis, Observation, Prediction, Surface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -131,25 +130,31 @@ class GraphClassifier:
         weights = self.net.pooling.weights(states, counts).float().cpu()
         shown = weights.topk(min(SHOWN, graph.nodes)).indices.sort().values
         axis = Axis("node", tuple(_name(line, node) for node in shown.tolist()))
-        attention = {
-            place: AttentionWeights(each, axis, Axis("neighbour", axis.labels))
-            for place, each in self._edges(graph, shown).items()
-        }
-        attention["pooling"] = AttentionWeights(weights[None, None, shown], Axis("answer", ("answer",)), axis)
-        edges = (graph.pairs.shape[1] - graph.nodes) // (1 if self.codec.data.directed else 2)
-        text = f"{counted(graph.nodes, 'node')}, {counted(edges, 'edge')}"
+        place = {node: number for number, node in enumerate(shown.tolist())}
+        edges = [(place[one], place[other]) for one, other in line.edges.tolist() if one in place and other in place]
+        maps = [
+            AttentionMap("encoder", number, "edges", each, axis, Axis("neighbor", axis.labels))
+            for number, each in self._edges(graph, shown).items()
+        ]
+        pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
         outputs = self.net.answer(states, counts)[0].double().cpu()
-        if self.codec.number is not None:
-            return Observation(f"{text}: {self.write(self._outcome(outputs, []), json=False)}", attention)
-        value, place = outputs.log_softmax(-1).sort(descending=True)
-        names = [self.codec.labels.names[at] for at in place.tolist()]
-        return Observation(text, attention, (), tuple(map(Alternative, names, value.tolist())))
+        surface = Surface("graph", axis.labels, edges=tuple(edges))
+        facts = {"nodes": graph.nodes, "edges": len(line.edges)}
+        return Observation((surface,), (self._prediction(outputs),), (*maps, pooling), facts=facts)
 
-    def _edges(self, graph: Graph, shown: Tensor) -> dict[str, Tensor]:
+    def _prediction(self, outputs: Tensor) -> Prediction:
+        """Return the classes of a graph, or its number."""
+        if self.codec.number is not None:
+            return Prediction(WHOLE, "number", self.write(self._outcome(outputs, []), json=False))
+        value, place = outputs.log_softmax(-1).sort(descending=True)
+        names = [self.codec.labels.names[number] for number in place.tolist()]
+        return Prediction.best(WHOLE, "label", [*map(Alternative, names, value.tolist())])
+
+    def _edges(self, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
         """Weights (heads, shown, shown) of each layer that attends, 0 where there is no edge."""
         features, pairs, degree, _ = graph_inputs([graph], self._device)
         states: list[NodeFeatures | Tensor] = [features, *self.net.net.states(features, pairs, degree)]
-        found: dict[str, Tensor] = {}
+        found: dict[int, Tensor] = {}
         for number, layer in enumerate(self.net.net.layers):
             if not isinstance(layer, GraphAttention):
                 continue
@@ -157,7 +162,7 @@ class GraphClassifier:
             for row, node in enumerate(shown.tolist()):
                 others = torch.from_numpy(graph.neighbours(node)).to(self._device)
                 table[:, row, others.cpu()] = layer.weights(states[number], node, others).float().cpu()
-            found[f"layers.{number}"] = table[:, :, shown]
+            found[number] = table[:, :, shown]
         return found
 
 

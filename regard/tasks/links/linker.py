@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
+from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value, shortened
@@ -22,7 +22,7 @@ from regard.errors import DataError
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.named_nodes import node_number, observed_edges
+from regard.tasks.named_nodes import neighborhood, node_number, observed_edges
 
 __all__ = ["BestLinks", "Link", "Linker"]
 
@@ -190,18 +190,19 @@ class Linker:
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
         """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
-        self._numbers(names)
-        attention: dict[str, AttentionWeights] = {}
-        for name in names:
-            node = node_number(self.graph, name)
-            found, _ = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name)
-            attention |= {f"{name}: {place}": weights for place, weights in found.items()}
+        nodes, maps, shown = self._numbers(names), list[AttentionMap](), list[int]()
+        for node in nodes:
+            part = f"edges of {self.graph.name(node)}"
+            found, neighbors = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name, part=part)
+            maps, shown = [*maps, *found], [*shown, *neighbors]
         (link,) = self([names])
-        text = " ".join(names)
         if isinstance(link, BestLinks):
-            each = tuple(Alternative(one.target, math.log(max(one.probability, 1e-300))) for one in link.links)
-            return Observation(text, attention, (), each)
-        every = {"edge": link.probability, "no edge": 1 - link.probability}
-        ranked = sorted(every.items(), key=lambda item: -item[1])
-        best = tuple(Alternative(name, math.log(max(p, 1e-300))) for name, p in ranked)
-        return Observation(text, attention, (ObservedStep(text, best[0].log_probability, best),))
+            position, probabilities = Site("node", (0,)), {each.target: each.probability for each in link.links}
+        else:
+            position = Site("pair", (0, 1))
+            probabilities = {"edge": link.probability, "no edge": 1 - link.probability}
+        ranked = sorted(probabilities.items(), key=lambda item: -item[1])
+        best = [Alternative(name, math.log(max(probability, 1e-300))) for name, probability in ranked]
+        predictions = (Prediction.best(position, "link", best),) if best else ()
+        surface = neighborhood(self.graph, nodes, shown, self.graph.name)
+        return Observation((surface,), predictions, tuple(maps))

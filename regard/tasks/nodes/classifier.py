@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from regard.core.call_checks import require_list
-from regard.core.observation import Alternative, Observation, ObservedStep
+from regard.core.observation import Alternative, Observation, Prediction, Site
 from regard.core.task import Indices, MetricSums, never
 from regard.data.graphs import UNLABELLED, Graph
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import graph_tensors
-from regard.tasks.named_nodes import node_number, observed_edges
+from regard.tasks.named_nodes import neighborhood, node_number, observed_edges
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import Inputs, SomeNodes
 
@@ -117,20 +117,22 @@ class NodeClassifier:
         node = node_number(self.graph, name)
         others = self.graph.neighbours(node)
         tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
-        attention, shown = observed_edges(self.net, tensors, self.graph, node, self._label, places)
-        told = [node, *(one for one in shown if one != node)]
-        steps = tuple(self._step(each, log_p) for each, log_p in zip(told, self._log_probabilities(told), strict=True))
-        return Observation(self.graph.name(node), attention, steps)
+        maps, shown = observed_edges(self.net, tensors, self.graph, node, self._label, places)
+        nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
+        predictions = tuple(
+            Prediction.best(Site("node", (place,)), "label", self._alternatives(log_p))
+            for place, log_p in enumerate(self._log_probabilities(nodes))
+        )
+        return Observation((neighborhood(self.graph, [node], shown, self._label),), predictions, maps)
 
     def _label(self, node: int) -> str:
         number = int(self.graph.labels[node])
         told = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
         return f"{self.graph.name(node)}{told}"
 
-    def _step(self, node: int, log_p: Tensor) -> ObservedStep:
-        value, number = log_p.topk(min(10, len(log_p)))
-        best = tuple(
-            Alternative(self.graph.classes[each], one)
-            for each, one in zip(number.tolist(), value.tolist(), strict=True)
-        )
-        return ObservedStep(self._label(node), best[0].log_probability, best)
+    def _alternatives(self, log_p: Tensor) -> list[Alternative]:
+        values, numbers = log_p.topk(min(10, len(log_p)))
+        return [
+            Alternative(self.graph.classes[number], value)
+            for number, value in zip(numbers.tolist(), values.tolist(), strict=True)
+        ]

@@ -21,6 +21,7 @@ from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.engine_trials import PairTrials
 from regard.tasks.translation.evaluation import TranslationTest
+from regard.tasks.translation.example import example_sentence
 from regard.tasks.translation.objective import compute_metrics, objective
 from regard.tasks.translation.prepare import prepare
 from regard.tasks.translation.translator import Engine, Translator
@@ -94,5 +95,6 @@ TASK = Task(
     engine_trials=PairTrials,
     export_form=_export_form,
     sample_lines=("a b c", "f e d c", "b", ""),
+    example=example_sentence,
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )
