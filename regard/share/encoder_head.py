@@ -25,6 +25,7 @@ class EncoderHead(NamedTuple):
         tensors: (family, config, net, codecs) → the tensors of the head.
         pieces: (tokenizer, line) → our numbers of its pieces, with the symbols around them.
         read: (tokenizer of transformers, line) → its numbers of them.
+        logits: (net, outputs of its call) → logits (rows, outputs), or (rows, positions, outputs).
         has_labels: whether outputs are named, by the answer of the codecs.
         masks: whether the vocabulary has a mask, and the last norm is part of the head.
     """
@@ -33,6 +34,7 @@ class EncoderHead(NamedTuple):
     tensors: Callable[[EncoderFamily, Any, Any, Any], Iterator[tuple[str, Tensor]]]
     pieces: Callable[[Any, str], list[int]]
     read: Callable[[Any, str], Any]
+    logits: Callable[[Any, Any], Tensor]
     has_labels: bool = True
     masks: bool = False
 
@@ -107,14 +109,15 @@ def _pieces_of_words(tokenizer: Any, line: str) -> list[int]:
 HEADS = {
     "sequence": EncoderHead(
         "ForSequenceClassification", _sequence, _pieces_of_texts,
-        lambda reader, line: reader(*line.split("\t"))["input_ids"],
+        lambda reader, line: reader(*line.split("\t"))["input_ids"], lambda net, outputs: outputs.logits,
     ),
     "tokens": EncoderHead(
         "ForTokenClassification", _tokens, _pieces_of_words,
-        lambda reader, line: reader(line.split(), is_split_into_words=True)["input_ids"],
+        lambda reader, line: reader(line.split(), is_split_into_words=True)["input_ids"], lambda net, outputs: outputs,
     ),
     "mask": EncoderHead(
         "ForMaskedLM", _mask, lambda tokenizer, line: [BEGIN, *tokenizer.encode(line), END],
-        lambda reader, line: reader(line)["input_ids"], has_labels=False, masks=True,
+        lambda reader, line: reader(line)["input_ids"], lambda net, outputs: net.head(outputs),
+        has_labels=False, masks=True,
     ),
 }  # fmt: skip

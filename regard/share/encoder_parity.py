@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.mask import Span
 from regard.core import atomic_files
@@ -68,7 +68,8 @@ def compare_encoders(
     tables += [(row := torch.tensor([each]), torch.ones_like(row, dtype=torch.bool)) for _, each in read]
     difference = largest = 0.0
     for tokens, there in tables:
-        ours, other = _logits(net, tokens, there), theirs(tokens, attention_mask=there.long()).logits
+        ours = head.logits(net, net(tokens, Span.of(there)))
+        other = theirs(tokens, attention_mask=there.long()).logits
         ours = ours * factor + shift
         if ours.dim() == 3:  # of columns that are there
             ours, other = ours[there], other[there]
@@ -76,13 +77,3 @@ def compare_encoders(
         largest = max(largest, float(ours.abs().max()))
     pieces = sum(list(head.read(reader, text)) == row for text, row in read)
     return EncoderParity(sum(len(tokens) for tokens, _ in tables), difference, largest, len(read), pieces)
-
-
-def _logits(net: Any, tokens: Tensor, valid: Tensor) -> Tensor:
-    outputs = net(tokens, Span.of(valid))
-    if hasattr(outputs, "logits"):
-        outputs = outputs.logits
-    elif hasattr(net, "head"):
-        outputs = net.head(outputs)
-    logits: Tensor = outputs
-    return logits
