@@ -1,41 +1,152 @@
-"""Opening of prepared data: a head in JSON that says what the files beside it hold, checked before they are used."""
+"""Folders of prepared data: arrays and a head in JSON that states what they hold; written whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import shutil
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.ragged import ArrayHead, damaged
 from regard.errors import DataError, StorageError
 
-__all__ = ["open_prepared"]
+__all__ = ["TOKENS", "PreparedFolder", "PreparedHead", "file_version", "replacing_folder", "token_type"]
 
-Opened = TypeVar("Opened")
+TOKENS = ("<u2", "<u4")  # types of token numbers
 
 
-def open_prepared(
-    path: Path,
-    format: Mapping[str, Any],
-    build: Callable[[Any], Opened],
-    *,
-    name: str,
-    damaged: Callable[[Path, str], DataError],
-) -> Opened:
-    """Data that ``build`` makes of the head at ``path`` and of the files beside it.
+class PreparedHead(BaseModel):
+    """The head of a folder, checked: nothing in it is trusted with sizes or types.
 
-    ``format``: keys that the head must have with these values. ``name``: of such data, for messages. DataError where
-    they are missing, damaged (made by ``damaged`` of file and reason) or of another version.
+    Attributes:
+        name: the name of the files for messages.
+        fingerprint: a digest of all that decides the prepared numbers.
+        content: a digest of the texts themselves, in any file.
+        arrays: the head of each array, by name.
     """
-    folder = str(path.parent)
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+    name: str
+    fingerprint: str
+    content: str = ""
+    arrays: dict[str, ArrayHead]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_head(cls, head: Any) -> Any:
+        """Earlier heads stated the sizes of their arrays one by one."""
+        return head if "arrays" in head else {**head, "arrays": cls.earlier_arrays(head)}
+
+    @classmethod
+    def earlier_arrays(cls, head: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return ``arrays`` of an earlier head."""
+        raise NotImplementedError
+
+    def array(self, name: str) -> ArrayHead:
+        """Return the head of an array; raises ValueError if there is none."""
+        if name not in self.arrays:
+            raise ValueError(f"it has no array {name}")
+        return self.arrays[name]
+
+
+class PreparedFolder(ABC):
+    """A folder of arrays that was opened; a class for each kind of folder reads its own arrays.
+
+    Attributes:
+        file: the name of the head.
+        format: the keys of each head of this kind, with their values.
+        head_type: the class of the head.
+    """
+
+    file: ClassVar[str]
+    format: ClassVar[Mapping[str, Any]]
+    head_type: ClassVar[type[PreparedHead]]
+
+    def __init__(self, folder: Path, head: PreparedHead) -> None:
+        self.folder, self.name, self.fingerprint, self.content = folder, head.name, head.fingerprint, head.content
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a prepared folder without reading the values of its arrays.
+
+        Raises:
+            DataError: the folder is missing, damaged or of another format or version.
+            StorageError: it cannot be read.
+        """
+        path = folder / cls.file
+        try:
+            head = parse_json(read_bytes(path, SMALL))
+            if {key: head[key] for key in cls.format} != cls.format:
+                raise damaged(path, "it has another format or version")
+            return cls(folder, cls.head_type.model_validate(head))
+        except FileNotFoundError as error:
+            what = cls.format["format"].removeprefix("regard-")
+            raise DataError(f"this folder has no prepared {what}", where=str(folder)) from error
+        except OSError as error:
+            raise StorageError("cannot read prepared data", where=str(folder), why=error.strerror) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(path, str(error)) from error
+
+    @classmethod
+    def reopen(cls, folder: Path, fingerprint: str, *types: int) -> Self | None:
+        """Open a folder if it has this fingerprint and is intact, else return None: it is then prepared again."""
+        try:
+            prepared = cls.open(folder)
+            if prepared.fingerprint != fingerprint:
+                return None
+            prepared.require_types(*types)
+        except DataError:
+            return None
+        return prepared
+
+    @abstractmethod
+    def require_types(self, *types: int) -> None:
+        """Read all arrays once.
+
+        Raises:
+            DataError: a token is not in a vocabulary of this size, or the arrays have another digest than the head.
+        """
+
+    @classmethod
+    def write_head(cls, folder: Path, head: PreparedHead) -> None:
+        """Write the head of a new folder."""
+        text = json.dumps({**cls.format, **head.model_dump(mode="json")}, indent=1)
+        (folder / cls.file).write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that replaces ``folder`` when the block ends; if the block raises, ``folder`` is unchanged.
+
+    Raises:
+        StorageError: for each OSError of the block.
+    """
+    temporary = hidden_sibling(folder, "tmp")
     try:
-        head = parse_json(read_bytes(path, SMALL))
-        if {key: head[key] for key in format} != format:
-            raise damaged(path, "it has another format or version")
-        return build(head)
-    except FileNotFoundError as error:
-        raise DataError(f"this folder has no prepared {name}", where=folder) from error
-    except OSError as error:
-        raise StorageError(f"the prepared {name} cannot be read", where=folder, why=error.strerror) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(path, str(error)) from error
+        with explain_os_errors(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
+            temporary.mkdir()
+            yield temporary
+        commit_folder(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def file_version(path: Path) -> list[Any]:
+    """Return what identifies a file in fingerprints: its path, size and time of change."""
+    status = path.stat()
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def token_type(*types: int) -> Literal["<u2", "<u4"]:
+    """Return the smallest type for the tokens of vocabularies of these sizes."""
+    return "<u2" if max(types) <= 1 << 16 else "<u4"
