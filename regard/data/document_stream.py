@@ -20,7 +20,7 @@ from regard.core.contents import require_unchanged
 from regard.data.documents import Cut, TextDocument, read_documents, text_files
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import named_files
-from regard.data.prepared import TOKENS, PreparedFolder, file_version, replacing_folder, token_type
+from regard.data.prepared import file_version, replacing_folder, token_type
 from regard.data.ragged import Ragged, RaggedWriter, damaged
 from regard.data.stream import Stream, StreamHead, TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
@@ -38,27 +38,19 @@ class DocumentStream(Stream):
 
     file = "documents.json"
     format: ClassVar[Mapping[str, Any]] = FORMAT
+    offset_file = "offsets"
 
     def __init__(self, folder: Path, head: StreamHead) -> None:
         """For ``DocumentStream.open``; raises DataError where a file does not hold what ``head`` states."""
-        PreparedFolder.__init__(self, folder, head)
-        self.bytes, self.characters = head.bytes, head.characters
-        self._rows = Ragged.open(folder / "tokens", folder / "offsets", head.array("tokens"), dtypes=TOKENS)
-        self._prompts = Ragged.open(folder / "prompts", None, head.array("prompts"), dtypes=("<i8",))
-        self._digests = Ragged.open(folder / "digests", None, head.array("digests"), dtypes=("|u1",), shape=(DIGEST,))
-        self.tokens, self.offsets, self.prompts = self._rows.values, self._rows.offsets, self._prompts.values
-        if not len(self._rows) == len(self.prompts) == len(self._digests.values):
+        super().__init__(folder, head)
+        self.offsets, self.prompts = self.rows.offsets, self._open_numbers("prompts", "<i8")
+        self._digests = self._open_numbers("digests", "|u1", (DIGEST,))
+        if not len(self.rows) == len(self.prompts) == len(self._digests):
             raise damaged(folder / self.file, "its arrays have different numbers of documents")
         if (self.sizes < 1).any():
             raise damaged(folder / "offsets", "a document is shorter than BEGIN and END")
         if ((self.prompts < 0) | (self.prompts > self.sizes - 1)).any():
             raise damaged(folder / "prompts", "a prompt is longer than its document")
-
-    def require_types(self, *types: int) -> None:
-        """See ``PreparedFolder``."""
-        self._rows.require_intact(*types)
-        self._prompts.require_intact()
-        self._digests.require_intact()
 
     @property
     def documents(self) -> int:
@@ -79,9 +71,8 @@ class DocumentStream(Stream):
         return set().union(*(digests & chunk for chunk in self._digest_chunks()))
 
     def _digest_chunks(self) -> Iterator[set[bytes]]:
-        digests = self._digests.values
-        for begin in range(0, len(digests), CHUNK):
-            yield {digest.tobytes() for digest in digests[begin : begin + CHUNK]}
+        for begin in range(0, len(self._digests), CHUNK):
+            yield {digest.tobytes() for digest in self._digests[begin : begin + CHUNK]}
 
     def unknown(self) -> int:
         """Number of predicted tokens that the vocabulary lacks: of prompts none. Reads all of them once."""

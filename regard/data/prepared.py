@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,10 +13,10 @@ from pydantic import BaseModel, ConfigDict, model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.data.ragged import ArrayHead, damaged
+from regard.data.ragged import ArrayHead, NumberType, Ragged, damaged
 from regard.errors import DataError, StorageError
 
-__all__ = ["TOKENS", "PreparedFolder", "PreparedHead", "file_version", "replacing_folder", "token_type"]
+__all__ = ["PreparedFolder", "PreparedHead", "file_version", "replacing_folder", "token_type"]
 
 TOKENS = ("<u2", "<u4")  # types of token numbers
 
@@ -57,8 +56,8 @@ class PreparedHead(BaseModel):
         return self.arrays[name]
 
 
-class PreparedFolder(ABC):
-    """A folder of arrays that was opened; a class for each kind of folder reads its own arrays.
+class PreparedFolder:
+    """A folder of arrays that was opened; the class of each kind of folder opens its own arrays.
 
     Attributes:
         file: the name of the head.
@@ -71,7 +70,9 @@ class PreparedFolder(ABC):
     head_type: ClassVar[type[PreparedHead]]
 
     def __init__(self, folder: Path, head: PreparedHead) -> None:
+        """For ``open``; a subclass raises DataError or ValueError if a file is not what ``head`` states."""
         self.folder, self.name, self.fingerprint, self.content = folder, head.name, head.fingerprint, head.content
+        self._head, self._tokens, self._numbers = head, list[Ragged](), list[Ragged]()
 
     @classmethod
     def open(cls, folder: Path) -> Self:
@@ -107,13 +108,28 @@ class PreparedFolder(ABC):
             return None
         return prepared
 
-    @abstractmethod
     def require_types(self, *types: int) -> None:
-        """Read all arrays once.
+        """Read all arrays once; ``types``: the sizes of the vocabularies, in the order of the arrays of tokens.
 
         Raises:
-            DataError: a token is not in a vocabulary of this size, or the arrays have another digest than the head.
+            DataError: a token is in no vocabulary of its size, or an array has another digest than the head states.
         """
+        for tokens, limit in zip(self._tokens, types, strict=True):
+            tokens.require_intact(limit)
+        for numbers in self._numbers:
+            numbers.require_intact()
+
+    def _open_tokens(self, name: str, values: str, offsets: str | None) -> Ragged:
+        """Map the tokens that the head calls ``name``, in these files."""
+        bounds = None if offsets is None else self.folder / offsets
+        self._tokens.append(Ragged.open(self.folder / values, bounds, self._head.array(name), dtypes=TOKENS))
+        return self._tokens[-1]
+
+    def _open_numbers(self, name: str, dtype: NumberType, shape: tuple[int, ...] = ()) -> Any:
+        """Map an array that is not ragged, in a file of its name."""
+        numbers = Ragged.open(self.folder / name, None, self._head.array(name), dtypes=(dtype,), shape=shape)
+        self._numbers.append(numbers)
+        return numbers.values
 
     @classmethod
     def write_head(cls, folder: Path, head: PreparedHead) -> None:

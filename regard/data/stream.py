@@ -17,8 +17,8 @@ from regard.core.contents import require_unchanged
 from regard.data.encoding import encode_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.foreign_errors import foreign_errors
-from regard.data.prepared import TOKENS, PreparedFolder, PreparedHead, file_version, replacing_folder, token_type
-from regard.data.ragged import Count, Ragged, RaggedWriter
+from regard.data.prepared import PreparedFolder, PreparedHead, file_version, replacing_folder, token_type
+from regard.data.ragged import Count, RaggedWriter
 from regard.data.shared_files import PartName
 from regard.data.text_files import open_bytes, refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
@@ -100,17 +100,14 @@ class Stream(PreparedFolder):
     file = "stream.json"
     format: ClassVar[Mapping[str, Any]] = FORMAT
     head_type = StreamHead
+    offset_file: ClassVar[str | None] = None
 
     def __init__(self, folder: Path, head: StreamHead) -> None:
         """For ``Stream.open``; raises DataError where the tokens are not those that ``head`` states."""
         super().__init__(folder, head)
         self.bytes, self.characters = head.bytes, head.characters
-        self._rows = Ragged.open(folder / "tokens", None, head.array("tokens"), dtypes=TOKENS)
-        self.tokens = self._rows.values
-
-    def require_types(self, *types: int) -> None:
-        """See ``PreparedFolder``."""
-        self._rows.require_intact(*types)
+        self.rows = self._open_tokens("tokens", "tokens", self.offset_file)
+        self.tokens = self.rows.values
 
     def unknown(self) -> int:
         """Number of tokens that the vocabulary lacks. Reads all of them once."""
