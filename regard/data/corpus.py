@@ -10,28 +10,22 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Protocol
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.data.prepared import PreparedFolder, PreparedHead
-from regard.data.ragged import Count, damaged
-
-__all__ = ["FORMAT", "Corpora", "Corpus", "CorpusHead", "Parallel", "Report"]
+from regard.data.ragged import Checked, Count, damaged
 
 FORMAT = {"format": "regard-corpus", "version": 1}
 Numbers = npt.NDArray[Any]
 SIDES = ("source", "target")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
-
-
-class Report(_Strict):
+class Report(Checked):
     """Outcome of a preparation: pairs kept, left out or with unknown pieces, and the first line numbers."""
 
     pairs: Count
@@ -57,24 +51,11 @@ class CorpusHead(PreparedHead):
         return {**sides, "lines": {"dtype": "<i8", "positions": pairs}}
 
 
-class _Files(_Strict):
+class _Files(Checked):
     """The contents of ``files.json``, of a corpus of several files."""
 
     names: list[str]
     before: list[Count]  # how many lines come before each
-
-
-class Parallel(Protocol):
-    """Pairs of token numbers: one corpus or several end to end."""
-
-    @property
-    def source_length(self) -> npt.NDArray[np.int32]: ...
-    @property
-    def target_length(self) -> npt.NDArray[np.int32]: ...
-    def __len__(self) -> int: ...
-    def source(self, index: int) -> Numbers: ...
-    def target(self, index: int) -> Numbers: ...
-    def where(self, index: int) -> str: ...
 
 
 class Corpus(PreparedFolder):
@@ -115,11 +96,9 @@ class Corpus(PreparedFolder):
     @property
     def unknown_shares(self) -> dict[str, float]:
         """Pieces that the vocabulary does not know, by side, over all pieces of that side."""
-        counts = {
-            "source": (self.report.source_unknown, self._source),
-            "target": (self.report.target_unknown, self._target),
-        }
-        return {side: unknown / max(len(rows.values), 1) for side, (unknown, rows) in counts.items()}
+        unknown = self.report.source_unknown, self.report.target_unknown
+        pieces = [max(len(side.values), 1) for side in (self._source, self._target)]
+        return {side: count / number for side, count, number in zip(SIDES, unknown, pieces, strict=True)}
 
     @cached_property
     def source_length(self) -> npt.NDArray[np.int32]:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,16 +16,14 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.contents import require_unchanged
-from regard.data.documents import Cut, TextDocument, read_documents, text_files
-from regard.data.encoding import encode_chunks, processes_for
+from regard.data.documents import Cut, read_documents, text_files
+from regard.data.encoding import encode_chunks, in_chunks, processes_for
 from regard.data.file_names import named_files
 from regard.data.prepared import file_version, replacing_folder, token_type
 from regard.data.ragged import Ragged, RaggedWriter, damaged
 from regard.data.stream import Stream, StreamHead, TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-
-__all__ = ["DocumentStream", "open_or_prepare_documents"]
 
 FORMAT = {"format": "regard-documents", "version": 1}
 DIGEST = 16  # bytes
@@ -64,15 +61,11 @@ class DocumentStream(Stream):
 
     def digests(self) -> set[bytes]:
         """The distinct documents."""
-        return set().union(*self._digest_chunks())
+        return set(map(np.ndarray.tobytes, self._digests))
 
     def held(self, digests: set[bytes]) -> set[bytes]:
         """Documents that are among ``digests``; takes the memory of these alone."""
-        return set().union(*(digests & chunk for chunk in self._digest_chunks()))
-
-    def _digest_chunks(self) -> Iterator[set[bytes]]:
-        for begin in range(0, len(self._digests), CHUNK):
-            yield {digest.tobytes() for digest in self._digests[begin : begin + CHUNK]}
+        return digests.intersection(map(np.ndarray.tobytes, self._digests))
 
     def unknown(self) -> int:
         """Number of predicted tokens that the vocabulary lacks: of prompts none. Reads all of them once."""
@@ -115,7 +108,7 @@ def _write(
     digest = hashlib.sha256()
     chunks = (
         (chunk, [[document.prompt for document in chunk], [document.text for document in chunk]])
-        for chunk in _chunks(read_documents(text, cut))
+        for chunk in in_chunks(read_documents(text, cut), CHUNK)
     )
     with (
         RaggedWriter(folder / "tokens", folder / "offsets", token_type(len(tokenizer))) as tokens,
@@ -141,16 +134,9 @@ def _write(
     )  # fmt: skip
 
 
-def _chunks(documents: Iterator[TextDocument]) -> Iterator[list[TextDocument]]:
-    while chunk := list(islice(documents, CHUNK)):
-        yield chunk
-
-
 def _fingerprint(text: TextConfig, cut: Cut, tokenizer: Tokenizer) -> str:
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
-    files: list[list[Any]] = []
-    found = named_files(text.source)
-    if all(path.exists() for path in found):
-        files = [file_version(path) for path in text_files(text.source)]
+    complete = all(path.exists() for path in named_files(text.source))
+    files = [file_version(path) for path in text_files(text.source)] if complete else []
     told = [FORMAT, text.name, files, list(text.share), list(cut), tokenizer.digest()]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any, BinaryIO, NoReturn, TypeVar
@@ -31,8 +31,6 @@ from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.errors import DataError, RegardError
 
-__all__ = ["encode_chunks", "processes_for", "serve"]
-
 LARGE = 1 << 26  # bytes of text, below which starting processes takes longer than they save
 AHEAD = 2  # chunks read ahead for each process
 START = "from regard.data.encoding import serve; serve()"
@@ -45,6 +43,13 @@ def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
         return wanted
     size = sum(path.stat().st_size for path in files if path.is_file())
     return usable_cores() if size >= LARGE and sys.executable else 1
+
+
+def in_chunks(items: Iterable[Kept], size: int) -> Iterator[list[Kept]]:
+    """Yield the items in lists of ``size``; the last one may be shorter."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
 
 
 def encode_chunks(

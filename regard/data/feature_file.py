@@ -11,8 +11,6 @@ import numpy.typing as npt
 from regard.data.ragged import map_npy
 from regard.errors import DataError
 
-__all__ = ["FeatureFile"]
-
 ROWS = 1 << 14  # read at a time where all are
 Values = npt.NDArray[np.float32]
 

@@ -13,8 +13,6 @@ from regard.data.prepared import replacing_folder
 from regard.data.ragged import ArrayHead, Ragged, damaged
 from regard.errors import DataError
 
-__all__ = ["LengthIndex"]
-
 CHUNK = 1 << 20  # pairs sorted at a time
 
 

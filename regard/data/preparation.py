@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +12,13 @@ import numpy as np
 from regard.core.atomic_files import explain_os_errors
 from regard.core.contents import require_unchanged
 from regard.core.wording import counted
-from regard.data.corpus import FORMAT, SIDES, Corpus, CorpusHead, Report
-from regard.data.encoding import encode_chunks, processes_for
+from regard.data.corpus import FORMAT, Corpus, CorpusHead, Report
+from regard.data.encoding import encode_chunks, in_chunks, processes_for
 from regard.data.prepared import file_version, replacing_folder, token_type
-from regard.data.ragged import Ragged, RaggedWriter
+from regard.data.ragged import RaggedWriter
 from regard.data.reading import CorpusConfig, PairReader, read_pairs
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
-
-__all__ = ["fingerprint", "open_or_prepare", "prepare"]
 
 CHUNK = 4096  # pairs cut and written at a time
 NAMED_LINES = 20
@@ -52,23 +49,19 @@ def prepare(
     DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder`` holds
     something else; then nothing has changed in ``folder``.
     """
-    name = name or (pairs.config.name if isinstance(pairs, PairReader) else "pair")
-    _refuse_foreign(folder)
     reader = pairs if isinstance(pairs, PairReader) else None
+    name = name or (reader.config.name if reader else "pair")
+    _refuse_foreign(folder)
     with replacing_folder(folder) as temporary:
         tokenizers = source_tokenizer, target_tokenizer
-        with _Writer(temporary, *tokenizers, max_length, crop=crop) as writer:
-            chunks = ((chunk, [[pair[1] for pair in chunk], [pair[2] for pair in chunk]]) for chunk in _chunks(pairs))
-            for chunk, sides in encode_chunks(tokenizers, chunks, processes):
-                writer.write(chunk, *sides)
-                if progress is not None:
-                    progress(writer.read)
-        head = writer.head(name, fingerprint, reader.blank if reader else 0)
-        if head.report.pairs == 0:
-            raise _nothing_left(head.report, name, reader.config.share if reader else WHOLE)
+        head = _write(pairs, tokenizers, temporary, max_length, crop=crop, processes=processes, progress=progress)
+        report = head.report.model_copy(update={"blank": reader.blank if reader else 0})
+        if report.pairs == 0:
+            raise _nothing_left(report, name, reader.config.share if reader else WHOLE)
         require_unchanged("corpus", head.content, content, where=name)
         _write_files(temporary, reader.files if reader else [])
-        Corpus.write_head(temporary, head)
+        facts = {"name": name, "fingerprint": fingerprint, "report": report}
+        Corpus.write_head(temporary, head.model_copy(update=facts))
     return Corpus.open(folder)
 
 
@@ -136,69 +129,39 @@ def _files(config: CorpusConfig) -> list[Path]:
     return [path for part in config.each_file() for path in (part.source, part.target) if path is not None]
 
 
-class _Writer:
-    """The arrays of a corpus, open for writing, and the counts of its report."""
-
-    def __init__(self, folder: Path, source: Tokenizer, target: Tokenizer, max_length: int, *, crop: bool) -> None:
-        self.max_length, self.crop = max_length, crop
-        dtype = token_type(len(source), len(target))
-        self.sides = {
-            side: RaggedWriter(folder / f"{side}.tokens", folder / f"{side}.offsets", dtype) for side in SIDES
-        }
-        self.lines = RaggedWriter(folder / "lines", None, "<i8")
-        self.unknown = dict.fromkeys(SIDES, 0)
-        self.content = hashlib.sha256()
-        self.read = self.long = self.cropped = 0
-        self.long_lines: list[int] = []
-
-    def __enter__(self) -> _Writer:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        for writer in (*self.sides.values(), self.lines):
-            writer.__exit__(*error)
-
-    def write(self, chunk: list[Pair], source: Ragged, target: Ragged) -> None:
-        for _, *texts in chunk:
-            self.content.update(json.dumps(texts).encode())
-        if self.crop:
-            self.cropped += int(((source.lengths > self.max_length) & (target.lengths <= self.max_length)).sum())
-            source = source.truncate(self.max_length)
-        keep = np.maximum(source.lengths, target.lengths) <= self.max_length
-        lines = np.fromiter((pair[0] for pair in chunk), np.int64, len(chunk))
-        self.long += int((~keep).sum())
-        self.long_lines += lines[~keep][: NAMED_LINES - len(self.long_lines)].tolist()
-        for side, rows in zip(SIDES, (source, target), strict=True):
-            kept = rows.select(keep)
-            self.unknown[side] += int((kept.values == UNKNOWN).sum())
-            self.sides[side].append(kept)
-        self.lines.append_values(lines[keep])
-        self.read += len(chunk)
-
-    def head(self, name: str, fingerprint: str, blank: int) -> CorpusHead:
-        """The head of what was written; ``blank``: the lines that the reader left out."""
-        return CorpusHead(
-            name=name,
-            fingerprint=fingerprint,
-            content=self.content.hexdigest(),
-            arrays={"lines": self.lines.head, **{side: writer.head for side, writer in self.sides.items()}},
-            report=Report(
-                pairs=self.lines.head.positions,
-                blank=blank,
-                long=self.long,
-                long_lines=self.long_lines,
-                source_unknown=self.unknown["source"],
-                target_unknown=self.unknown["target"],
-                max_length=self.max_length,
-                cropped=self.cropped,
-            ),
-        )
-
-
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    rest = iter(pairs)
-    while chunk := list(islice(rest, CHUNK)):
-        yield chunk
+def _write(
+    pairs: Iterable[Pair], tokenizers: tuple[Tokenizer, Tokenizer], folder: Path, max_length: int, *, crop: bool,
+    processes: int, progress: Callable[[int], None] | None,
+) -> CorpusHead:  # fmt: skip
+    dtype, content, read, long_lines = token_type(*map(len, tokenizers)), hashlib.sha256(), 0, list[int]()
+    counts = {"long": 0, "cropped": 0, "source_unknown": 0, "target_unknown": 0}
+    with (
+        RaggedWriter(folder / "source.tokens", folder / "source.offsets", dtype) as source_writer,
+        RaggedWriter(folder / "target.tokens", folder / "target.offsets", dtype) as target_writer,
+        RaggedWriter(folder / "lines", None, "<i8") as line_writer,
+    ):
+        writers = {"source": source_writer, "target": target_writer, "lines": line_writer}
+        chunks = ((part, [[pair[1] for pair in part], [pair[2] for pair in part]]) for part in in_chunks(pairs, CHUNK))
+        for chunk, (source, target) in encode_chunks(tokenizers, chunks, processes):
+            for _, *texts in chunk:
+                content.update(json.dumps(texts).encode())
+            if crop:
+                counts["cropped"] += int(((source.lengths > max_length) & (target.lengths <= max_length)).sum())
+                source = source.truncate(max_length)
+            keep = np.maximum(source.lengths, target.lengths) <= max_length
+            lines = np.fromiter((pair[0] for pair in chunk), np.int64, len(chunk))
+            counts["long"] += int((~keep).sum())
+            long_lines += lines[~keep][: NAMED_LINES - len(long_lines)].tolist()
+            for side, rows in (("source", source.select(keep)), ("target", target.select(keep))):
+                counts[f"{side}_unknown"] += int((rows.values == UNKNOWN).sum())
+                writers[side].append(rows)
+            line_writer.append_values(lines[keep])
+            read += len(chunk)
+            if progress is not None:
+                progress(read)
+    arrays = {name: writer.head for name, writer in writers.items()}
+    report = Report(pairs=line_writer.positions, blank=0, long_lines=long_lines, max_length=max_length, **counts)
+    return CorpusHead(name="", fingerprint="", content=content.hexdigest(), arrays=arrays, report=report)
 
 
 def _refuse_foreign(folder: Path) -> None:

@@ -9,20 +9,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import model_validator
 
 from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.data.ragged import ArrayHead, NumberType, Ragged, damaged
+from regard.data.ragged import ArrayHead, Checked, NumberType, Ragged, damaged
 from regard.errors import DataError, StorageError
-
-__all__ = ["PreparedFolder", "PreparedHead", "file_version", "replacing_folder", "token_type"]
 
 TOKENS = ("<u2", "<u4")  # types of token numbers
 
 
-class PreparedHead(BaseModel):
-    """The head of a folder, checked: nothing in it is trusted with sizes or types.
+class PreparedHead(Checked):
+    """The head of a folder.
 
     Attributes:
         name: the name of the files for messages.
@@ -30,8 +28,6 @@ class PreparedHead(BaseModel):
         content: a digest of the texts themselves, in any file.
         arrays: the head of each array, by name.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     name: str
     fingerprint: str

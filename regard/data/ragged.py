@@ -17,8 +17,6 @@ from regard.data.foreign_errors import foreign_errors
 from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["ArrayHead", "Ragged", "RaggedWriter", "damaged", "map_npy"]
-
 CHUNK = 1 << 20  # positions or offsets checked at a time
 OFFSETS = np.dtype("<i8")
 Values = npt.NDArray[Any]
@@ -28,8 +26,14 @@ Count = Annotated[int, Field(ge=0, lt=1 << 60)]
 NumberType = Literal["|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
 
 
-class ArrayHead(BaseModel):
-    """Type, sizes and digest of an array on disk, checked: a head may be received.
+class Checked(BaseModel):
+    """A part of a head, which may be received: its types are not converted, and unknown keys are ignored."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+
+
+class ArrayHead(Checked):
+    """Type, sizes and digest of an array on disk.
 
     Attributes:
         dtype: of the values, as ``numpy.dtype.str``.
@@ -38,8 +42,6 @@ class ArrayHead(BaseModel):
         rows: the number of rows.
         sha256: of the values, followed by that of the offsets if they have a file. Earlier heads have none.
     """
-
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
     dtype: NumberType
     shape: Annotated[tuple[Annotated[int, Field(ge=1, lt=1 << 31)], ...], Field(strict=False, max_length=8)] = ()
@@ -201,11 +203,7 @@ class RaggedWriter:
 
 
 def map_npy(path: Path) -> Values:
-    """Map the rows of a ``.npy`` file of plain numbers (rows, columns), without reading them.
-
-    Raises:
-        DataError: the file is another one, is shorter than its header states, or is stored column by column.
-    """
+    """Map the numbers (rows, columns) of a ``.npy`` file without reading them; raises DataError for other files."""
     refuse_pipe(path)
     with foreign_errors("the file is no .npy of plain numbers", path):
         array: Any = np.load(path, mmap_mode="r", allow_pickle=False)

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.core.contents import require_unchanged
-from regard.data.encoding import encode_chunks, processes_for
+from regard.data.encoding import encode_chunks, in_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.foreign_errors import foreign_errors
 from regard.data.prepared import PreparedFolder, PreparedHead, file_version, replacing_folder, token_type
@@ -23,8 +23,6 @@ from regard.data.shared_files import PartName
 from regard.data.text_files import open_bytes, refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-
-__all__ = ["Stream", "StreamHead", "TextConfig", "open_or_prepare_stream", "read_text_lines"]
 
 FORMAT = {"format": "regard-stream", "version": 1}
 CHUNK = 4096  # lines encoded and written at a time
@@ -161,7 +159,7 @@ def _write(
     count = characters = 0
     with RaggedWriter(folder / "tokens", None, token_type(len(tokenizer))) as tokens:
         tokens.append_values(np.array([BEGIN]))
-        chunks = (("".join(lines), [lines]) for lines in _chunks(read_text_lines(config)))
+        chunks = (("".join(lines), [lines]) for lines in in_chunks(read_text_lines(config), CHUNK))
         for text, (lines,) in encode_chunks((tokenizer,), chunks, processes):
             digest.update(text.encode())
             count, characters = count + len(text.encode()), characters + len(text)
@@ -175,17 +173,6 @@ def _write(
         name=config.name, fingerprint="", content=digest.hexdigest(), arrays={"tokens": tokens.head}, bytes=count,
         characters=characters,
     )  # fmt: skip
-
-
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    kept: list[str] = []
-    for line in lines:
-        kept.append(line)
-        if len(kept) == CHUNK:
-            yield kept
-            kept = []
-    if kept:
-        yield kept
 
 
 def _lines(path: Path) -> Iterator[str]:

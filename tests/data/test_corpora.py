@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from regard.data import preparation
 from regard.data.corpora import Corpora, Corpus, CorpusConfig, open_or_prepare, prepare, read_pairs
+from regard.data.ragged import RaggedWriter
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError, StorageError
 from tests.data.earlier_heads import write_earlier_head
@@ -143,7 +144,7 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path, monkeypatch
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(preparation._Writer, "write", full)
+    monkeypatch.setattr(RaggedWriter, "append", full)
     with pytest.raises(StorageError, match="cannot store"):
         corpus_of(tmp_path)
     assert os.listdir(tmp_path) == []
