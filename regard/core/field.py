@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from regard.core.randomness import example_generator
@@ -42,9 +41,6 @@ class InputBatch(Protocol):
     def answered(self) -> Tensor | None:
         """The positions (rows, positions) with an answer of their own; None where a row has one answer."""
 
-    def to(self, device: torch.device) -> Self:
-        """Return the batch on a device."""
-
     def by_row(self, values: Tensor) -> Sequence[Tensor]:
         """Return those of each row, of values that a network gives for positions."""
 
@@ -59,11 +55,6 @@ class Padded(NamedTuple):
     values: Tensor
     valid: Tensor
     answered: Tensor | None = None
-
-    def to(self, device: torch.device) -> Padded:
-        """Return the batch on a device."""
-        answered = None if self.answered is None else self.answered.to(device)
-        return Padded(self.values.to(device), self.valid.to(device), answered)
 
     def by_row(self, values: Tensor) -> Sequence[Tensor]:
         """Return the rows of values in the shape of ``valid``, padding included."""

@@ -51,11 +51,6 @@ class PackedGraphs(NamedTuple):
         """None: a graph has one answer (``core.field.InputBatch``)."""
         return None
 
-    def to(self, device: torch.device) -> PackedGraphs:
-        """Return the batch on a device."""
-        entries, values, pairs, degree, counts = (tensor.to(device) for tensor in self[:5])
-        return PackedGraphs(entries, values, pairs, degree, counts, self.features)
-
     def by_row(self, values: Tensor) -> Sequence[Tensor]:
         """Return the values of each graph's nodes, of the values (nodes, …) of all."""
         return values.split(self.counts.tolist())

@@ -20,7 +20,7 @@ from regard.core.field import EncodedRow, Field, InputBatch, PackedField, Padded
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.tensors import added_sums
+from regard.core.tensors import added_sums, to_device
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
@@ -232,7 +232,7 @@ class SupervisedPredictor:
     def _padded(self, rows: Sequence[Row]) -> dict[str, InputBatch]:
         device = next(self.net.parameters()).device
         columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
-        return {name: field.pad(column).to(device) for (name, field), column in columns}
+        return {name: to_device(field.pad(column), device) for (name, field), column in columns}
 
     def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
         """Return the label and the weight of each position."""
