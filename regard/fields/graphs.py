@@ -105,7 +105,7 @@ class Graphs:
         unlabelled = np.full(value.nodes, UNLABELLED, np.int64)
         width = self.sizes["features"]
         graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabelled, ())
-        return EncodedGraph(value, value.digest(), graph).with_noise(self.noise, 0)
+        return EncodedGraph(value.kinds, value.digest(), graph).with_noise(self.noise, 0)
 
     def variants(self, values: Sequence[GraphLine]) -> list[list[EncodedRow]]:
         return [[] for _ in values]
@@ -124,8 +124,7 @@ class Graphs:
         return values
 
     def labels(self, row: EncodedGraph) -> tuple[str, ...]:
-        kinds = row.value.kinds
-        return tuple(f"{node} {kinds[node]}" if kinds else str(node) for node in range(len(row)))
+        return tuple(f"{node} {row.kinds[node]}" if row.kinds else str(node) for node in range(len(row)))
 
     def digest(self, row: EncodedGraph) -> str:
         return row.digest

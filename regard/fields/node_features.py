@@ -110,9 +110,9 @@ class FeatureColumns:
 
 @dataclass(frozen=True, eq=False)
 class EncodedGraph:
-    """A row of the field: a value, its digest, and the graph as the network reads it."""
+    """A row of the field: the graph as the network reads it, the labels of its nodes, and the digest of the value."""
 
-    value: GraphLine
+    kinds: tuple[str, ...]
     digest: str
     graph: Graph
 
