@@ -1,12 +1,13 @@
-"""Files of one graph that nobody wrote a config for: what they hold, as far as their first lines tell."""
+"""The automatic choice for files of one graph: their contents by the first lines, and settings of training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
@@ -15,7 +16,7 @@ from regard.data.npz_files import array_names
 from regard.data.tables import read_cells
 from regard.errors import RegardError
 
-__all__ = ["FoundGraph", "found_graph"]
+__all__ = ["FoundGraph", "found_graph", "graph_training", "one_graph"]
 
 SAMPLED = 100  # rows of a table that its kind is told by
 MASKS = {"train_mask", "val_mask"}
@@ -44,6 +45,25 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
         return None
     found = _of_tables(files[0], files[1])
     return found if found is not None else _of_tables(files[1], files[0])
+
+
+def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labelled: bool) -> FoundGraph | None:
+    """Return the graph of these files, if its nodes have labels, or have none.
+
+    A graph has its own validation data, so that there are no files of those.
+    """
+    graph = None if valid else found_graph(files)
+    return None if graph is None or graph.labelled != labelled else graph
+
+
+def graph_training(given: Mapping[str, Any], *, epochs: int, early_stopping: int, **settings: Any) -> dict[str, Any]:
+    """Return settings of training for one graph, which is an update: it ends by epochs unless ``given`` says how."""
+    shared = {
+        "optimizer": "adam", "schedule": "constant", "warmup": 0, "precision": "float32", "validate_every": 1,
+        "save_every": 100_000, "keep": 1,
+    }  # fmt: skip
+    ends = {} if {*TRAINING_ENDS} & given.keys() else {"epochs": epochs, "early_stopping": early_stopping}
+    return shared | settings | ends
 
 
 def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:

@@ -135,7 +135,7 @@ GRAPHS = {
         {"kind": "nodes", "name": "held_out_data_leave_training_alone"},
     ),
     "nodes that look along held-out edges": Mutant(
-        Edit(links_task._prepare, "replace(whole, pairs=along(whole, edges.train, directed=data.directed))", "whole"),
+        Edit(links_task._prepare, "edge_pairs(edges.train, whole.nodes, directed=data.directed)", "whole.pairs"),
         task_law,
         {"kind": "links", "name": "held_out_data_leave_training_alone"},
     ),

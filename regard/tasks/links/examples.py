@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
-from regard.data.graphs import Graph, edge_pairs
+from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.tasks.graph_batch import GraphTensors, OneGraph
 from regard.tasks.links.config import LinksDataConfig
@@ -31,7 +31,7 @@ class EdgeParts(NamedTuple):
 
 
 def dealt_edges(graph: Graph, data: LinksDataConfig) -> EdgeParts:
-    """The edges of a graph in three parts: a function of the graph and ``data.draw``."""
+    """Deal the edges of a graph to three parts: a function of the graph and ``data.draw``."""
     apart = graph.pairs[0] < graph.pairs[1] if not data.directed else graph.pairs[0] != graph.pairs[1]
     edges = graph.pairs[:, apart].T
     order = np.random.default_rng([data.draw, STREAM]).permutation(len(edges))
@@ -75,17 +75,12 @@ class LinkExamples(OneGraph):
 
     def _strangers(self, visit: int) -> Numbers:
         """Return as many pairs as there are edges, drawn evenly from all without one; a pair may come twice."""
-        draw, nodes, found = example_generator(self._seed, self._stream, 0, visit), self.graph.nodes, []
+        draw, nodes, drawn = example_generator(self._seed, self._stream, 0, visit), self.graph.nodes, []
         missing = len(self.edges)
         while missing:
             code = draw.integers(0, nodes * nodes, 2 * missing + 8)
             place = np.searchsorted(self._codes, code).clip(max=len(self._codes) - 1)
-            found.append(code[self._codes[place] != code][:missing])
-            missing -= len(found[-1])
-        codes = np.concatenate(found) if found else np.zeros(0, np.int64)
+            drawn.append(code[self._codes[place] != code][:missing])
+            missing -= len(drawn[-1])
+        codes = np.concatenate(drawn) if drawn else np.zeros(0, np.int64)
         return np.stack([codes // nodes, codes % nodes], 1)
-
-
-def along(graph: Graph, edges: Numbers, *, directed: bool) -> Numbers:
-    """``Graph.pairs`` of these edges alone."""
-    return edge_pairs(edges, graph.nodes, directed=directed)

@@ -1,16 +1,17 @@
-"""A trained model of links at work: two nodes to the probability of an edge, one to those it should have."""
+"""The predictor of links: two nodes to the probability of an edge, one node to its most likely links."""
 
 from __future__ import annotations
 
 import json as jsonlib
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from regard.answers.named_labels import DECIMALS
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
@@ -23,8 +24,8 @@ from regard.tasks.named_nodes import NodePredictor
 
 __all__ = ["BestLinks", "Link", "Linker"]
 
-BEST = 10  # links of one node
-ROWS = 256  # nodes that are held against all at once
+TOP_K = 10  # links of one node
+ROWS = 256  # nodes that are compared with all at once
 
 
 class Link(NamedTuple):
@@ -36,14 +37,14 @@ class Link(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """A node, and the nodes that it likeliest has an edge to of those it has none to in the graph, best first."""
+    """A node, and its most likely links to nodes to which the graph has no edge, the best first."""
 
     source: str
     links: list[Link]
 
 
-class LinkRequest(BaseModel):
-    """Settings of links that a request may have."""
+class LinkSettings(BaseModel):
+    """Settings of a request."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
@@ -60,67 +61,69 @@ class Linker(NodePredictor):
         self._tensors = graph_tensors(graph, self.device)
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = BEST) -> list[Any]:
-        """A ``Link`` for two names of nodes, ``BestLinks`` for one. DataError for a name that the graph has not.
+    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
+        """Return a ``Link`` for two names of nodes, ``BestLinks`` for one.
 
-        ``top_k``: links of one node. ConfigError where it is below 1.
+        Args:
+            inputs: one or two names each.
+            top_k: the number of links of one node.
+
+        Raises:
+            ConfigError: ``top_k`` is below 1.
+            DataError: the graph does not have a name.
         """
         require_list(inputs)
         require_count("top_k", top_k)
         inputs = [(names,) if isinstance(names, str) else names for names in inputs]
         numbers = [self._numbers(names) for names in inputs]
-        pairs = [each for each in numbers if len(each) == 2]
-        told = iter(self._probabilities(pairs) if pairs else ())
+        pairs = [nodes for nodes in numbers if len(nodes) == 2]
+        probabilities = iter(self._probabilities(pairs) if pairs else ())
         z = self._states() if len(pairs) < len(numbers) else torch.empty(0)
         return [
-            Link(names[0], names[1], next(told)) if len(each) == 2 else self._best(z, each[0], top_k)
-            for names, each in zip(inputs, numbers, strict=True)
+            Link(names[0], names[1], next(probabilities)) if len(nodes) == 2 else self._best(z, nodes[0], top_k)
+            for names, nodes in zip(inputs, numbers, strict=True)
         ]
 
     @property
     def interface(self) -> PredictorInterface:
-        """Settings of a request: for servers."""
+        """Inputs, outputs and settings of a request, for servers."""
 
-        def predict(names: Sequence[str], asked: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
-            found: Link | BestLinks = self([names], top_k=asked.top_k)[0]
-            return found
+        def predict(names: Sequence[str], settings: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
+            output: Link | BestLinks = self([names], top_k=settings.top_k)[0]
+            return output
 
         takes = "two nodes, with a space between them or as a JSON list; or one node"
         gives = "the probability of an edge; of one node, those that it likeliest has an edge to"
-        return PredictorInterface(takes, gives, LinkRequest(top_k=BEST), predict)
+        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
-        """The numbers of one node, or of two that differ."""
+        """Return the number of one node, or of two that differ."""
         if len(names) not in (1, 2):
-            raise DataError(
-                f"{counted_with(len(names), 'node', 'is', 'are')} named",
-                why="two have a link, and one has its best links",
-            )
+            what = f"{counted_with(len(names), 'node', 'is', 'are')} named"
+            raise DataError(what, why="two have a link, and one has its best links")
         if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
             why = "a text is the name of one node, and two nodes are two texts"
             help = f"a pair in Python: model([{shortened(repr(pair))}])"
             raise DataError(f"the graph has no node {shortened(names[0])!r}", why=why, help=help)
-        found = [self.node(name) for name in names]
-        if len(found) == 2 and found[0] == found[1]:
-            why = "no pair of a node and itself was trained on"
-            raise DataError(
-                f"{names[0]!r} is both ends of the link", why=why, help="name another node, or this one alone"
-            )
-        return found
+        nodes = [self.node(name) for name in names]
+        if len(nodes) == 2 and nodes[0] == nodes[1]:
+            what, why = f"{names[0]!r} is both ends of the link", "no pair of a node and itself was trained on"
+            raise DataError(what, why=why, help="name another node, or this one alone")
+        return nodes
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
-        columns = torch.tensor(pairs, device=self._tensors.pairs.device).T
-        found: list[float] = self.net(*self._tensors[:3], columns).double().sigmoid().tolist()
-        return found
+        columns = torch.tensor(pairs, device=self.device).T
+        probabilities: list[float] = self.net(*self._tensors[:3], columns).double().sigmoid().tolist()
+        return probabilities
 
     def _states(self) -> Tensor:
         z: Tensor = self.net.net(*self._tensors)
         return z
 
     def _logits(self, z: Tensor, nodes: Tensor) -> Tensor:
-        """(some, nodes): of every pair without an edge, −∞ of others; one node's neighbours are not missing."""
-        logits = self.net.against_all(z, nodes).double().cpu()
+        """Return (some, nodes): the logit of every pair without an edge, −∞ of one with an edge."""
+        logits: Tensor = self.net.against_all(z, nodes).double().cpu()
         for row, node in zip(logits, nodes.tolist(), strict=True):
             row[torch.from_numpy(self.graph.neighbours(node))] = -math.inf
         return logits
@@ -129,19 +132,20 @@ class Linker(NodePredictor):
         (logits,) = self._logits(z, torch.tensor([node], device=z.device))
         value, place = logits.topk(min(number, len(logits)))
         name = self.graph.name
-        found = [
+        links = [
             Link(name(node), name(other), probability)
             for other, probability in zip(place.tolist(), value.sigmoid().tolist(), strict=True) if probability > 0
         ]  # fmt: skip
-        return BestLinks(name(node), found)
+        return BestLinks(name(node), links)
 
     @torch.no_grad()
     def missing(self, number: int) -> list[Link]:
-        """The likeliest pairs of the whole graph without an edge, best first; of an undirected one each pair once.
+        """Return the most likely pairs of the whole graph without an edge, the best first.
 
-        Cost: the square of the nodes in time, and ``number`` and some rows of it in memory.
+        Of an undirected graph each pair comes once. Cost: the square of the nodes in time, and ``number`` and some
+        rows of it in memory.
         """
-        z, found = self._states(), list[tuple[float, int, int]]()
+        z, best = self._states(), list[tuple[float, int, int]]()
         for begin in range(0, self.graph.nodes, ROWS):
             nodes = torch.arange(begin, min(begin + ROWS, self.graph.nodes), device=z.device)
             logits = self._logits(z, nodes)
@@ -149,16 +153,16 @@ class Linker(NodePredictor):
                 logits = logits.masked_fill(torch.arange(self.graph.nodes) < nodes.cpu()[:, None], -math.inf)
             value, place = logits.flatten().topk(min(number, logits.numel()))
             first, second = place // self.graph.nodes + begin, place % self.graph.nodes
-            ends = zip(value.tolist(), first.tolist(), second.tolist(), strict=True)
-            found += [each for each in ends if each[0] > -math.inf]
-            found = sorted(found, key=lambda each: (-each[0], *each[1:]))[:number]
+            links = zip(value.tolist(), first.tolist(), second.tolist(), strict=True)
+            best += [link for link in links if link[0] > -math.inf]
+            best = sorted(best, key=lambda link: (-link[0], *link[1:]))[:number]
         name = self.graph.name
-        return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in found]
+        return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in best]
 
     def read(self, line: str) -> tuple[str, ...]:
-        """One name, or two with a space between them, or a JSON list of them."""
-        found = json_value(line)
-        names = found if isinstance(found, list) else line.split()
+        """Return the names of a line: one, or two with a space between them, or a JSON list of them."""
+        value = json_value(line)
+        names = value if isinstance(value, list) else line.split()
         if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
             raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
         self._numbers(names)
@@ -169,30 +173,35 @@ class Linker(NodePredictor):
         return len(names)
 
     def write(self, output: Link | BestLinks, *, json: bool) -> str:
-        """The probability, or the names of the best nodes; or an object with both."""
+        """Return the probability, or the names of the best nodes; or an object with both."""
         if isinstance(output, BestLinks):
             if not json:
-                return " ".join(each.target for each in output.links)
-            links = [{"target": each.target, "probability": round(each.probability, 6)} for each in output.links]
+                return " ".join(link.target for link in output.links)
+            links = [{"target": link.target, "probability": round(link.probability, DECIMALS)} for link in output.links]
             return jsonlib.dumps({"source": output.source, "links": links}, ensure_ascii=False)
-        rounded = round(output.probability, 6)
+        rounded = round(output.probability, DECIMALS)
         return jsonlib.dumps(output._asdict() | {"probability": rounded}, ensure_ascii=False) if json else f"{rounded}"
 
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
-        """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
-        self._numbers(names)
+        """Return attention of the nodes to their neighbors, and the probability of an edge, or one node's best links.
+
+        Raises:
+            DataError: the graph does not have a name.
+        """
         attention: dict[str, AttentionWeights] = {}
-        for name in names:
-            node = self.node(name)
-            found, _ = self.observed_edges(self.net.net, self._tensors, node, self.graph.name)
-            attention |= {f"{name}: {place}": weights for place, weights in found.items()}
-        (link,) = self([names])
+        for name, node in zip(names, self._numbers(names), strict=True):
+            edges, _ = self.observed_edges(self.net.net, self._tensors, node, self.graph.name)
+            attention |= {f"{name}: {place}": weights for place, weights in edges.items()}
+        (output,) = self([names])
         text = " ".join(names)
-        if isinstance(link, BestLinks):
-            each = tuple(Alternative(one.target, math.log(max(one.probability, 1e-300))) for one in link.links)
-            return Observation(text, attention, (), each)
-        every = {"edge": link.probability, "no edge": 1 - link.probability}
-        ranked = sorted(every.items(), key=lambda item: -item[1])
-        best = tuple(Alternative(name, math.log(max(p, 1e-300))) for name, p in ranked)
+        if isinstance(output, BestLinks):
+            return Observation(text, attention, (), _alternatives({link.target: link[2] for link in output.links}))
+        best = _alternatives({"edge": output.probability, "no edge": 1 - output.probability})
         return Observation(text, attention, (ObservedStep(text, best[0].log_probability, best),))
+
+
+def _alternatives(probabilities: Mapping[str, float]) -> tuple[Alternative, ...]:
+    """Return labels with their log-probabilities, the most likely first."""
+    ordered = sorted(probabilities.items(), key=lambda item: -item[1])
+    return tuple(Alternative(name, math.log(max(p, 1e-300))) for name, p in ordered)
