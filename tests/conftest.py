@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
 from tests import shape_checks
 
@@ -19,7 +18,7 @@ settings.load_profile("untimed")
 
 # Before any of them is imported. Only what computes: elsewhere the check costs more than it finds.
 CHECKED = ("attention", "core.state", "models", "search")
-install_import_hook([f"regard.{part}" for part in CHECKED], f"{shape_checks.__name__}.check")
+shape_checks.install([f"regard.{part}" for part in CHECKED])
 
 
 def pytest_sessionstart() -> None:
@@ -56,6 +55,7 @@ def _unsynced() -> Iterator[None]:
 def _seeded() -> None:
     """Each test draws the same numbers whichever others ran before it."""
     torch.manual_seed(1)
+    shape_checks.begin_test()
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,8 @@ import torch
 from jaxtyping import TypeCheckError
 
 from regard.models.cross_entropy import projected_cross_entropy
-from tests.shape_checks import UNCHECKED, unchecked
+from tests import shape_checks
+from tests.shape_checks import EVERY, FIRST, UNCHECKED, unchecked
 
 
 def test_a_wrong_argument_is_refused_by_name() -> None:
@@ -20,6 +21,15 @@ def test_a_wrong_argument_is_refused_by_name() -> None:
 def test_a_wrong_shape_is_refused_by_name() -> None:
     with pytest.raises(TypeCheckError, match="'target'"):
         projected_cross_entropy(torch.zeros(2, 3), torch.zeros(5, 3), torch.zeros(4, dtype=torch.int64), smoothing=0.0)
+
+
+def test_calls_of_a_loop_are_checked_now_and_then() -> None:
+    checked: list[int] = []
+    call = shape_checks._of_some_calls(lambda number: None, lambda function: checked.append)
+    last = FIRST + 2 * EVERY
+    for number in range(1, last + 1):
+        call(number)
+    assert checked == [*range(1, FIRST + 1), *(n for n in range(FIRST + 1, last + 1) if n % EVERY == 0)]
 
 
 def test_what_is_not_checked_is_there() -> None:

@@ -14,7 +14,7 @@ from torch.nn.functional import logsigmoid
 from regard.answers.losses import label_set_loss
 from regard.answers.named_labels import NamedLabels, ranked, to_json
 from regard.core.answer import InputContext, LossAndSums
-from regard.core.observation import Alternative
+from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.core.untrusted_files import shortened
 from regard.data.rows import Column, Row, text_of
@@ -55,6 +55,7 @@ class SeveralLabels(NamedLabels):
         marked: whether each column is named for its label, and marks it by yes or no.
     """
 
+    kind: ClassVar[PredictionKind] = "labels"
     marker: ClassVar[str] = "label_counts"
     settings: ClassVar[type[BaseModel]] = LabelSetSettings
     metrics: ClassVar[Mapping[str, Metric]] = {

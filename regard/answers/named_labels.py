@@ -12,7 +12,7 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
-from regard.core.observation import Alternative
+from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
 from regard.data.rows import Column, Row, text_of
@@ -51,6 +51,7 @@ class NamedLabels:
 
     metrics: ClassVar[Mapping[str, Metric]]
     per_position: ClassVar[bool] = False
+    kind: ClassVar[PredictionKind] = "label"
     noun: ClassVar[str] = "labels"
     remedy: ClassVar[str] = "--set data.label=3 reads the labels from another column"
     unit: float = 1.0

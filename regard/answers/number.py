@@ -14,7 +14,7 @@ from regard.answers.losses import number_loss
 from regard.answers.named_labels import LABELS_FILE, NoSettings, require_label, to_json
 from regard.answers.scale import Scale, read_number
 from regard.core.answer import InputContext, LossAndSums
-from regard.core.observation import Alternative
+from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.metrics.numbers import number_metrics
@@ -34,6 +34,7 @@ class Number:
     """One number of each example. A value is the tuple of its text, which ``targets`` reads."""
 
     per_position: ClassVar[bool] = False
+    kind: ClassVar[PredictionKind] = "number"
     marker: ClassVar[str] = "moments"
     settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = {

@@ -18,13 +18,11 @@ from regard.answers.named_labels import DECIMALS, NamedLabels, NoSettings, ranke
 from regard.answers.spans import TagSpan, best_path, spans
 from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
 from regard.core.answer import InputContext, LossAndSums
-from regard.core.observation import Alternative
+from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, Report, RunFiles
 from regard.core.wording import counted
 from regard.data.rows import Column, Row, aligned_tokens
 from regard.metrics.classes import class_metrics
-
-__all__ = ["TagSequence", "TaggedTokens", "Tagging"]
 
 
 class TaggedTokens(NamedTuple):
@@ -52,6 +50,7 @@ class TagSequence(NamedLabels):
     """
 
     per_position: ClassVar[bool] = True
+    kind: ClassVar[PredictionKind] = "tag"
     noun: ClassVar[str] = "tags"
     remedy: ClassVar[str] = "--set data.tag=4 reads the tags from another column"
     marker: ClassVar[str] = "confusion"

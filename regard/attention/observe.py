@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,8 +12,9 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
 from regard.attention.mask import Bound
+from regard.core.observation import AttentionMap, Axis
 
-__all__ = ["AttentionCall", "mechanisms", "observe", "observe_calls", "twin"]
+__all__ = ["AttentionCall", "attention_maps", "mechanisms", "observe", "observe_calls", "twin"]
 
 Network = TypeVar("Network", bound=nn.Module)
 
@@ -31,6 +32,11 @@ class AttentionCall(NamedTuple):
         """This call with the queries of a later one of the same pass, to the same keys, put after its own."""
         query = torch.cat([self.query, later.query], 2)
         return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
+
+    def allowed(self, row: int = 0) -> Tensor:
+        """Return (query, key) whether the mask lets a query of one row of the batch see a key."""
+        queries, keys = self.weights.shape[2:]
+        return self.bound.dense()[row, :queries, :keys].expand(queries, keys)
 
 
 @contextmanager
@@ -63,6 +69,28 @@ def observe_calls(model: nn.Module) -> Iterator[dict[str, AttentionCall]]:
 
     with _watched(model, seen, keep):
         yield seen
+
+
+def attention_maps(
+    calls: Mapping[str, AttentionCall], query: Axis, key: Axis, *, row: int = 0, side: str = "encoder"
+) -> tuple[AttentionMap, ...]:
+    """Return what the calls of a network over one sequence weighed, for an observation.
+
+    Args:
+        calls: by the names of ``observe``.
+        query: the positions of the sequence, without its padding.
+        key: the same.
+        row: the row of the batch.
+        side: the part of the network, where names do not state it.
+    """
+    queries, keys = len(query.labels), len(key.labels)
+    return tuple(
+        AttentionMap.at(
+            f"{side}.{name}" if name[0].isdecimal() else name, call.weights[row, :, :queries, :keys].cpu(), query, key,
+            call.allowed(row)[:queries, :keys].cpu(),
+        )
+        for name, call in calls.items()
+    )  # fmt: skip
 
 
 def mechanisms(model: nn.Module) -> dict[str, Mechanism]:

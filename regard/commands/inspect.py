@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
 
 import typer
 
@@ -14,10 +14,9 @@ from regard.commands.search_options import Beam, CoveragePenalty, LengthPenalty
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.config.settings import SearchConfig
-    from regard.inspection.document import PageDocument
+    from regard.inspection.build_document import SearchOptions
+    from regard.inspection.document import Inspection
     from regard.inspection.inspector import Inspector
-    from regard.inspection.run_inspector import RunInspector
 
 __all__ = ["register"]
 
@@ -162,17 +161,17 @@ def _write(look: _Look, outputs: _Outputs, runs: list[Path], *, checkpoint: str 
 def _refuse_foreign_options(paths: list[Path], given: dict[str, Any]) -> None:
     """Raise ConfigError for options of translation where the run is of another task."""
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.translation.config import TranslationConfig
 
     options = ", ".join(f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None)
     for path in paths if options else ():
-        config = RunFolder.open(path).config
-        if not isinstance(config, TranslationConfig):
-            raise ConfigError(f"{options}: for translation runs", where=str(path), why=f"this is a {config.task.kind}")
+        run = RunFolder.open(path)
+        if "translate" not in run.task.serves:
+            why = f"this is a {run.config.task.kind}"
+            raise ConfigError(f"{options}: for translation runs", where=str(path), why=why)
 
 
 class _Look(NamedTuple):
-    """The text of the command line, and how a translation run looks at it.
+    """The text of the command line, and how it is inspected.
 
     ``sentence``: of a text of several sentences this one, counted from 1. ``given``: search options. ``replay``:
     whether an HTML file shows the text at every checkpoint.
@@ -183,82 +182,70 @@ class _Look(NamedTuple):
     given: dict[str, Any]
     replay: bool
 
-    def at(self, inspector: RunInspector[Any], npz: Path | None) -> PageDocument:
+    def at(self, inspector: Inspector, npz: Path | None) -> Inspection:
         """Everything that the page shows of the text, with notes on standard error."""
-        from regard.inspection.inspector import Inspector
+        from regard.inspection.build_document import ALL_PARTS
 
         if not self.text.strip():
             raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
         if npz is not None and npz.suffix != ".npz":
             raise ConfigError(f"{npz} does not end in .npz", where="--npz")
-        if not isinstance(inspector, Inspector):
-            return inspector.inspect(self.text)
-        found = inspector.inspect(
-            self.text, settings=_settings(inspector, self.given), include=("ablation", "beam", "vectors"),
-            sentence=(self.sentence or 1) - 1,
-        )  # fmt: skip
+        options = self._options(inspector)
+        if options is not None:
+            options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
+        found = inspector.inspect(self.text, options)
         _print_notes(found.document, self.sentence)
         return found
 
-    def again(self, inspector: RunInspector[Any], text: str, **options: Any) -> dict[str, Any]:
+    def again(self, inspector: Inspector, text: str, checkpoint: str | None = None) -> dict[str, Any]:
         """The document of a text by another checkpoint or run."""
-        from regard.inspection.inspector import Inspector
+        return inspector.inspect(text, self._options(inspector), checkpoint=checkpoint).document
 
-        if isinstance(inspector, Inspector):
-            options["settings"] = _settings(inspector, self.given)
-        return inspector.inspect(text, **options).document
+    def _options(self, inspector: Inspector) -> SearchOptions | None:
+        """The search of a translation run."""
+        from regard.commands.options import search_settings
+        from regard.config.settings import SearchConfig
+        from regard.inspection.build_document import SearchOptions
+
+        if not inspector.translates:
+            return None
+        return SearchOptions(search_settings(cast(SearchConfig, inspector.run.config.search_settings), **self.given))
 
 
 def _print_notes(document: dict[str, Any], asked: int | None) -> None:
     """Print notes on standard error: which of several sentences is shown, and characters unknown to the model."""
-    count = len(document["sentences"])
+    count = len(document.get("sentences", ()))
     if count > 1 and asked is None:
         typer.echo(f"the text has {count} sentences; this is the first, --sentence 2 shows the next", err=True)
-    if document["unknown"]:
-        typer.echo(f"never seen in training: {' '.join(map(printable, document['unknown']))}", err=True)
+    if unknown := document["facts"].get("unknown"):
+        typer.echo(f"never seen in training: {' '.join(map(printable, unknown))}", err=True)
 
 
-def _write_page(
-    path: Path, look: _Look, inspector: RunInspector[Any], found: PageDocument, other: RunInspector[Any] | None
-) -> None:
+def _write_page(path: Path, look: _Look, inspector: Inspector, found: Inspection, other: Inspector | None) -> None:
     from regard.core.atomic_files import write_bytes_atomically
     from regard.inspection.page import offline
 
     details, main = inspector.details(), found.document
-    text = main["source"]["text"] if "source" in main else look.text  # of several sentences the one that is shown
+    text = main["text"]  # of several sentences the one that is shown
     bundle: dict[str, Any] = {"main": main, "model": details}
     if other is not None:
         bundle["other"] = look.again(other, text)
     if look.replay:
         steps = [name for name in details["checkpoints"] if name.isdigit()]
-        bundle["replay"] = [look.again(inspector, text, checkpoint=step) for step in steps]
+        bundle["replay"] = [look.again(inspector, text, step) for step in steps]
     write_bytes_atomically(path, offline(bundle).encode())
     typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
 
 
-def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> RunInspector[Any]:
-    from regard.commands.options import open_model, open_predictor
-    from regard.inspection.inspector import run_inspector
+def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> Inspector:
+    from regard.commands.options import open_predictor
+    from regard.inspection.inspector import Inspector
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.translation.config import TranslationConfig
-
-    run = RunFolder.open(path)
 
     def open(which: str | None) -> Any:
-        if isinstance(run.config, TranslationConfig):
-            return open_model(path, checkpoint=which or checkpoint, **opening)
-        return open_predictor(
-            path, checkpoint=which or checkpoint, device=opening["device"], threads=opening["threads"]
-        )
+        return open_predictor(path, checkpoint=which or checkpoint, **opening)
 
-    return run_inspector(run, name=path.resolve().name, open=open, checkpoint=checkpoint)
-
-
-def _settings(inspector: Inspector, given: dict[str, Any]) -> SearchConfig:
-    from regard.commands.options import search_settings
-    from regard.tasks.translation.config import translation_config
-
-    return search_settings(translation_config(inspector.run).search, **given)
+    return Inspector(RunFolder.open(path), name=path.resolve().name, open=open, checkpoint=checkpoint)
 
 
 def _serve(

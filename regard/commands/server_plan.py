@@ -185,7 +185,7 @@ def _served(
 ) -> ServedModel:  # fmt: skip
     """Open a run to be served; weights are read with the first request."""
     from regard.commands.options import open_predictor
-    from regard.inspection.inspector import run_inspector
+    from regard.inspection.inspector import Inspector
     from regard.runs.run_folder import RunFolder
     from regard.server.batching.jobs import Limits
     from regard.server.batching.metrics import ModelMetrics
@@ -216,7 +216,7 @@ def _served(
         ),
         serves=task.serves, settings=config.search_settings, source=source, target=target,
         reads_whole=getattr(config.data, "crops", False), limits=limits, observer=ModelMetrics(metrics, name),
-        threads=threads, inspector=run_inspector(run, name=name, open=open, checkpoint=checkpoint),
+        threads=threads, inspector=Inspector(run, name=name, open=open, checkpoint=checkpoint),
     )  # fmt: skip
     return model
 

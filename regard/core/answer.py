@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, Self
 import numpy.typing as npt
 from torch import Tensor
 
-from regard.core.observation import Alternative
+from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class TaskAnswer(Protocol):
     """
 
     per_position: ClassVar[bool]
+    kind: ClassVar[PredictionKind]  # of a prediction that is inspected
     metrics: ClassVar[Mapping[str, Metric]]
     settings: ClassVar[type[BaseModel]]  # of a prediction: all optional, for Python, the command line and HTTP
     marker: ClassVar[str]  # the name of a sum that no other answer of the same task has

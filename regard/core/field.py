@@ -7,11 +7,12 @@ loss. Value is its own type, such as a tuple of texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
 from torch import Tensor
 
+from regard.core.observation import SurfaceKind
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
@@ -79,6 +80,7 @@ class Field(Protocol):
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
     reads_json: bool  # whether ``parse`` reads JSON values
     packed: bool  # whether it is a PackedField
+    kind: ClassVar[SurfaceKind]  # of its positions
 
     @property
     def sizes(self) -> Mapping[str, int]:

@@ -1,21 +1,102 @@
-"""Observation of one input: attention weights by place with labels of both axes, and probabilities of each step.
+"""Observation of one input by a model of any task: what was read, what was predicted where, and what attended to what.
 
-A predictor of any task may have ``inspect(input) -> Observation``; the command line, the page and the server show what
-it returns.
+A predictor that has ``inspect(input) -> Observation`` can be inspected. The command line, the page and the server show
+what it returns, from one document (``inspection.build_document``).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.errors import ModelError
 
-__all__ = ["Alternative", "AttentionWeights", "Axis", "Observation", "ObservedStep", "require_observation"]
+SurfaceKind = Literal["tokens", "letters", "items", "notes", "frames", "graph"]
+PredictionKind = Literal["label", "labels", "number", "tag", "token", "item", "link"]
+SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
+
+
+class Surface(NamedTuple):
+    """One sequence or graph that a model reads or writes, in the pieces that it sees.
+
+    Attributes:
+        kind: the kind of its pieces.
+        pieces: the text of each.
+        words: for each piece the index of its word in ``spelled``; empty where pieces are words of their own.
+        spelled: the words.
+        ids: the number of each piece in the vocabulary; empty where nothing is done with them.
+        separator: what stands between the pieces in the text.
+        edges: of a graph, the indices of both nodes.
+        center: of a graph, the index of the node that the prediction is about.
+    """
+
+    kind: SurfaceKind
+    pieces: tuple[str, ...]
+    words: tuple[int, ...] = ()
+    spelled: tuple[str, ...] = ()
+    ids: tuple[int, ...] = ()
+    separator: str = ""
+    edges: tuple[tuple[int, int], ...] = ()
+    center: int | None = None
+
+
+class Site(NamedTuple):
+    """The site of a prediction on a surface.
+
+    Attributes:
+        kind: ``whole``: on all surfaces together; ``piece``, ``gap`` and ``node``: at one piece; ``pair``: between two
+            nodes; ``after``: after one piece, so that it predicts the next; −1 is before the first.
+        pieces: the indices of the pieces; empty for ``whole``.
+        surface: the index of the surface.
+    """
+
+    kind: SiteKind
+    pieces: tuple[int, ...] = ()
+    surface: int = 0
+
+
+WHOLE = Site("whole")
+
+
+class Alternative(NamedTuple):
+    """One possible prediction, its log probability in nats, and its number in a vocabulary, where it has one."""
+
+    label: str
+    log_probability: float
+    id: int | None = None
+
+
+class Prediction(NamedTuple):
+    """One prediction of the model at one site.
+
+    Attributes:
+        at: the site.
+        kind: the kind of the label.
+        label: the predicted label; after a piece, the piece that follows in the surface, if one does.
+        log_probability: of the label, in nats; None for a number.
+        alternatives: the most probable labels, best first.
+        unit: of a number.
+        entropy: of the whole distribution, in nats; None where it was not computed.
+        rank: of the label; 0 is the most probable. None where it was not computed.
+    """
+
+    at: Site
+    kind: PredictionKind
+    label: str
+    log_probability: float | None = None
+    alternatives: tuple[Alternative, ...] = ()
+    unit: str | None = None
+    entropy: float | None = None
+    rank: int | None = None
+
+    @classmethod
+    def best(cls, at: Site, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
+        """Return the prediction of the first of ``alternatives``."""
+        return cls(at, kind, alternatives[0].label, alternatives[0].log_probability, tuple(alternatives))
 
 
 class Axis(NamedTuple):
@@ -25,62 +106,145 @@ class Axis(NamedTuple):
     labels: tuple[str, ...]
 
 
-class AttentionWeights(NamedTuple):
-    """Weights of the heads at one place of a network; a row that may look at nothing is 0."""
+class AttentionMap(NamedTuple):
+    """The weights of the heads of one attention.
 
+    Attributes:
+        side: the part of the network, such as ``encoder``, ``decoder`` or ``pooling``.
+        layer: its layer, counted from 0; None outside the layers.
+        part: what attends in the layer, such as ``self``, ``source`` or ``pooling``.
+        weights: (heads, query, key); the row of a query that sees nothing is 0.
+        query: what the rows are.
+        key: what the columns are.
+        allowed: (query, key) whether the mask lets a query see a key; None: it sees all.
+    """
+
+    side: str
+    layer: int | None
+    part: str
     weights: Float[Tensor, "heads query key"]
     query: Axis
     key: Axis
+    allowed: Bool[Tensor, "query key"] | None = None
+
+    @property
+    def place(self) -> str:
+        """The name of the attention, such as ``encoder.0.self``."""
+        layer = "" if self.layer is None else str(self.layer)
+        return ".".join(part for part in (self.side, layer, self.part) if part)
+
+    @classmethod
+    def at(cls, place: str, weights: Tensor, query: Axis, key: Axis, allowed: Tensor | None = None) -> AttentionMap:
+        """Return the map of a place as ``attention.observe`` names it."""
+        names = place.split(".")
+        number = next((index for index, name in enumerate(names) if name.isdecimal()), None)
+        if number is None:
+            return cls(names[0], None, ".".join(names[1:]), weights, query, key, allowed)
+        side, part = ".".join(names[:number]), ".".join(names[number + 1 :])
+        return cls(side, int(names[number]), part, weights, query, key, allowed)
 
 
-class Alternative(NamedTuple):
-    """One possible step, and its log probability in nats."""
+class Influence(NamedTuple):
+    """The change of a prediction where a piece is hidden from the model.
 
-    label: str
-    log_probability: float
+    Attributes:
+        prediction: the index of the prediction.
+        surface: the index of the surface.
+        values: for each piece log p(label) − log p(label | the piece is hidden), in nats.
+        hidden: how pieces were hidden, as a sentence.
+    """
 
-
-class ObservedStep(NamedTuple):
-    """A step of the input or output, its log probability given those before it, and the likeliest, best first."""
-
-    label: str
-    log_probability: float
-    alternatives: tuple[Alternative, ...] = ()
+    prediction: int
+    surface: int
+    values: tuple[float, ...]
+    hidden: str
 
 
 class Observation(NamedTuple):
-    """All that is shown of one input. Labels of steps, one after the other, are ``text`` where there is a text.
+    """All that is shown of one input. ``facts``: values of JSON by name, such as ``unknown``: the unknown pieces."""
 
-    ``attention``: by place, such as ``layers.0.self``; empty for a network without attention. ``following``: the
-    likeliest steps after the last, best first.
-    """
-
-    text: str
-    attention: Mapping[str, AttentionWeights]
-    steps: tuple[ObservedStep, ...] = ()
-    following: tuple[Alternative, ...] = ()
+    surfaces: tuple[Surface, ...]
+    predictions: tuple[Prediction, ...] = ()
+    attention: tuple[AttentionMap, ...] = ()
+    influences: tuple[Influence, ...] = ()
+    facts: Mapping[str, Any] = {}
 
 
-def require_observation(found: object) -> Observation:
-    """Return ``found`` if it is an Observation that agrees with itself; ModelError otherwise."""
-    if not isinstance(found, Observation):
-        raise _misfit(f"inspect returned {type(found).__name__}, not an Observation")
-    for place, (weights, query, key) in found.attention.items():
-        wanted = (len(query.labels), len(key.labels))
-        if weights.dim() != 3 or weights.shape[1:] != wanted:
-            shape = " × ".join(map(str, weights.shape))
-            raise _misfit(f"{place} has weights of {shape} for {wanted[0]} × {wanted[1]} labels")
-        if not bool(weights.isfinite().all()):
-            raise _misfit(f"weights of {place} are not finite")
-    values = [step.log_probability for step in found.steps]
-    values += [each.log_probability for each in found.following]
-    values += [each.log_probability for step in found.steps for each in step.alternatives]
+@runtime_checkable
+class Observes(Protocol):
+    """A predictor whose inputs can be inspected."""
+
+    def inspect(self, input: Any) -> Observation:
+        """Return the observation of one input. Raises ConfigError for one that cannot be shown, with the reason."""
+
+
+def require_observation(observation: object) -> Observation:
+    """Return ``observation`` if it is an Observation that agrees with itself; ModelError otherwise."""
+    if not isinstance(observation, Observation):
+        raise _invalid(f"inspect returned {type(observation).__name__}, not an Observation")
+    for attention in observation.attention:
+        _check_attention(attention)
+    for surface in observation.surfaces:
+        _check_surface(surface)
+    sizes = [len(surface.pieces) for surface in observation.surfaces]
+    for prediction in observation.predictions:
+        _check_prediction(prediction, sizes)
+    for influence in observation.influences:
+        if not 0 <= influence.prediction < len(observation.predictions):
+            raise _invalid(f"an influence is on prediction {influence.prediction}, which does not exist")
+        if not 0 <= influence.surface < len(sizes) or len(influence.values) != sizes[influence.surface]:
+            raise _invalid("an influence has not one value for each piece of its surface")
+        _check_numbers(influence.values)
+    places = [attention.place for attention in observation.attention]
+    if len(set(places)) < len(places):
+        raise _invalid("two attentions have the same side, layer and part")
+    return observation
+
+
+def _check_attention(attention: AttentionMap) -> None:
+    shape = (len(attention.query.labels), len(attention.key.labels))
+    weights, allowed = attention.weights, attention.allowed
+    if weights.dim() != 3 or weights.shape[1:] != shape:
+        sizes = " × ".join(map(str, weights.shape))
+        raise _invalid(f"{attention.place} has weights of {sizes} for {shape[0]} × {shape[1]} labels")
+    if not bool(weights.isfinite().all()):
+        raise _invalid(f"weights of {attention.place} are not finite")
+    if allowed is not None and allowed.shape != shape:
+        raise _invalid(f"the mask of {attention.place} has another shape than its weights")
+    if allowed is not None and bool((weights.abs().sum(0) > 0).logical_and(~allowed).any()):
+        raise _invalid(f"{attention.place} has weights where its mask forbids them")
+
+
+def _check_surface(surface: Surface) -> None:
+    size = len(surface.pieces)
+    if surface.words and (len(surface.words) != size or max(surface.words) >= len(surface.spelled)):
+        raise _invalid("the words of a surface are not those of its pieces")
+    if surface.ids and len(surface.ids) != size:
+        raise _invalid("a surface has not one id for each piece")
+    nodes = [*(node for edge in surface.edges for node in edge), surface.center or 0]
+    if size and not all(0 <= node < size for node in nodes):
+        raise _invalid("a graph names a node that it does not have")
+
+
+def _check_prediction(prediction: Prediction, sizes: Sequence[int]) -> None:
+    kind, pieces, surface = prediction.at
+    counts = {"whole": 0, "pair": 2}
+    if not 0 <= surface < max(len(sizes), 1) or len(pieces) != counts.get(kind, 1):
+        raise _invalid(f"a prediction stands at {kind} {pieces} of surface {surface}, which does not exist")
+    first = -1 if kind == "after" else 0
+    if not all(first <= piece < sizes[surface] for piece in pieces):
+        raise _invalid(f"a prediction stands at {kind} {pieces} of {sizes[surface]} pieces")
+    own = [] if prediction.log_probability is None else [prediction.log_probability]
+    _check_numbers([*own, *(each.log_probability for each in prediction.alternatives)])
+
+
+def _check_numbers(values: Iterable[float]) -> None:
     if any(math.isnan(value) or value == math.inf for value in values):
-        raise _misfit("a log probability is no number")
-    return found
+        raise _invalid("a log probability is no number")
 
 
-def _misfit(why: str) -> ModelError:
+def _invalid(why: str) -> ModelError:
     return ModelError(
-        "this model's observation cannot be shown", why=why, help="weights are (heads, query, key), finite"
-    )
+        "this model's observation cannot be shown", why=why,
+        help="regard.core.observation states the form: weights are (heads, query, key) and finite",
+    )  # fmt: skip

@@ -248,6 +248,8 @@ class Task:
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    example: Callable[[Any], str | None] | None = None
+    # of a run folder: an input from the validation data that is easy to show
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""

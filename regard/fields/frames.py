@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -14,13 +14,12 @@ from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json
 from regard.core.wording import counted
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-
-__all__ = ["FrameSeries", "Frames"]
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
 REMEDY = "an input is a list of frames, each a list of equally many finite numbers: [[0.5, 1], [2, 0]]"
@@ -42,6 +41,7 @@ class Frames:
 
     reads_json = True
     packed = False
+    kind: ClassVar[SurfaceKind] = "frames"
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.field import EncodedRow, EncodedRows, VisitDraws
+from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
@@ -38,6 +39,7 @@ class Graphs:
     """
 
     reads_json, packed = True, True
+    kind: ClassVar[SurfaceKind] = "graph"
 
     def __init__(
         self, columns: tuple[Column, ...], *, directed: bool = False, degrees: int = 0, walks: int = 0, noise: int = 0,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import counted
 from regard.data.affixes import AFFIXES, affix_buckets
@@ -20,8 +21,6 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.errors import DataError
 from regard.fields.pieces import is_piece, numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
-
-__all__ = ["Text"]
 
 STRAND, DROPOUT = 3, 4  # streams of draws
 Texts = tuple[str, ...]
@@ -40,6 +39,7 @@ class Text:
     """
 
     reads_json, packed = False, False
+    kind: ClassVar[SurfaceKind] = "tokens"
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
@@ -136,7 +136,7 @@ class Text:
         shape = (len(rows), len(self.columns))
         return Padded(values.unflatten(0, shape), valid.unflatten(0, shape)) if self.apart else Padded(values, valid)
 
-    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+    def unpad(self, row: EncodedRow, values: torch.Tensor) -> torch.Tensor:
         if not self.apart:
             return values[: len(row)]
         # Each part repeats BEGIN, which the row has once.

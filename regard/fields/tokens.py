@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate, chain
+from typing import ClassVar
 
 import numpy as np
 from torch import Tensor
 
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
 from regard.data.affixes import AFFIXES, affix_buckets
@@ -21,8 +23,6 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.errors import DataError
 from regard.fields.pieces import numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
-
-__all__ = ["Tokens"]
 
 DROPOUT = 2  # stream of draws
 Sentence = tuple[str, ...]
@@ -42,6 +42,7 @@ class Tokens:
 
     reads_json = True
     packed = False
+    kind: ClassVar[SurfaceKind] = "tokens"
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0

@@ -1,16 +1,17 @@
-"""The inspection document of one sentence: decoded fast, then passed once through the reference path and recorded."""
+"""Inspection of one sentence that is translated: decoded fast, then passed once through the reference path."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import asdict
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from torch import Tensor
 
 from regard.attention.observe import mechanisms
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import END
+from regard.core.observation import AttentionMap, Axis, Observation
+from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS
 from regard.inspection import document_parts as parts
 from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
@@ -20,88 +21,109 @@ from regard.inspection.observed_sentence import ObservedSentence, beam_settings,
 from regard.inspection.weight_terms import weight_terms
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["Part", "inspect_text"]
+__all__ = ["ALL_PARTS", "Part", "SearchOptions", "inspect_text"]
 
 Part = Literal["ablation", "beam", "vectors"]
+ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "vectors")
+
+
+class SearchOptions(NamedTuple):
+    """Options of the inspection of an input whose output a search finds.
+
+    Attributes:
+        settings: the search; the model's unless given. Sampling is replaced by beam search.
+        force: ids of the pieces that the output must begin with.
+        candidate: index of the n-best output to inspect, 0 the best.
+        include: costly parts: ``ablation`` (one pass per attention), ``beam`` (the tree of the search), ``vectors``
+            (queries, keys and values, which are large).
+        sentence: index of the sentence to inspect, 0 the first.
+    """
+
+    settings: SearchConfig | None = None
+    force: tuple[int, ...] = ()
+    candidate: int = 0
+    include: Collection[Part] = ()
+    sentence: int = 0
+
+
+DEFAULT = SearchOptions()
 
 
 def inspect_text(
     translator: Translator,
     text: str,
+    options: SearchOptions = DEFAULT,
     *,
-    settings: SearchConfig | None = None,
-    force: Sequence[int] = (),
-    candidate: int = 0,
-    include: Collection[Part] = (),
     aligner: Aligner | None = None,
     model: Mapping[str, str | None] | None = None,
-    sentence: int = 0,
 ) -> Inspection:
     """Translate one sentence of a text, pass the pair through the reference path once, and record everything.
-
-    Refused with a ConfigError: a sentence that is blank or longer than 128 pieces (a head's weights are source length ×
-    target length), and a sentence or candidate that does not exist.
 
     Args:
         translator: the model.
         text: one or more sentences, split as a server splits them (``data/sentence_split``).
-        settings: the search; the translator's unless given. Sampling is replaced by beam search.
-        force: ids of the pieces that the output must begin with.
-        candidate: index of the n-best output to inspect, 0 the best.
-        include: costly parts: ``ablation`` (one pass per attention), ``beam`` (the tree of the search), ``vectors``
-            (queries, keys and values, which are large).
+        options: the search, the sentence and the parts.
         aligner: the attention that aligns source and target pieces.
-        model: name, checkpoint and languages, copied into the document.
-        sentence: index of the sentence to inspect, 0 the first.
+        model: name, task, checkpoint and languages, copied into the document.
+
+    Raises:
+        ConfigError: for a sentence that is blank or longer than 128 pieces (a head's weights are source length × target
+            length), and for a sentence or candidate that does not exist.
     """
-    settings = beam_settings(settings or translator.search)
+    settings = beam_settings(options.settings or translator.search)
     sentences = sentences_of(text, (model or {}).get("source_language"), whole=translator.crops)
     tree = BeamTree(settings)
     seen = observe_sentence(
-        translator, sentences, sentence, settings=settings, force=force, candidate=candidate, watch=tree
-    )
-    weights = {name: look.weights[0].cpu() for name, look in seen.looks.items()}
-    document = {
-        "format": "regard-inspection",
-        "version": 1,
-        "model": dict(model or {}),
-        "search": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
-        "forced": len(force),
-        "candidate": candidate,
-        "sentences": sentences,
-        "sentence": sentence,
-    }
-    document |= _output(translator, seen, sentences[sentence])
-    document |= _attention(translator, seen, weights, aligner)
-    document |= _optional(translator, seen, weights, tree, include)
-    return Inspection(document, weights)
-
-
-def _output(translator: Translator, seen: ObservedSentence, text: str) -> dict[str, Any]:
-    """Source, output, n-best list and the alternatives at each step."""
-    best = seen.best
-    return {
-        "unknown": list(dict.fromkeys(translator.unknown(text))),
-        "source": parts.pieces_of(translator.source, [*seen.source, END]) | {"text": text},
-        "target": parts.target(translator.target, best),
-        "score": best.score,
-        "log_probability": best.log_probability,
-        "finished": best.finished,
+        translator, sentences, options.sentence, settings=settings, force=options.force, candidate=options.candidate,
+        watch=tree,
+    )  # fmt: skip
+    sentence = sentences[options.sentence]
+    inspection = Inspection.of(_observation(translator, seen, sentence), model or {}, sentence)
+    weights = inspection.attention
+    inspection.document.update(sentences=sentences, sentence=options.sentence)
+    inspection.document["search"] = {
+        "settings": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
+        "forced": len(options.force),
+        "candidate": options.candidate,
         "candidates": [parts.candidate(translator.target, hypothesis) for hypothesis in seen.hypotheses],
-        "steps": parts.steps(translator.target, seen.log_p, seen.outputs),
+        "output": translator.target.decode(seen.best.tokens),
+        "score": seen.best.score,
+        "log_probability": seen.best.log_probability,
+        "finished": seen.best.finished,
     }
+    _add_mechanisms(translator, inspection.document["attention"])
+    inspection.document["alignment"] = (
+        parts.alignment(aligner, seen.whole_looks, len(seen.outputs)) if aligner else None
+    )
+    inspection.document["rollout"] = parts.rollouts(weights)
+    inspection.document.update(_optional(translator, seen, weights, tree, options.include))
+    return inspection
 
 
-def _attention(
-    translator: Translator, seen: ObservedSentence, weights: dict[str, Tensor], aligner: Aligner | None
-) -> dict[str, Any]:
-    """Weights and measures of every head, the alignment, and the attention rollout."""
+def _observation(translator: Translator, seen: ObservedSentence, text: str) -> Observation:
+    """Return both sides, the prediction of each target piece, and the weights of every head."""
+    source = parts.surface(translator.source, [*seen.source, END])
+    target = parts.surface(translator.target, seen.outputs)
+    inputs = (SPECIALS[BEGIN], *target.pieces[: len(seen.outputs) - 1])
+    read, written = Axis("source piece", source.pieces), Axis("target piece", target.pieces)
+    axes = {
+        "encoder": (read, Axis("source piece attended to", source.pieces)),
+        "source": (written, read),
+        "decoder": (written, Axis("piece fed to the decoder", inputs)),
+    }
+    attention = tuple(
+        AttentionMap.at(name, look.weights[0].cpu(), *axes[parts.kind_of(name)], look.allowed().cpu())
+        for name, look in seen.looks.items()
+    )
+    unknown = list(dict.fromkeys(translator.unknown(text)))
+    predictions = parts.predictions(translator.target, seen.log_p, seen.outputs)
+    return Observation((source, target), predictions, attention, facts={"unknown": unknown})
+
+
+def _add_mechanisms(translator: Translator, attention: dict[str, Any]) -> None:
     modules = mechanisms(translator.model)
-    return {
-        "attention": {name: parts.attention(modules[name], name, each) for name, each in weights.items()},
-        "alignment": parts.alignment(aligner, seen.whole_looks, len(seen.outputs)) if aligner else None,
-        "rollout": parts.rollouts(weights),
-    }
+    for place, entry in attention.items():
+        entry["mechanism"] = parts.NAMES.get(type(modules[place]), "other")
 
 
 def _optional(

@@ -12,25 +12,57 @@ import numpy as np
 from torch import Tensor
 
 from regard.core.atomic_files import json_bytes, replacing, write_bytes_atomically
+from regard.core.observation import Observation
 from regard.errors import ConfigError
+from regard.inspection.observation_document import observation_document
 from regard.inspection.page import offline
 
-__all__ = ["Inspection", "PageDocument"]
+__all__ = ["Inspection"]
 
 
 @dataclass(frozen=True)
-class PageDocument:
-    """One input as the page draws it, of any task; the last value of a notebook cell is displayed as the page."""
+class Inspection:
+    """One input of a model of any task; the last value of a notebook cell is displayed as the page.
 
-    document: dict[str, Any]  # the JSON document that the page draws
-    attention: Mapping[str, Tensor] = field(repr=False)  # weights (heads, query, key) by name
+    Attributes:
+        document: the JSON document that the page draws (``observation_document``).
+        observation: the same as Python objects.
+    """
+
+    document: dict[str, Any]
+    observation: Observation = field(repr=False)
+
+    @classmethod
+    def of(cls, observation: Observation, model: Mapping[str, Any], text: str) -> Inspection:
+        """Return the inspection of an observation; see ``observation_document``."""
+        return cls(observation_document(observation, model, text), observation)
+
+    @property
+    def attention(self) -> dict[str, Tensor]:
+        """Weights (heads, query, key) by place, such as ``encoder.0.self``."""
+        return {attention.place: attention.weights for attention in self.observation.attention}
+
+    @property
+    def text(self) -> str:
+        """The output of a search, else the input."""
+        search = self.document.get("search")
+        return str(search["output"] if search else self.document["text"])
+
+    def measures(self) -> dict[str, dict[str, list[float]]]:
+        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
+        return {place: dict(each["measures"]) for place, each in self.document["attention"].items()}
+
+    def alignment(self) -> list[tuple[int, int, float]]:
+        """Links (target position, source position, weight) from the head that aligns best; [] without one."""
+        alignment = self.document.get("alignment")
+        return [(target, source, weight) for target, source, weight in alignment["links"]] if alignment else []
 
     def to_html(self) -> str:
         """The page with this document as one HTML file, which needs no server and no network."""
         return offline({"main": self.document})
 
     def save(self, path: str | Path) -> None:
-        """Save as ``.html``, ``.json`` or ``.npz`` (weights by name, and the document's other fields as JSON)."""
+        """Save as ``.html``, ``.json`` or ``.npz`` (weights by place, and the document's other fields as JSON)."""
         path = Path(path)
         if path.suffix == ".html":
             write_bytes_atomically(path, self.to_html().encode())
@@ -54,22 +86,3 @@ class PageDocument:
 
     def _repr_html_(self) -> str:
         return str(self.show().data)
-
-
-@dataclass(frozen=True)
-class Inspection(PageDocument):
-    """Everything recorded of one sentence that was translated."""
-
-    @property
-    def text(self) -> str:
-        """The inspected output."""
-        return str(self.document["target"]["text"])
-
-    def measures(self) -> dict[str, dict[str, list[float]]]:
-        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
-        return {name: dict(each["measures"]) for name, each in self.document["attention"].items()}
-
-    def alignment(self) -> list[tuple[int, int, float]]:
-        """Links (target position, source position, weight), from the head that aligns best."""
-        found = self.document["alignment"]
-        return [(target, source, weight) for target, source, weight in found["links"]] if found else []

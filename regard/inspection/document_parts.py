@@ -1,4 +1,4 @@
-"""JSON parts of an inspection document: pieces and words, steps, attention, alignment, vectors."""
+"""Parts of the inspection of a translation: pieces and words, predictions, alignment, vectors."""
 
 from __future__ import annotations
 
@@ -10,35 +10,25 @@ import torch
 from torch import Tensor
 
 from regard.attention.catalogue import MECHANISMS
-from regard.attention.contract import Mechanism
 from regard.attention.observe import AttentionCall
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, Tokenizer
+from regard.core.observation import Alternative, Prediction, Site, Surface
+from regard.data.tokenizers.catalogue import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
 from regard.inspection.floats import encode_floats
-from regard.inspection.measures import Kind, measures, rollout
+from regard.inspection.measures import Kind, rollout
 from regard.inspection.weight_terms import WeightTerms
 from regard.search.best_types import best_types
 from regard.search.contract import Hypothesis
-
-__all__ = ["alignment", "attention", "candidate", "pieces_of", "rollouts", "steps", "target", "vectors", "words_of"]
 
 CANDIDATES = 10  # alternatives recorded at each step
 NAMES = {each: name for name, each in MECHANISMS.items()}  # config name of each mechanism class
 
 
-def pieces_of(tokenizer: Tokenizer, ids: list[int]) -> dict[str, Any]:
-    """Ids, pieces and words of one side."""
+def surface(tokenizer: Tokenizer, ids: list[int]) -> Surface:
+    """Return the pieces and words of one side."""
     words, spelled = words_of(tokenizer, ids)
-    return {"ids": ids, "pieces": tokenizer.pieces(ids), "words": words, "spelled": spelled}
-
-
-def target(tokenizer: Tokenizer, best: Hypothesis) -> dict[str, Any]:
-    """Text, pieces and words of an output, with the piece that each step was fed."""
-    outputs = [*best.tokens, *([END] if best.finished else [])]
-    side = pieces_of(tokenizer, outputs)
-    inputs = [SPECIALS[BEGIN], *side["pieces"][: len(outputs) - 1]]
-    return {"text": tokenizer.decode(best.tokens), **side, "inputs": inputs}
+    return Surface("tokens", tuple(tokenizer.pieces(ids)), tuple(words), tuple(spelled), tuple(ids))
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[str]]:
@@ -68,35 +58,25 @@ def candidate(tokenizer: Tokenizer, hypothesis: Hypothesis) -> dict[str, Any]:
     return {"text": text, "score": hypothesis.score, "log_probability": hypothesis.log_probability}
 
 
-def steps(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> list[dict[str, Any]]:
-    """Per output piece: entropy of the distribution in nats, rank and log-probability of the piece, alternatives."""
+def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> tuple[Prediction, ...]:
+    """Return the prediction of each output piece, after the one before it on the second surface."""
     found = []
-    for row, chosen in zip(log_p, outputs, strict=False):
+    for place, (row, chosen) in enumerate(zip(log_p, outputs, strict=False), start=-1):
         value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.suppressed))
         token, value = token[value > -math.inf], value[value > -math.inf]  # a vocabulary may have fewer types
-        best = zip(token.tolist(), tokenizer.pieces(token.tolist()), value.tolist(), strict=True)
+        best = zip(tokenizer.pieces(token.tolist()), value.tolist(), token.tolist(), strict=True)
         found.append(
-            {
-                "entropy": float(torch.special.entr(row.exp()).sum()),
-                "rank": int((row > row[chosen]).sum()),
-                "log_probability": float(row[chosen]),
-                "candidates": [{"id": id, "piece": piece, "log_probability": log} for id, piece, log in best],
-            }
-        )
-    return found
+            Prediction(
+                Site("after", (place,), surface=1), "token", tokenizer.pieces([chosen])[0], float(row[chosen]),
+                tuple(Alternative(*each) for each in best), entropy=float(torch.special.entr(row.exp()).sum()),
+                rank=int((row > row[chosen]).sum()),
+            )
+        )  # fmt: skip
+    return tuple(found)
 
 
-def attention(mechanism: Mechanism, name: str, weights: Tensor) -> dict[str, Any]:
-    """Kind, layer, mechanism, weights and measures of one attention."""
-    layer = next((int(part) for part in name.split(".") if part.isdigit()), 0)
-    kind = _kind(name)
-    return {
-        "kind": kind, "layer": layer, "mechanism": NAMES.get(type(mechanism), "other"),
-        "weights": encode_floats(weights), "measures": measures(weights.float(), kind),
-    }  # fmt: skip
-
-
-def _kind(name: str) -> Kind:
+def kind_of(name: str) -> Kind:
+    """Return the kind of a translation model's attention."""
     return "source" if name.endswith("source") else "encoder" if name.startswith("encoder") else "decoder"
 
 

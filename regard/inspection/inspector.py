@@ -1,79 +1,124 @@
-"""Inspection of a run from Python: of a translation run in all detail, of any other as its predictor offers."""
+"""Inspection of a run of any task: its checkpoints as predictors, opened on first use, one input at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Collection
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.config.settings import SearchConfig
+from regard.core.observation import Observes, require_observation
+from regard.core.predictor_interface import read_input
 from regard.errors import ConfigError
 from regard.inference.decoding import Wanted
 from regard.inspection.aligner import Aligner, find_aligner
-from regard.inspection.build_document import Part, inspect_text
+from regard.inspection.build_document import ALL_PARTS, Part, SearchOptions, inspect_text
 from regard.inspection.document import Inspection
-from regard.inspection.run_history import describe_translation
-from regard.inspection.run_inspector import PredictorInspector, RunInspector
+from regard.inspection.run_history import checkpoints, chosen_checkpoint, describe_run
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
-from regard.tasks.translation.config import TranslationConfig, translation_config
-from regard.tasks.translation.translator import Translator
 
-__all__ = ["Inspector", "inspect", "run_inspector"]
+__all__ = ["Inspector", "inspect"]
+
+KEPT = 3  # most checkpoints in memory
 
 
-class Inspector(RunInspector[Translator]):
-    """A translation run whose checkpoints are inspected, one text at a time."""
+class Inspector:
+    """A run whose checkpoints are inspected, one input at a time.
+
+    Args:
+        run: the run.
+        name: the name of the model.
+        open: makes the predictor of a checkpoint; for None that of ``checkpoint``, or else of the run's own choice.
+        checkpoint: the default one.
+    """
+
+    def __init__(
+        self, run: RunFolder, *, name: str, open: Callable[[str | None], Any], checkpoint: str | None = None
+    ) -> None:
+        self.run, self.name, self._open, self._given = run, name, open, checkpoint
+        self._predictors: OrderedDict[str | None, Any] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def translates(self) -> bool:
+        """Whether outputs are found by a search over sentences of the input, which is shown, too."""
+        return "translate" in self.run.task.serves
+
+    def inspect(self, text: str, options: SearchOptions | None = None, *, checkpoint: str | None = None) -> Inspection:
+        """Inspect one input.
+
+        Args:
+            text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
+            options: how the search of a translation model is inspected.
+            checkpoint: the default one unless given.
+
+        Raises:
+            ConfigError: for a predictor that shows nothing, an input that cannot be shown, and for options of a search
+                where there is none.
+        """
+        if options is not None and not self.translates:
+            raise ConfigError("this model has no search to inspect", why=f"this run is of {self.run.config.task.kind}")
+        with self._lock:  # one at a time: it takes memory
+            predictor, model = self._predictor(checkpoint), self._model(checkpoint)
+            if self.translates:
+                return inspect_text(predictor, text, options or SearchOptions(), aligner=self._aligner, model=model)
+            if not isinstance(predictor, Observes):
+                raise ConfigError(
+                    f"the task {model['task']} shows nothing",
+                    why="its predictor has no method inspect(input) -> Observation",
+                    help="regard.core.observation says what it returns; the page draws all of it",
+                )
+            input = read_input(predictor, text) if hasattr(predictor, "read") else text
+            return Inspection.of(require_observation(predictor.inspect(input)), model, text)
 
     def details(self) -> dict[str, Any]:
-        return describe_translation(self.run, name=self.name, checkpoint=self.checkpoint)
+        """Model, data, checkpoints and training curves of the run, as JSON."""
+        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
+
+    def checkpoints(self) -> list[str]:
+        """Names of the checkpoints that can be inspected."""
+        return checkpoints(self.run)
+
+    @cached_property
+    def checkpoint(self) -> str:
+        """The name of the checkpoint that is inspected unless another is named."""
+        return chosen_checkpoint(self.run, self._given)
 
     @property
     def aligner(self) -> Aligner | None:
-        """The attention of the default checkpoint that aligns best; measured once, in some seconds."""
+        """The attention of the default checkpoint that aligns the words of two languages best, or None.
+
+        Measured once, in some seconds.
+        """
+        if not self.translates:
+            return None
         if "_aligner" not in self.__dict__:  # once it is known, no lock is needed
             with self._lock:
                 return self._aligner
         return self._aligner
 
-    def inspect(
-        self,
-        text: str,
-        *,
-        checkpoint: str | None = None,
-        settings: SearchConfig | None = None,
-        force: Sequence[int] = (),
-        candidate: int = 0,
-        include: Collection[Part] = (),
-        sentence: int = 0,
-    ) -> Inspection:
-        """Inspect one sentence of ``text`` (see ``inspect_text``) with ``checkpoint``, the default one unless given."""
-        with self._lock:  # one at a time: it takes memory
-            data = translation_config(self.run).data
-            model = {
-                "name": self.name,
-                "checkpoint": checkpoint or self.checkpoint,
-                "source_language": data.source_language,
-                "target_language": data.target_language,
-            }
-            return inspect_text(
-                self._predictor(checkpoint), text,
-                settings=settings, force=force, candidate=candidate, include=include, aligner=self._aligner,
-                model=model, sentence=sentence,
-            )  # fmt: skip
-
     @cached_property
     def _aligner(self) -> Aligner | None:
         return find_aligner(self.run, self._predictor(None), checkpoint=self._given)
 
+    def _model(self, checkpoint: str | None) -> dict[str, str | None]:
+        """Return what the document says of the model."""
+        config = self.run.config
+        model = {"name": self.name, "task": config.task.kind, "checkpoint": checkpoint or self.checkpoint}
+        source, target = config.languages
+        return model | ({"source_language": source, "target_language": target} if self.translates else {})
 
-def run_inspector(
-    run: RunFolder, *, name: str, open: Callable[[str | None], Any], checkpoint: str | None = None
-) -> RunInspector[Any]:
-    """The inspector of a run: one that knows translation, or one that shows what its predictor offers."""
-    kind: type[RunInspector[Any]] = Inspector if isinstance(run.config, TranslationConfig) else PredictorInspector
-    return kind(run, name=name, open=open, checkpoint=checkpoint)
+    def _predictor(self, checkpoint: str | None) -> Any:
+        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default is perhaps open already
+        if checkpoint not in self._predictors:
+            self._predictors[checkpoint] = self._open(checkpoint)
+            if len(self._predictors) > KEPT:
+                self._predictors.popitem(last=False)
+        self._predictors.move_to_end(checkpoint)
+        return self._predictors[checkpoint]
 
 
 def inspect(
@@ -85,11 +130,8 @@ def inspect(
     engine: Wanted | None = None,
     include: Collection[Part] | None = None,
     sentence: int | None = None,
-) -> Any:
+) -> Inspection:
     """Inspect a run's model on one input: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
-
-    Returns an Inspection of a translation run, and a PageDocument of any other. Raises ConfigError as ``inspect_text``
-    does, for a task that shows nothing, and for options that the task does not have.
 
     Args:
         path: the run folder.
@@ -99,17 +141,20 @@ def inspect(
         engine: how to decode (see Translator).
         include: costly parts of the document of a translation; all unless given.
         sentence: index of the sentence to inspect, 0 the first.
+
+    Raises:
+        ConfigError: for an input that cannot be shown, and for options that the task does not have.
     """
     run = RunFolder.open(Path(path))
-    options: dict[str, Any] = {} if engine is None else {"engine": engine}
+    opening: dict[str, Any] = {} if engine is None else {"engine": engine}
 
     def open(which: str | None) -> Any:
-        return load(path, checkpoint=which, device=device, **options)
+        return load(path, checkpoint=which, device=device, **opening)
 
-    inspector = run_inspector(run, name=run.path.resolve().name, open=open)
-    if isinstance(inspector, Inspector):
-        parts: Collection[Part] = ("ablation", "beam", "vectors") if include is None else include
-        return inspector.inspect(text, checkpoint=checkpoint, include=parts, sentence=sentence or 0)
+    inspector = Inspector(run, name=run.path.resolve().name, open=open)
+    if inspector.translates:
+        parts: Collection[Part] = ALL_PARTS if include is None else include
+        return inspector.inspect(text, SearchOptions(include=parts, sentence=sentence or 0), checkpoint=checkpoint)
     given = {"include": include, "sentence": sentence, "engine": engine}
     if wrong := [name for name, value in given.items() if value is not None]:
         raise ConfigError(

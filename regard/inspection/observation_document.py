@@ -1,4 +1,4 @@
-"""JSON document of an observation of any task, as the page draws it."""
+"""The inspection document, format version 2: the JSON of an observation of any task, which the page draws."""
 
 from __future__ import annotations
 
@@ -6,29 +6,72 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from regard.core.observation import Alternative, Axis, Observation
+from regard.core.observation import Alternative, AttentionMap, Axis, Observation, Prediction, Surface
 from regard.inspection.floats import encode_floats
+from regard.inspection.measures import Kind, measures
 
-__all__ = ["observation_document"]
 
+def observation_document(observation: Observation, model: Mapping[str, Any], text: str) -> dict[str, Any]:
+    """Return the document of an observation. A log probability of −∞ is null.
 
-def observation_document(found: Observation, model: Mapping[str, str]) -> dict[str, Any]:
-    """The document; ``model``: name, task and checkpoint. A log probability of −∞ is null."""
+    Args:
+        observation: what is shown.
+        model: the name, task and checkpoint of the model, and perhaps its languages.
+        text: the input as a line.
+    """
     return {
-        "format": "regard-observation",
-        "version": 1,
+        "format": "regard-inspection",
+        "version": 2,
         "model": dict(model),
-        "text": found.text,
-        "attention": {
-            place: {"weights": encode_floats(each.weights), "query": _axis(each.query), "key": _axis(each.key)}
-            for place, each in found.attention.items()
-        },
-        "steps": [
-            {"label": step.label, "log_probability": _finite(step.log_probability)}
-            | {"alternatives": _alternatives(step.alternatives)}
-            for step in found.steps
+        "text": text,
+        "surfaces": [_surface(surface) for surface in observation.surfaces],
+        "predictions": [_prediction(prediction) for prediction in observation.predictions],
+        "attention": {attention.place: _attention(attention) for attention in observation.attention},
+        "influences": [
+            {**influence._asdict(), "values": [_finite(value) for value in influence.values]}
+            for influence in observation.influences
         ],
-        "following": _alternatives(found.following),
+        "facts": dict(observation.facts),
+    }
+
+
+def kind_of(attention: AttentionMap) -> Kind | None:
+    """Return how the measures of heads read an attention; None where positions have no order, as of nodes."""
+    last = attention.part.rpartition(".")[2]
+    if last == "source":
+        return "source"
+    if last != "self":
+        return None
+    return "decoder" if attention.side.startswith("decoder") else "encoder"
+
+
+def _surface(surface: Surface) -> dict[str, Any]:
+    lists = {name: list(value) for name, value in surface._asdict().items() if isinstance(value, tuple)}
+    return {**surface._asdict(), **lists, "edges": [list(edge) for edge in surface.edges]}
+
+
+def _prediction(prediction: Prediction) -> dict[str, Any]:
+    value = prediction.log_probability
+    return {
+        **prediction._asdict(),
+        "at": {**prediction.at._asdict(), "pieces": list(prediction.at.pieces)},
+        "log_probability": None if value is None else _finite(value),
+        "alternatives": _alternatives(prediction.alternatives),
+    }
+
+
+def _attention(attention: AttentionMap) -> dict[str, Any]:
+    kind = kind_of(attention)
+    allowed = attention.allowed
+    return {
+        "side": attention.side,
+        "layer": attention.layer,
+        "part": attention.part,
+        "weights": encode_floats(attention.weights),
+        "allowed": None if allowed is None or bool(allowed.all()) else encode_floats(allowed),
+        "query": _axis(attention.query),
+        "key": _axis(attention.key),
+        "measures": {} if kind is None else measures(attention.weights.float(), kind),
     }
 
 
@@ -36,8 +79,12 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {"name": axis.name, "labels": list(axis.labels)}
 
 
-def _alternatives(found: Sequence[Alternative]) -> list[dict[str, Any]]:
-    return [{"label": each.label, "log_probability": _finite(each.log_probability)} for each in found]
+def _alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
+    return [
+        {"label": each.label, "log_probability": _finite(each.log_probability)}
+        | ({} if each.id is None else {"id": each.id})
+        for each in alternatives
+    ]
 
 
 def _finite(value: float) -> float | None:

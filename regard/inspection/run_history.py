@@ -13,17 +13,14 @@ import numpy as np
 
 from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
-from regard.inspection.example import example_sentence
 from regard.runs import checkpoint
 from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.run_folder import RunFolder
-from regard.tasks.translation.config import translation_config
 
 __all__ = [
     "checkpoints",
     "chosen_checkpoint",
     "describe_run",
-    "describe_translation",
     "training_curves",
     "weight_digests",
 ]
@@ -39,32 +36,23 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
     if plan is not None:
         parts.append(["sizes", ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in plan.spec.items())])
         parts.append(["trained in", plan.precision])
-    return {
+    source, target = config.languages
+    search = config.search_settings
+    described = {
         "name": name,
         "task": config.task.kind,
-        "source": None,
-        "target": None,
+        "source": source,
+        "target": target,
         "checkpoints": checkpoints(run),
         "checkpoint": checkpoint,
         "weights": weight_digests(run),
-        "example": None,
+        "example": None if run.task.example is None else run.task.example(run),
         "parts": parts,
         "curves": training_curves(run.path / "metrics.jsonl"),
     }
-
-
-def describe_translation(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
-    """A translation run as JSON for the page: with its languages, search settings and an example."""
-    found, config, plan = describe_run(run, name=name, checkpoint=checkpoint), translation_config(run), run.read_plan()
-    if plan is not None:
-        pieces = f"{plan.spec['source_types']:,} and {plan.spec['target_types']:,} pieces"
-        found["parts"] = [["vocabulary", pieces] if part[0] == "sizes" else part for part in found["parts"]]
-    return found | {
-        "source": config.data.source_language,
-        "target": config.data.target_language,
-        "example": example_sentence(run),
-        "search": config.search.model_dump(include={"beam", "length_penalty", "nbest"}),
-    }
+    if search is not None:
+        described["search"] = search.model_dump(include={"beam", "length_penalty", "nbest"})
+    return described
 
 
 def checkpoints(run: RunFolder) -> list[str]:

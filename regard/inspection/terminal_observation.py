@@ -1,4 +1,4 @@
-"""Inspection as text, for terminals: the probability of each step with its alternatives, and one head."""
+"""Inspection as text, for terminals: each prediction with its alternatives, and one head."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
-from regard.inspection.document import PageDocument
+from regard.inspection.document import Inspection
 from regard.inspection.terminal_heatmap import draw_attention
 
 __all__ = ["draw_inspection"]
@@ -19,15 +19,15 @@ ALTERNATIVES = 4
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 
-def draw_inspection(found: PageDocument, head: str | None, *, columns: int) -> str:
-    """Steps, then the weights of ``head`` (PLACE, or PLACE:N), in lines of at most ``columns`` where labels allow.
+def draw_inspection(found: Inspection, head: str | None, *, columns: int) -> str:
+    """Return predictions and the weights of ``head`` (PLACE or PLACE:N), in at most ``columns`` where labels allow.
 
     Without ``head`` the mean over the heads of the last place is drawn. ConfigError for a head that does not exist.
     """
-    parts = [_steps(found.document)]
+    parts = [_predictions(found.document)]
     if found.attention:
         place, weights = _chosen(found.attention, head)
-        queries, keys = _labels(found.document, place)
+        queries, keys = (found.document["attention"][place][axis]["labels"] for axis in ("query", "key"))
         parts.append(f"{head or f'{place}, mean of its heads'}: rows look, columns are looked at")
         parts += _blocks(weights, queries, keys, columns)
     elif head is not None:
@@ -35,16 +35,18 @@ def draw_inspection(found: PageDocument, head: str | None, *, columns: int) -> s
     return "\n\n".join(part for part in parts if part)
 
 
-def _steps(document: Mapping[str, Any]) -> str:
-    """One line a step: its label and probability, and what else was likely there."""
-    if "following" in document:
-        rows = [(step["label"], step["log_probability"], step["alternatives"]) for step in document["steps"]]
-        rows += [("…", None, document["following"])] if document["following"] else []
-    else:
-        steps, pieces = document["steps"], document["target"]["pieces"]
-        rows = [
-            (piece, step["log_probability"], step["candidates"]) for piece, step in zip(pieces, steps, strict=False)
-        ]
+def _predictions(document: Mapping[str, Any]) -> str:
+    """One line a prediction: the piece or label and its probability, and what else was likely there."""
+    surfaces = document["surfaces"]
+    rows = []
+    for prediction in document["predictions"]:
+        kind, pieces, surface = (prediction["at"][name] for name in ("kind", "pieces", "surface"))
+        label, value = prediction["label"], prediction["log_probability"]
+        if kind == "after" and pieces[0] + 1 >= len(surfaces[surface]["pieces"]):
+            label, value = "…", None  # nothing follows there
+        elif kind in ("piece", "node", "gap"):
+            label = surfaces[surface]["pieces"][pieces[0]]
+        rows.append((label, value, prediction["alternatives"]))
     wide = max((len(_visible(label)) for label, _, _ in rows), default=0)
     return "\n".join(
         f"{_visible(label).rjust(wide)}  {'' if value is None else _percent(value):>7}  {_likely(others)}".rstrip()
@@ -54,8 +56,7 @@ def _steps(document: Mapping[str, Any]) -> str:
 
 def _likely(alternatives: Sequence[Mapping[str, Any]]) -> str:
     return "  ".join(
-        f"{_visible(each.get('label', each.get('piece')))} {_percent(each['log_probability'])}"
-        for each in alternatives[:ALTERNATIVES]
+        f"{_visible(each['label'])} {_percent(each['log_probability'])}" for each in alternatives[:ALTERNATIVES]
     )
 
 
@@ -82,17 +83,6 @@ def _chosen(attention: Mapping[str, Tensor], head: str | None) -> tuple[str, Ten
     if not number.isdecimal() or int(number) >= len(heads):
         raise ConfigError(f"{place} has no head {number}", where="--head", why=f"it has {len(heads)}, counted from 0")
     return place, heads[int(number)].float()
-
-
-def _labels(document: Mapping[str, Any], place: str) -> tuple[list[str], list[str]]:
-    """The labels of queries and keys of a place."""
-    found = document["attention"][place]
-    if "query" in found:
-        return found["query"]["labels"], found["key"]["labels"]
-    source, target = document["source"], document["target"]
-    if found["kind"] == "encoder":
-        return source["pieces"], source["pieces"]
-    return target["pieces"], source["pieces"] if found["kind"] == "source" else target["inputs"]
 
 
 def _blocks(weights: Tensor, queries: Sequence[str], keys: Sequence[str], columns: int) -> list[str]:

@@ -98,6 +98,11 @@ class RunConfig(BaseModel):
         return None
 
     @property
+    def languages(self) -> tuple[str | None, str | None]:
+        """The languages of inputs and outputs, as far as they are known."""
+        return None, None
+
+    @property
     def width(self) -> int:
         """d_model, which the schedule of the Transformer's paper is scaled by."""
         raise NotImplementedError

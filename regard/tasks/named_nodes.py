@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from regard.core.observation import AttentionWeights, Axis
+from regard.core.observation import AttentionMap, Axis, Surface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
@@ -47,9 +47,9 @@ class NodePredictor:
 
     def observed_edges(
         self, net: GraphNet, tensors: GraphTensors, node: int, label: Callable[[int], str],
-        places: npt.NDArray[np.int64] | None = None,
-    ) -> tuple[dict[str, AttentionWeights], list[int]]:  # fmt: skip
-        """Return the weights of a node's edges by layer, and the neighbors that are shown.
+        places: npt.NDArray[np.int64] | None = None, part: str = "edges",
+    ) -> tuple[tuple[AttentionMap, ...], list[int]]:  # fmt: skip
+        """Return the weights of a node's edges by layer, and the neighbors that are shown, the node perhaps among them.
 
         Args:
             net: the network over nodes.
@@ -57,16 +57,31 @@ class NodePredictor:
             node: its number.
             label: the text of a node.
             places: the numbers in a part of all that the node sees; None: of the whole graph.
+            part: the name of the attention in its layer.
         """
         others = self.graph.neighbours(node)
         places = others if places is None else places
         own, seen = int(places[others == node][0]), torch.from_numpy(places).to(self.device)
-        layers = {name: layer.weights(inputs, own, seen).cpu() for name, layer, inputs in net.attention(*tensors)}
+        layers = {number: layer.weights(inputs, own, seen).cpu() for number, layer, inputs in net.attention(*tensors)}
         if len(others) > MAX_SHOWN and layers:
             mean = torch.stack([weights.mean(0) for weights in layers.values()]).mean(0)
             shown = mean.topk(MAX_SHOWN).indices.sort().values
         else:
             shown = torch.arange(min(len(others), MAX_SHOWN))
         nodes = others[shown.numpy()].tolist()
-        axes = Axis("node", (label(node),)), Axis("neighbour", tuple(map(label, nodes)))
-        return {name: AttentionWeights(weights[:, None, shown], *axes) for name, weights in layers.items()}, nodes
+        axes = Axis("node", (label(node),)), Axis("neighbor", tuple(map(label, nodes)))
+        maps = (AttentionMap("encoder", number, part, table[:, None, shown], *axes) for number, table in layers.items())
+        return tuple(maps), nodes
+
+    def neighborhood(self, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
+        """Return the drawing of some nodes with the neighbors that are shown, the centers first."""
+        nodes = list(dict.fromkeys([*centers, *shown]))
+        place = {node: number for number, node in enumerate(nodes)}
+        edges = {
+            (min(number, place[other]), max(number, place[other]))
+            for node, number in place.items()
+            for other in self.graph.neighbours(node).tolist()
+            if other in place and other != node
+        }
+        center = 0 if len(centers) == 1 else None
+        return Surface("graph", tuple(map(label, nodes)), edges=tuple(sorted(edges)), center=center)

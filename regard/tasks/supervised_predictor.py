@@ -13,11 +13,11 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from regard.attention.mask import Span
-from regard.attention.observe import observe, twin
+from regard.attention.observe import AttentionCall, attention_maps, observe_calls, twin
 from regard.core.answer import InputContext, TaskAnswer
 from regard.core.call_checks import require_list
 from regard.core.field import EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.observation import WHOLE, AttentionMap, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.tensors import added_sums, to_device
@@ -262,21 +262,40 @@ class SupervisedPredictor:
             raise ConfigError(what, why=why, help="shorten the input")
         (row,) = rows
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
-        with observe(shared) as seen:
+        with observe_calls(shared) as calls:
             outputs = run_network(shared, self._padded([row]))
-        attention: dict[str, AttentionWeights] = {}
+        attention: list[AttentionMap] = []
         for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
-            key = Axis("token looked at", field.labels(part))
+            attention += _encoder_maps(calls, field, part)
             if name in outputs.weights:
-                pooling = field.unpad(part, outputs.weights[name][0].cpu())
-                attention["pooling"] = AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)
-            attention |= _heads(seen, field, part)
-        alternatives = [self.codec.answer.alternatives(logits) for logits in outputs.logits.double().cpu()]
+                pooling, key = field.unpad(part, outputs.weights[name][0].cpu()), Axis("position", field.labels(part))
+                attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
+        logits = outputs.logits.double().cpu()
+        return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))
+
+    def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
+        """Return what was read: the answered tokens, or the positions of each part of each field."""
+        fields = tuple(self.codec.fields.values())
         if self.codec.answer.per_position:
-            steps = _steps(self.codec.tokens(values), alternatives)
-            return Observation("".join(step.label for step in steps), attention, steps)
-        line = "\t".join(field.text(value) for field, value in zip(self.codec.fields.values(), values, strict=True))
-        return Observation(line, attention, (), alternatives[0])
+            return (Surface(fields[0].kind, self.codec.tokens(values), separator=" "),)
+        return tuple(
+            Surface(field.kind, field.labels(part))
+            for field, encoded in zip(fields, row, strict=True)
+            for part in field.parts(encoded)
+        )
+
+    def _predictions(self, logits: Tensor) -> tuple[Prediction, ...]:
+        """Return the most likely labels of the input, or of each token; or a number."""
+        answer = self.codec.answer
+        if answer.kind == "number":
+            number = answer.predict(logits[0], answer.settings(), InputContext())
+            return (Prediction(WHOLE, "number", answer.write(number, json=False)),)
+        if not answer.per_position:
+            return (Prediction.best(WHOLE, answer.kind, answer.alternatives(logits[0])),)
+        return tuple(
+            Prediction.best(Site("piece", (place,)), answer.kind, answer.alternatives(row)[:MAX_ALTERNATIVES])
+            for place, row in enumerate(logits)
+        )
 
     def read(self, line: str) -> Any:
         """Return the input that a line is: of several fields one after the other, with a tab between."""
@@ -311,25 +330,16 @@ class SupervisedPredictor:
         return sums
 
 
-def _steps(tokens: Sequence[str], alternatives: Sequence[Sequence[Alternative]]) -> tuple[ObservedStep, ...]:
-    """Return a step for each token, with the most likely labels."""
-    return tuple(
-        ObservedStep(" " * (number > 0) + token, labels[0].log_probability, tuple(labels[:MAX_ALTERNATIVES]))
-        for number, (token, labels) in enumerate(zip(tokens, alternatives, strict=True))
-    )
-
-
-def _heads(seen: Mapping[str, Tensor], field: Field, row: EncodedRow) -> dict[str, AttentionWeights]:
-    """Return the attention of each place in the encoder, of each part that is encoded separately."""
+def _encoder_maps(calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
+    """Return the attention of the encoder, of each part that is encoded separately."""
     parts = field.parts(row)
-    heads: dict[str, AttentionWeights] = {}
+    maps: list[AttentionMap] = []
     for number, part in enumerate(parts):
-        labels, size = field.labels(part), len(part)
-        axes = Axis("token", labels), Axis("token looked at", labels)
-        for name, weights in seen.items():
-            place = f"{name} of text {number + 1}" if len(parts) > 1 else name
-            heads[place] = AttentionWeights(weights[number, :, :size, :size].cpu(), *axes)
-    return heads
+        labels = field.labels(part)
+        query, key = Axis("position", labels), Axis("position attended to", labels)
+        for each in attention_maps(calls, query, key, row=number):
+            maps.append(each._replace(part=f"{each.part} of text {number + 1}") if len(parts) > 1 else each)
+    return maps
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:

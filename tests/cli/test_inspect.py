@@ -16,11 +16,11 @@ import pytest
 
 from regard import cli, load
 from regard import inspect as look
-from regard.inspection.example import example_sentence
 from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 from regard.tasks.translation.codecs import open_codecs
+from regard.tasks.translation.example import example_sentence
 
 from .conftest import TinyRun
 from .test_serve import serving
@@ -46,7 +46,7 @@ def test_a_server_tells_what_python_tells(url: str, tiny_run: TinyRun) -> None:
     parts = ["ablation", "beam", "vectors"]
     told = inspect(url, include=parts).json()
     own = look(tiny_run.path, "c a b").document
-    assert told["target"] == own["target"] and told["target"]["text"] == "C A B"
+    assert told["surfaces"] == own["surfaces"] and told["search"]["output"] == "C A B"
     assert set(told) == set(own) and [node["piece"] for node in told["beam"]] == [node["piece"] for node in own["beam"]]
     assert not set(parts) & set(inspect(url).json())
 
@@ -60,9 +60,9 @@ def test_a_head_that_copies_aligns_the_copy(url: str) -> None:
 def test_pieces_can_be_forced_and_checkpoints_looked_into(url: str) -> None:
     first = inspect(url, checkpoint="100").json()
     assert first["model"]["checkpoint"] == "100"
-    other = first["target"]["ids"][-2]
+    other = first["surfaces"][1]["ids"][-2]
     forced = inspect(url, force=[other, other]).json()
-    assert forced["target"]["ids"][:2] == [other, other] and forced["forced"] == 2
+    assert forced["surfaces"][1]["ids"][:2] == [other, other] and forced["search"]["forced"] == 2
 
 
 def test_a_text_of_several_sentences_is_asked_one_by_one(url: str) -> None:
@@ -70,7 +70,7 @@ def test_a_text_of_several_sentences_is_asked_one_by_one(url: str) -> None:
     for number, (source, unknown) in enumerate((("a b", []), ("c é", ["é"]))):
         document = found[number].json()
         assert (document["sentences"], document["sentence"]) == (["a b", "c é"], number)
-        assert (document["source"]["text"], document["unknown"]) == (source, unknown)
+        assert (document["text"], document["facts"]["unknown"]) == (source, unknown)
     assert found[2].status_code == 400 and "no sentence 2" in found[2].json()["error"]
     assert inspect(url, sentence=-1).status_code == 422
 
@@ -79,7 +79,7 @@ def test_the_command_says_that_there_are_more_sentences(tiny_run: TinyRun, capsy
     for options, text, told in (([], "a b", "2 sentences"), (["--sentence", "2"], "c é", "never seen in training: é")):
         assert run("inspect", tiny_run.path, "a b\nc é", "--json", *options) == 0
         said = capsys.readouterr()
-        assert json.loads(said.out)["source"]["text"] == text and told in said.err
+        assert json.loads(said.out)["text"] == text and told in said.err
     assert run("inspect", tiny_run.path, "a b", "--json", "--sentence", "2") == 2
 
 
@@ -93,10 +93,9 @@ def test_the_coverage_penalty_reaches_every_way_to_ask(
         document = inspect(url, text=text, beam=3, **given).json()
         options = [part for key, value in given.items() for part in (f"--{key.replace('_', '-')}", str(value))]
         assert run("inspect", tiny_run.path, text, "--json", "--beam", "3", *options) == 0
-        told = json.loads(capsys.readouterr().out)
-        scores.append(told["score"])
-
-        assert document["score"] == pytest.approx(told["score"]) == pytest.approx(answer["translations"][0]["score"])
+        score = json.loads(capsys.readouterr().out)["search"]["score"]
+        scores.append(score)
+        assert pytest.approx(score) == document["search"]["score"] == answer["translations"][0]["score"]
     assert scores[1] < scores[0] - 1e-3
 
 
@@ -118,9 +117,9 @@ def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
 
 
 def test_another_output_than_the_best_can_be_looked_at(url: str) -> None:
-    first, second = (inspect(url, nbest=3, candidate=number).json() for number in (0, 1))
+    first, second = (inspect(url, nbest=3, candidate=number).json()["search"] for number in (0, 1))
     assert first["candidates"] == second["candidates"] and (first["candidate"], second["candidate"]) == (0, 1)
-    assert [each["target"]["text"] for each in (first, second)] == [each["text"] for each in first["candidates"][:2]]
+    assert [each["output"] for each in (first, second)] == [each["text"] for each in first["candidates"][:2]]
 
 
 @pytest.mark.parametrize(
@@ -220,15 +219,15 @@ def test_a_file_has_all_of_it_and_fetches_nothing(tiny_run: TinyRun, tmp_path: P
     assert run("inspect", tiny_run.path, "c </script> b", "--html", page, "--replay", "--against", tiny_run.path) == 0
     html = page.read_text(encoding="utf-8")
     bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', html, re.DOTALL)[1])  # type: ignore[index]
-    assert bundle["main"]["source"]["text"] == "c </script> b" and len(bundle["replay"]) == 4
-    assert bundle["other"]["target"] == bundle["main"]["target"] and "vectors" in bundle["main"]
+    assert bundle["main"]["text"] == "c </script> b" and len(bundle["replay"]) == 4
+    assert bundle["other"]["surfaces"] == bundle["main"]["surfaces"] and "vectors" in bundle["main"]
     assert "default-src 'none'" in html and not re.search(r'(src|href)="(?!data:)', html)
 
 
 def test_arrays_and_json_need_no_page(tiny_run: TinyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("inspect", tiny_run.path, "c a b", "--json", "--npz", tmp_path / "a.npz", "--beam", 2) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["target"]["text"] == "C A B" and document["search"]["beam"] == 2
+    assert document["search"]["output"] == "C A B" and document["search"]["settings"]["beam"] == 2
     with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
         assert list(arrays["decoder.0.source"].shape) == document["attention"]["decoder.0.source"]["weights"]["shape"]
 

@@ -43,21 +43,21 @@ def test_json_and_arrays_are_what_python_has(book: Path, tmp_path: Path, capsys:
     assert run("inspect", book, "the cat", "--json", "--npz", tmp_path / "a.npz") == 0
     document = json.loads(capsys.readouterr().out)
     found = regard.inspect(book, "the cat")
-    assert document == found.document and found.attention["layers.1.self"].shape == (2, 8, 8)
+    assert document == found.document and found.attention["decoder.1.self"].shape == (2, 8, 8)
     assert document["model"]["name"] == "book" and document["model"]["task"] == "language-model"
-    assert "".join(step["label"] for step in document["steps"]) == "the cat"
+    assert "".join(document["surfaces"][0]["pieces"]) == "the cat"
     with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
-        assert np.array_equal(arrays["layers.1.self"], found.attention["layers.1.self"].numpy())
+        assert np.array_equal(arrays["decoder.1.self"], found.attention["decoder.1.self"].numpy())
         assert json.loads(str(arrays["document"]))["text"] == "the cat"
 
 
 def test_the_terminal_has_probabilities_and_one_head(book: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run("inspect", book, "the\ncat", "--terminal", "--head", "layers.0.self:1") == 0
+    assert run("inspect", book, "the\ncat", "--terminal", "--head", "decoder.0.self:1") == 0
     said = capsys.readouterr().out
     assert re.search(r"^t +\d+\.\d %  \S+ \d+\.\d %", said, re.MULTILINE) and "↵" in said
-    assert "layers.0.self:1: rows look" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), "only itself is seen"
+    assert "decoder.0.self:1: rows look" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), "only itself is seen"
     assert run("inspect", book, "a", "--terminal") == 0
-    assert "layers.1.self, mean of its heads" in capsys.readouterr().out
+    assert "decoder.1.self, mean of its heads" in capsys.readouterr().out
 
 
 def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
@@ -76,10 +76,10 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
         (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: for translation runs"),
         (["the", "--html", "a.html", "--replay"], "--replay: for translation runs"),
         (["the", "--engine", "int8"], "--engine: for translation runs"),
-        (["the", "--terminal", "--head", "layers.0.selv:1"], "did you mean layers.0.self?"),
-        (["the", "--terminal", "--head", "layers.0.self:2"], "it has 2, counted from 0"),
-        (["the", "--terminal", "--head", "layers.0.self:²"], "has no head"),
-        (["the", "--json", "--head", "layers.0.self"], "--head needs --terminal"),
+        (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
+        (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2, counted from 0"),
+        (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
+        (["the", "--json", "--head", "decoder.0.self"], "--head needs --terminal"),
         (["the", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )
@@ -104,7 +104,7 @@ def test_a_file_has_all_of_it_and_fetches_nothing(book: Path, tmp_path: Path) ->
     assert run("inspect", book, "the cat", "--html", tmp_path / "a.html") == 0
     html = (tmp_path / "a.html").read_text(encoding="utf-8")
     bundle = json.loads(re.search(r'id="bundle">(.*?)</script>', html, re.DOTALL)[1])  # type: ignore[index]
-    assert bundle["main"]["format"] == "regard-observation" and bundle["model"]["task"] == "language-model"
+    assert bundle["main"]["version"] == 2 and bundle["model"]["task"] == "language-model"
     assert "default-src 'none'" in html and not re.search(r'(src|href)="(?!data:)', html)
 
 

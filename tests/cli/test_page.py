@@ -214,7 +214,7 @@ def test_sentences_and_characters_that_the_model_has_never_seen(page: Any) -> No
         asked = json.loads(route.request.post_data)
         sentence = asked.pop("sentence", 0)
         answer = route.fetch(post_data=json.dumps(asked))
-        more = {"unknown": ["猫"], "sentences": ["d e.", "f."], "sentence": sentence}
+        more = {"facts": {"unknown": ["猫"]}, "sentences": ["d e.", "f."], "sentence": sentence}
         route.fulfill(response=answer, json=answer.json() | more)
 
     page.route("**/v1/inspect", told)
@@ -237,7 +237,7 @@ def test_the_exported_file_works_without_a_network(page: Any, browser: Any, tmp_
     with page.expect_download() as waiting:
         click(page, "export-json")
     waiting.value.save_as(tmp_path / "page.json")
-    assert json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))["target"]["text"] == "C A B"
+    assert json.loads((tmp_path / "page.json").read_text(encoding="utf-8"))["search"]["output"] == "C A B"
     context = browser.new_context(offline=True)
     offline = context.new_page()
     asked: list[str] = []

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import regard
-from regard.inspection.inspector import run_inspector
+from regard.inspection.inspector import Inspector
 from regard.runs.run_folder import RunFolder
 from regard.server.batching.served import ServedModel
 
@@ -25,7 +25,7 @@ TEXT = "the cat sat"
 def served(path: Path) -> ServedModel:
     made = regard.load(path)
     found = Book(made.model, made.tokenizer, made.settings, context=made.context)
-    inspector = run_inspector(RunFolder.open(path), name="book", open=lambda which: found)
+    inspector = Inspector(RunFolder.open(path), name="book", open=lambda which: found)
     return ServedModel(
         "book", task="language-model", serves={"generate"}, load_predictor=lambda: found, settings=found.settings,
         threads=1, inspector=inspector,
@@ -73,10 +73,10 @@ def test_the_text_is_shaded_and_a_piece_tells_what_was_likely_in_its_place(page:
 
 
 def test_a_place_and_head_are_chosen_and_a_cell_tells_its_weight(page: Any) -> None:
-    playwright.expect(on(page, "place-name")).to_have_text("layers.1.self, mean of its heads")
-    click(page, "place-layers.0.self-1")
-    playwright.expect(on(page, "place-name")).to_have_text("layers.0.self, head 1")
-    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token looked at.")
+    playwright.expect(on(page, "place-name")).to_have_text("decoder.1.self, mean of its heads")
+    click(page, "place-decoder.0.self-1")
+    playwright.expect(on(page, "place-name")).to_have_text("decoder.0.self, head 1")
+    playwright.expect(on(page, "section-places")).to_contain_text("Rows: token just read; columns: token attended to.")
     heat_map = on(page, "place")
     heat_map.focus()
     playwright.expect(on(page, "place-value")).to_have_text("<s> → <s>: 1.0000")

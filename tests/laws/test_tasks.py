@@ -14,6 +14,7 @@ import pytest
 import torch
 from torch import nn
 
+from regard.core.observation import Observes, require_observation
 from regard.core.predictor_interface import reads_json
 from regard.core.state import State
 from regard.core.task import Data, ExampleIndices, LossTerms, Task, find_task
@@ -21,6 +22,7 @@ from regard.core.task_table import TASKS
 from regard.core.untrusted_files import json_value
 from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
+from regard.inspection.observation_document import observation_document
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.codec_case import equal_values
@@ -55,6 +57,24 @@ def test_a_predictor_reads_json_values_where_its_lines_are_json(case: TaskCase) 
     assert reads_json(case.predictor) == bool(spelled)
     for line in spelled:
         assert equal_values(case.predictor.read(json.dumps(json_value(line))), case.predictor.read(line))
+
+
+def test_an_inspection_agrees_with_itself_and_with_the_prediction(case: TaskCase) -> None:
+    predictor = case.predictor
+    if not isinstance(predictor, Observes):
+        assert case.kind in ("translation", OWN)
+        return
+    lines = [line[:7] if case.kind == "language-model" else line for line in case.task.sample_lines if line.strip()]
+    inputs = [predictor.read(line) for line in lines]
+    for line, input, output in zip(lines, inputs, predictor(inputs), strict=True):
+        observation = require_observation(predictor.inspect(input))
+        assert observation.surfaces and observation.predictions
+        for attention in observation.attention:
+            shares = attention.weights.sum(-1)  # 1, or 0 of a query that sees nothing
+            assert attention.weights.ge(0).all() and torch.minimum(shares.abs(), (shares - 1).abs()).lt(1e-5).all()
+        if observation.predictions[0].kind == "label" and hasattr(output, "label"):
+            assert observation.predictions[0].label == output.label
+        json.dumps(observation_document(observation, {}, line), allow_nan=False)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in TASKS if kind not in ("translation", "language-model")])

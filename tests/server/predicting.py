@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from regard.core.observation import AttentionWeights, Axis, Observation
+from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.server.batching.jobs import Limits, SearchJob
 from regard.server.batching.scheduler import Scheduler
@@ -79,9 +79,8 @@ class Mean:
     def inspect(self, row: list[float]) -> Observation:
         labels = tuple(map(str, row))
         weights = torch.full((1, 1, len(row)), 1 / max(len(row), 1))
-        return Observation(
-            "mean", {"attention": AttentionWeights(weights, Axis("mean", ("mean",)), Axis("number", labels))}
-        )
+        attention = AttentionMap.at("attention", weights, Axis("mean", ("mean",)), Axis("number", labels))
+        return Observation((Surface("items", labels, separator=" "),), attention=(attention,))
 
 
 def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedModel, Mean]:
@@ -94,15 +93,16 @@ def mean(name: str = "mean", *, waiting: int = 256) -> tuple[ServedModel, Mean]:
 
 
 class Inspecting:
-    """What the server needs of a ``PredictorInspector``, without a run folder."""
+    """What the server needs of a ``Inspector``, without a run folder."""
 
     def __init__(self, name: str, task: str, open: Callable[[], Any]) -> None:
         from types import SimpleNamespace
 
-        from regard.inspection.run_inspector import PredictorInspector
+        from regard.inspection.inspector import Inspector
 
-        run: Any = SimpleNamespace(config=SimpleNamespace(task=SimpleNamespace(kind=task)))
-        self._inner = PredictorInspector(run, name=name, open=lambda which: open())
+        config = SimpleNamespace(task=SimpleNamespace(kind=task), languages=(None, None))
+        run: Any = SimpleNamespace(config=config, task=SimpleNamespace(serves=frozenset()))
+        self._inner = Inspector(run, name=name, open=lambda which: open())
         self._inner.__dict__["checkpoint"] = "best"
         self.inspect = self._inner.inspect
 

@@ -165,13 +165,15 @@ def test_a_model_tells_what_it_takes_and_gives(ask: Ask) -> None:
 
 def test_any_task_with_an_observation_is_looked_into(ask: Ask) -> None:
     found = ask("inspect", text="abca").json()
-    assert found["format"] == "regard-observation" and found["model"] == {
-        "name": "book", "task": "language-model", "checkpoint": "best"
-    }  # fmt: skip
-    assert [step["label"] for step in found["steps"]] == list("abca") and len(found["following"]) == 9
-    assert found["attention"]["layers.0.self"]["key"]["labels"] == ["<s>", *"abca"]
+    assert (found["format"], found["version"]) == ("regard-inspection", 2)
+    assert found["model"] == {"name": "book", "task": "language-model", "checkpoint": "best"}
+    assert found["surfaces"][0]["pieces"] == list("abca") and len(found["predictions"][-1]["alternatives"]) == 9
+    assert found["attention"]["decoder.0.self"]["key"]["labels"] == ["<s>", *"abca"]
     own = ask("inspect", text="1 2", model="mean").json()
-    assert own["attention"]["attention"]["key"] == {"name": "number", "labels": ["1.0", "2.0"]} and own["steps"] == []
+    assert (
+        own["attention"]["attention"]["key"] == {"name": "number", "labels": ["1.0", "2.0"]}
+        and own["predictions"] == []
+    )
 
 
 @pytest.mark.parametrize(

@@ -114,4 +114,4 @@ def test_the_model_is_kept_as_a_run_that_can_be_looked_into(tmp_path: Path) -> N
     found = inspect(tmp_path / "run", LANGUAGE[0].source)
     assert set(found.attention) == {"encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0.source"}
     assert found.document["alignment"]["why"].startswith("Of all heads")
-    assert "<unk>" not in found.document["source"]["pieces"]
+    assert "<unk>" not in found.document["surfaces"][0]["pieces"]

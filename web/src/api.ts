@@ -1,5 +1,6 @@
 import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
 import { refusal } from "./limits";
+import { readDocument } from "./reading";
 
 export interface InspectRequest {
   text: string;
@@ -58,11 +59,11 @@ export async function fetchDetails(name: string): Promise<ModelDetails> {
 }
 
 export async function inspect(request: InspectRequest, signal: AbortSignal): Promise<Inspection> {
-  return (await post("./v1/inspect", request, signal)).json();
+  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Inspection;
 }
 
 export async function observeText(request: { text: string; model?: string; checkpoint?: string }, signal: AbortSignal): Promise<Observation> {
-  return (await post("./v1/inspect", request, signal)).json();
+  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Observation;
 }
 
 /** The output for one input, as the task writes it. */

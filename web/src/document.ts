@@ -1,4 +1,4 @@
-// The documents this page shows, as Python writes them. Nothing here is computed.
+// What the components draw; `reading.ts` makes it of the documents that Python writes. Nothing here is computed.
 
 /** Base64 of little-endian float32, row-major. */
 export interface Floats {
@@ -145,6 +145,8 @@ export interface Inspection {
   ablation?: Record<string, number[]>;
   vectors?: Record<string, Vectors>;
   beam?: BeamNode[];
+  /** The document that this was made of. */
+  written?: object;
 }
 
 /** Positions along one side of the weights: what they are, and each one's label. */
@@ -175,6 +177,8 @@ export interface Observation {
   steps: ObservedStep[];
   /** What is likely after the last step, best first. */
   following: Alternative[];
+  /** The document that this was made of. */
+  written?: object;
 }
 
 /** A field that a request may set, as JSON Schema says it. */

@@ -3,6 +3,7 @@ import { fetchTemplate } from "./api";
 import { drawAligned, drawHeatMap } from "./drawing";
 import { fillTemplate } from "./offline";
 import { fileName } from "./format";
+import { writtenDocument } from "./reading";
 import { measureText } from "./paint";
 import { placeView } from "./observing";
 import { details, inspection, observation, other, replay, status } from "./state";
@@ -31,9 +32,9 @@ export function placeSvg(): string {
   return drawHeatMap(matrix, queries, keys, title, measureText);
 }
 
-/** What the page shows now. */
-export function shownDocument() {
-  return observation.value ?? inspection.value!;
+/** What the page shows now, as Python writes it. */
+export function shownDocument(): object {
+  return writtenDocument(observation.value ?? inspection.value!);
 }
 
 export function shownText(): string {
@@ -73,8 +74,8 @@ export function exportPage(): Promise<void> {
     const main = shownDocument();
     const page = fillTemplate(await fetchTemplate(), {
       main,
-      other: other.value ?? undefined,
-      replay: replay.value.length ? replay.value : undefined,
+      other: other.value ? writtenDocument(other.value) : undefined,
+      replay: replay.value.length ? replay.value.map(writtenDocument) : undefined,
       model: details.value ?? undefined,
     });
     download(page, "text/html", fileName(shownText(), "html"));

@@ -1,4 +1,5 @@
-import type { Bundle } from "./document";
+import type { Bundle, Inspection } from "./document";
+import { readDocument, type InspectionDocument } from "./reading";
 
 /** JSON that may stand in a script element. */
 export function scriptJson(value: unknown): string {
@@ -6,7 +7,7 @@ export function scriptJson(value: unknown): string {
 }
 
 /** The template of the page that works offline, with `bundle` in it. */
-export function fillTemplate(template: string, bundle: Bundle): string {
+export function fillTemplate(template: string, bundle: object): string {
   const empty = /(<script[^>]*\bid="bundle"[^>]*>)\s*(<\/script>)/;
   if (!empty.test(template)) throw new Error("The page for offline use has no place for the data.");
   return template.replace(empty, (_, open: string, close: string) => open + scriptJson(bundle) + close);
@@ -14,5 +15,8 @@ export function fillTemplate(template: string, bundle: Bundle): string {
 
 export function readBundle(): Bundle | null {
   const text = document.getElementById("bundle")?.textContent?.trim();
-  return text ? (JSON.parse(text) as Bundle) : null;
+  if (!text) return null;
+  const { main, other, replay, model } = JSON.parse(text) as Bundle;
+  const read = (found: Inspection) => readDocument(found as Inspection | InspectionDocument) as Inspection;
+  return { main: readDocument(main), other: other && read(other), replay: replay?.map(read), model };
 }

@@ -97,12 +97,12 @@ class GraphNet(nn.Module):
         pairs: Int[Tensor, "2 edges"],
         degree: Float[Tensor, "edges"],
         sizes: Sequence[LayerSizes] = (),
-    ) -> Iterator[tuple[str, GraphAttention, Tensor | NodeFeatures]]:
-        """Yield the name of each layer of attention, the layer, and its inputs."""
+    ) -> Iterator[tuple[int, GraphAttention, Tensor | NodeFeatures]]:
+        """Yield the number of each layer of attention, the layer, and its inputs."""
         inputs = [x, *self.states(x, pairs, degree, sizes)]
         for number, layer in enumerate(self.layers):
             if isinstance(layer, GraphAttention):
-                yield f"layers.{number}", layer, inputs[number]
+                yield number, layer, inputs[number]
 
     def _looks(
         self, nodes: int, pairs: Tensor, degree: Tensor, sizes: Sequence[LayerSizes]

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.config.settings import SearchConfig
 from regard.core.predictor_interface import interface_of, read_input
 from regard.errors import ConfigError, DataError
+from regard.inspection.build_document import SearchOptions
 from regard.inspection.observed_sentence import LONGEST
 from regard.inspection.page import FOLDER, offline, require_page
 from regard.server.api.api_v1 import ERROR_RESPONSES
@@ -29,7 +30,6 @@ from regard.server.batching.translating import search_settings
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
-from regard.tasks.translation.config import translation_config
 
 __all__ = ["pages", "router"]
 
@@ -120,11 +120,8 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
 
     def build() -> dict[str, Any]:
         """Return the document; runs in the thread for auxiliary work."""
-        inspector = _inspector(served, body.checkpoint)
-        inspection = inspector.inspect(
-            body.text, checkpoint=body.checkpoint, settings=settings, force=body.force, candidate=body.candidate,
-            include=body.include, sentence=body.sentence,
-        )  # fmt: skip
+        options = SearchOptions(settings, tuple(body.force), body.candidate, body.include, body.sentence)
+        inspection = _inspector(served, body.checkpoint).inspect(body.text, options, checkpoint=body.checkpoint)
         return dict(inspection.document)
 
     return build
@@ -195,7 +192,7 @@ def _require_page() -> None:
 def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
     """Return what the model takes and gives, and the limits that the page names before a request is refused."""
     if _translates(served):
-        pieces = min(LONGEST, translation_config(_inspector(served).run).data.max_length)
+        pieces = min(LONGEST, _inspector(served).run.config.data.max_length)
         allowed = {
             "characters": limits.characters, "pieces": pieces, "beam": limits.beam, "nbest": limits.nbest,
             "file_bytes": limits.body_bytes, "files": list(FILE_SUFFIXES),

@@ -16,7 +16,7 @@ from regard.config.settings import ChoiceConfig
 from regard.core.deadline import Deadline, DeadlineExceeded
 from regard.errors import ConfigError, DataError
 from regard.inference.search_model import Searches
-from regard.inspection.run_inspector import RunInspector
+from regard.inspection.inspector import Inspector
 from regard.server.api_error import ApiError, public_message
 from regard.server.batching.jobs import (
     Limits,
@@ -61,7 +61,7 @@ class ServedModel:
         limits: Limits | None = None,
         observer: SchedulerObserver | None = None,
         threads: int | None = None,
-        inspector: RunInspector[Any] | None = None,
+        inspector: Inspector | None = None,
     ) -> None:
         """Describe a model; nothing is loaded yet.
 

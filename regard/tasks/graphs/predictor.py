@@ -8,8 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.core.observation import AttentionWeights, Axis, Observation
-from regard.core.wording import counted
+from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.data.graph_lines import GraphLine
 from regard.data.graphs import Graph
 from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
@@ -40,29 +39,31 @@ class GraphPredictor(SupervisedPredictor):
         (weights,) = (table.float().cpu() for table in outputs.weights.values())
         shown, labels = weights.topk(min(MAX_SHOWN, len(encoded))).indices.sort().values, field.labels(encoded)
         axis = Axis("node", tuple(labels[node] for node in shown.tolist()))
-        attention = {
-            layer: AttentionWeights(table, axis, Axis("neighbour", axis.labels))
+        maps = [
+            AttentionMap("encoder", layer, "edges", table, axis, Axis("neighbor", axis.labels))
             for layer, table in _edge_weights(self.net, batch, encoded.graph, shown).items()
-        }
-        attention["pooling"] = AttentionWeights(weights[None, None, shown], Axis("answer", ("answer",)), axis)
-        edges = (encoded.graph.pairs.shape[1] - len(encoded)) // (1 if self.config.data.directed else 2)
-        text = f"{counted(len(encoded), 'node')}, {counted(edges, 'edge')}"
-        alternatives = self.codec.answer.alternatives(outputs.logits[0].double().cpu())
-        if not alternatives:  # of a number
-            text = f"{text}: {self.write(self([graph])[0], json=False)}"
-        return Observation(text, attention, (), alternatives)
+        ]
+        pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
+        place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
+        drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
+        return Observation(
+            (Surface("graph", axis.labels, edges=drawn),),
+            self._predictions(outputs.logits.double().cpu()),
+            (*maps, pooling),
+            facts={"nodes": len(encoded), "edges": len(edges)},
+        )
 
 
-def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[str, Tensor]:
+def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
     """Return the weights (heads, shown, shown) of each layer of attention, 0 where there is no edge.
 
     They are computed row by row: a table of all nodes may not fit into memory.
     """
-    weights: dict[str, Tensor] = {}
-    for name, layer, inputs in net.net.attention(*net.arguments(batch)):
+    weights: dict[int, Tensor] = {}
+    for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
         for row, node in enumerate(shown.tolist()):
             others = torch.from_numpy(graph.neighbours(node))
             table[:, row, others] = layer.weights(inputs, node, others.to(batch.values.device)).float().cpu()
-        weights[name] = table[:, :, shown]
+        weights[number] = table[:, :, shown]
     return weights

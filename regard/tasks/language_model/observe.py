@@ -7,8 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.observe import observe, twin
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.attention.observe import attention_maps, observe_calls, twin
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
@@ -37,18 +37,24 @@ def observe_tokens(
         raise ConfigError(f"a text of {len(tokens)} tokens is too long to look at", why=why, help=help)
     read = [BEGIN, *tokens]
     shared = twin(model)  # hooks on the model itself would be seen by whoever generates meanwhile
-    with observe(shared) as seen:
+    with observe_calls(shared) as calls:
         log_p, _ = shared.step(torch.tensor([read], device=next(model.parameters()).device), shared.start(1))
     labels = token_labels(tokenizer, read)
-    query, key = Axis("token just read", labels), Axis("token looked at", labels)
-    attention = {f"layers.{name}": AttentionWeights(weights[0].cpu(), query, key) for name, weights in seen.items()}
-    rows = log_p[0].cpu()
-    alternatives = [_alternatives(tokenizer, row) for row in rows]
-    steps = tuple(
-        ObservedStep(label, float(row[token]), best)
-        for label, token, row, best in zip(labels[1:], tokens, rows, alternatives, strict=False)
+    query, key = Axis("token just read", labels), Axis("token attended to", labels)
+    predictions = tuple(
+        _prediction(tokenizer, row, place, labels[place + 2] if token is not None else None, token)
+        for place, (row, token) in enumerate(zip(log_p[0].cpu(), [*tokens, None], strict=True), start=-1)
     )
-    return Observation(text, attention, steps, alternatives[-1])
+    surface = Surface("tokens", labels[1:], ids=tuple(tokens))
+    return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"))
+
+
+def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | None, token: int | None) -> Prediction:
+    """Return the prediction after a piece: of the token that follows, or of the likeliest after the last."""
+    alternatives = _alternatives(tokenizer, log_p)
+    if label is None or token is None:
+        return Prediction.best(Site("after", (place,)), "token", alternatives)
+    return Prediction(Site("after", (place,)), "token", label, float(log_p[token]), alternatives)
 
 
 def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:

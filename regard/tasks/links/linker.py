@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
+from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import counted_with
@@ -189,19 +189,17 @@ class Linker(NodePredictor):
         Raises:
             DataError: the graph does not have a name.
         """
-        attention: dict[str, AttentionWeights] = {}
-        for name, node in zip(names, self._numbers(names), strict=True):
-            edges, _ = self.observed_edges(self.net.net, self._tensors, node, self.graph.name)
-            attention |= {f"{name}: {place}": weights for place, weights in edges.items()}
+        nodes, maps, shown = self._numbers(names), list[AttentionMap](), list[int]()
+        for node in nodes:
+            part, name = f"edges of {self.graph.name(node)}", self.graph.name
+            edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
+            maps, shown = [*maps, *edges], [*shown, *neighbors]
         (output,) = self([names])
-        text = " ".join(names)
         if isinstance(output, BestLinks):
-            return Observation(text, attention, (), _alternatives({link.target: link[2] for link in output.links}))
-        best = _alternatives({"edge": output.probability, "no edge": 1 - output.probability})
-        return Observation(text, attention, (ObservedStep(text, best[0].log_probability, best),))
-
-
-def _alternatives(probabilities: Mapping[str, float]) -> tuple[Alternative, ...]:
-    """Return labels with their log-probabilities, the most likely first."""
-    ordered = sorted(probabilities.items(), key=lambda item: -item[1])
-    return tuple(Alternative(name, math.log(max(p, 1e-300))) for name, p in ordered)
+            site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
+        else:
+            site, probabilities = Site("pair", (0, 1)), {"edge": output.probability, "no edge": 1 - output.probability}
+        ordered = sorted(probabilities.items(), key=lambda item: -item[1])
+        best = [Alternative(label, math.log(max(p, 1e-300))) for label, p in ordered]
+        predictions = (Prediction.best(site, "link", best),) if best else ()
+        return Observation((self.neighborhood(nodes, shown, self.graph.name),), predictions, tuple(maps))

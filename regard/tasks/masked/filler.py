@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, NamedTuple
 
@@ -12,9 +13,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.mask import Span
-from regard.attention.observe import observe, twin
+from regard.attention.observe import attention_maps, observe_calls, twin
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.wording import counted
@@ -137,22 +138,20 @@ class Filler:
             self.settings.blank if token == self.mask else self.tokenizer.pieces([token])[0] for token in tokens
         )
         shared = twin(self.model)  # hooks on the model itself would be seen by whoever fills meanwhile
-        with observe(shared) as seen:
+        with observe_calls(shared) as calls:
             row = torch.tensor([tokens], device=self.device)
             shared(row, Span.without_padding(row))
-        query, key = Axis("token", labels), Axis("token looked at", labels)
-        attention = {name: AttentionWeights(each[0].cpu(), query, key) for name, each in seen.items()}
-        return Observation(text, attention, self._steps(text))
-
-    def _steps(self, text: str) -> tuple[ObservedStep, ...]:
-        """The parts of a text, and between them its gaps with their candidates."""
-        first, *rest = text.split(self.settings.blank)
-        steps = [ObservedStep(first, 0.0)] if first else []
-        for gap, part in zip(self._fill(text, SHOWN).gaps, rest, strict=True):
-            best = tuple(Alternative(each.text, math.log(each.probability or 1e-300)) for each in gap)
-            steps.append(ObservedStep(self.settings.blank, best[0].log_probability, best))
-            steps += [ObservedStep(part, 0.0)] if part else []
-        return tuple(steps)
+        maps = attention_maps(calls, Axis("token", labels), Axis("token attended to", labels))
+        pieces = [piece for piece in re.split(f"({re.escape(self.settings.blank)})", text) if piece]
+        gaps = [place for place, piece in enumerate(pieces) if piece == self.settings.blank]
+        predictions = tuple(
+            Prediction.best(
+                Site("gap", (place,)), "token",
+                [Alternative(each.text, math.log(each.probability or 1e-300)) for each in candidates],
+            )
+            for place, candidates in zip(gaps, self._fill(text, SHOWN).gaps, strict=True)
+        )  # fmt: skip
+        return Observation((Surface("tokens", tuple(pieces)),), predictions, maps)
 
     @property
     def interface(self) -> PredictorInterface:

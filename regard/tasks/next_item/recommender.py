@@ -11,9 +11,9 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.attention.mask import Span
-from regard.attention.observe import observe, twin
+from regard.attention.observe import attention_maps, observe_calls, twin
 from regard.core.call_checks import require_count, require_list
-from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
+from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value
@@ -148,19 +148,18 @@ class Recommender:
         read = self._read(items)
         tokens = torch.from_numpy(read)[None].to(self.net.head.weight.device)
         shared = twin(self.net)  # hooks on the model itself would be seen by whoever asks meanwhile
-        with observe(shared) as seen:
+        with observe_calls(shared) as calls:
             features = shared(tokens, Span.without_padding(tokens)).features
             log_p = shared.head(features)[0].double()[:, len(SPECIALS) :].log_softmax(-1).cpu()
         labels = tuple(self.codec.tokenizer.pieces(read.tolist()))
-        axes = Axis("item", labels), Axis("item looked at", labels)
-        attention = {name: AttentionWeights(weights[0].cpu(), *axes) for name, weights in seen.items()}
-        predicted = list(enumerate(read.tolist()[1:]))  # the column that predicts an item, and its number
-        known = self.codec.tokenizer.pieces([number for _, number in predicted])
-        steps = tuple(
-            ObservedStep(" " * (at > 0) + name, float(log_p[place, number - len(SPECIALS)]), self._likely(log_p[place]))
-            for at, (name, (place, number)) in enumerate(zip(known, predicted, strict=True))
-        )
-        return Observation(" ".join(known), attention, steps, self._likely(log_p[-1]))
+        maps = attention_maps(calls, Axis("item", labels), Axis("item attended to", labels), side="decoder")
+        known, numbers = labels[1:], read.tolist()[1:]
+        predictions = [
+            Prediction(Site("after", (place,)), "item", name, float(row[number - len(SPECIALS)]), self._likely(row))
+            for place, (name, number, row) in enumerate(zip(known, numbers, log_p, strict=False), start=-1)
+        ]
+        predictions.append(Prediction.best(Site("after", (len(known) - 1,)), "item", self._likely(log_p[-1])))
+        return Observation((Surface("items", known, separator=" "),), tuple(predictions), maps)
 
     def _likely(self, log_p: torch.Tensor) -> tuple[Alternative, ...]:
         value, place = log_p.topk(min(ALTERNATIVES, len(log_p)))

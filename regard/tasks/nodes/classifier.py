@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.core.call_checks import require_list
-from regard.core.observation import Observation, ObservedStep
+from regard.core.observation import Observation, Prediction, Site
 from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELLED, Graph
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
@@ -111,13 +111,13 @@ class NodeClassifier(NodePredictor):
         node = self.node(name)
         others = self.graph.neighbours(node)
         tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
-        attention, shown = self.observed_edges(self.net, tensors, node, self._label, places)
+        maps, shown = self.observed_edges(self.net, tensors, node, self._label, places)
         nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
-        steps = []
-        for number, log_p in zip(nodes, self._log_probabilities(nodes), strict=True):
-            best = ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES]
-            steps.append(ObservedStep(self._label(number), best[0].log_probability, best))
-        return Observation(self.graph.name(node), attention, tuple(steps))
+        predictions = tuple(
+            Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
+            for place, log_p in enumerate(self._log_probabilities(nodes))
+        )
+        return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
 
     def _label(self, node: int) -> str:
         """Return the name of a node, with its class where that is known."""

@@ -86,6 +86,10 @@ class TranslationConfig(RunConfig):
         return self.search
 
     @property
+    def languages(self) -> tuple[str | None, str | None]:
+        return self.data.source_language, self.data.target_language
+
+    @property
     def width(self) -> int:
         return self.model.decoder.width
 

@@ -17,6 +17,7 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.example import example_sentence
 from regard.tasks.translation.objective import compute_metrics, objective
 from regard.tasks.translation.prepare import prepare
 from regard.tasks.translation.translator import Engine, Translator
@@ -81,5 +82,6 @@ TASK = Task(
     held_out_samples=_held_out_samples,
     row_inputs=_read_sources,
     sample_lines=("a b c", "f e d c", "b", ""),
+    example=example_sentence,
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),
 )
