@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 RELATIVE = "a relative import"
 SUBJECT_LIMIT = 72  # characters
 # Classes that belong to one task or to one of several forms of the same thing; those in regard/tasks belong here, too.
-FORKS = re.compile(r"EncoderDecoder|LanguageModel|Served\w+|\w*Inspector|PredictorFormat")
+FORKS = re.compile(r"EncoderDecoder|LanguageModel|Served\w+|\w*Inspector")
 
 
 def modules(root: Path, folder: str = "regard") -> dict[str, str]:

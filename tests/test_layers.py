@@ -12,12 +12,15 @@ import pytest
 from tests.structure import (
     RELATIVE,
     ROOT,
+    class_checks,
     cycles,
     import_graph,
     include_cycles,
     modules,
     package,
     parsed,
+    task_comparisons,
+    task_names,
     upward_imports,
 )
 
@@ -89,6 +92,31 @@ def test_every_folder_of_the_table_is_there() -> None:
 
 def test_no_c_header_needs_the_file_that_includes_it() -> None:
     assert include_cycles(ROOT) == []
+
+
+def forks(sources: Mapping[str, str]) -> list[str]:
+    """Every check of a class that belongs to one task, and comparison with a task's name, outside the tasks."""
+    names, found = task_names(sources), list[str]()
+    for module, text in sources.items():
+        if package(module) not in ("tasks", "studies"):
+            found += [*class_checks(module, text), *task_comparisons(module, text, names)]
+    return sorted(re.sub(r":\d+:", ":", line) for line in found)
+
+
+def test_code_above_the_tasks_asks_what_they_declare() -> None:
+    assert forks(house()) == []
+
+
+@pytest.mark.parametrize(
+    "fork",
+    [
+        'if run.config.task.kind == "masked": ...',
+        "from regard.models.language_model import LanguageModel\nisinstance(net, LanguageModel)",
+        "from regard.tasks.links.config import LinksConfig\nisinstance(config, LinksConfig)",
+    ],
+)
+def test_a_fork_is_found(fork: str) -> None:
+    assert len(forks({"regard.core.task_table": house()["regard.core.task_table"], "regard.share.other": fork})) == 1
 
 
 def test_a_public_class_name_occurs_once() -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from regard.core.scores import ScoresPairs, ScoresTexts
     from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 
@@ -137,7 +138,10 @@ class _Generating(_Predicting):
 
 
 def _scoring(model: Any, spec: Mapping[str, Any], seed: int) -> Work:
-    return _ScoringPairs(model, spec) if hasattr(model, "translate") else _ScoringText(model, spec)
+    from regard.runs.run_folder import RunFolder
+
+    pairs = RunFolder.open(Path(spec["run"])).task.scores == "pairs"
+    return _ScoringPairs(model, spec) if pairs else _ScoringText(model, spec)
 
 
 class _Scoring(_Numbered):
@@ -152,7 +156,7 @@ class _Scoring(_Numbered):
 class _ScoringText(_Scoring):
     """log P of a line, or of the document that a line of JSON is."""
 
-    def __init__(self, model: Generator, spec: Mapping[str, Any]) -> None:
+    def __init__(self, model: ScoresTexts, spec: Mapping[str, Any]) -> None:
         self.model, self.as_json = model, spec["json"]
         self.prompt, self.stride, self.documents = spec["prompt"], spec["stride"], spec["documents"]
         if self.prompt is not None:
@@ -176,9 +180,9 @@ class _ScoringText(_Scoring):
 class _ScoringPairs(_Scoring):
     """log P(target | source) of a line of both: two columns, or JSON."""
 
-    def __init__(self, model: Translator, spec: Mapping[str, Any]) -> None:
+    def __init__(self, model: ScoresPairs, spec: Mapping[str, Any]) -> None:
         if spec["prompt"] is not None or spec["stride"] is not None:
-            raise ConfigError("--prompt and --stride are of language models", why=f"{spec['run']} translates")
+            raise ConfigError("--prompt and --stride are of language models", why=f"{spec['run']} scores pairs")
         self.model, self.as_json, self.rows = model, spec["json"], spec["documents"]
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
@@ -196,6 +200,5 @@ class _ScoringPairs(_Scoring):
         sources, targets = [pairs[index][0] for index in some], [pairs[index][1] for index in some]
         outputs = [""] * len(lines)
         for index, target, scores in zip(some, targets, self.model.score(sources, targets), strict=True):
-            pieces = [*self.model.target.pieces(self.model.target.encode(target)), "</s>"]
-            outputs[index] = self._written(pieces, scores)
+            outputs[index] = self._written(self.model.scored_pieces(target), scores)
         return outputs

@@ -51,12 +51,14 @@ def demo(
 
     With --task classification: learn to count a word's syllables, beside two baselines, and show which letters decided.
     """
-    if task == "classification":
-        from regard.commands.demo_syllables import syllable_demo
+    usual, run = DEMOS[task]
+    run(usual if minutes is None else minutes, runs)
 
-        syllable_demo(1.0 if minutes is None else minutes, runs)
-        return
-    _pronunciation_demo(4.0 if minutes is None else minutes, runs)
+
+def _syllable_demo(minutes: float, runs: Path) -> None:
+    from regard.commands.demo_syllables import syllable_demo
+
+    syllable_demo(minutes, runs)
 
 
 def _pronunciation_demo(minutes: float, runs: Path) -> None:
@@ -94,6 +96,10 @@ def _pronunciation_demo(minutes: float, runs: Path) -> None:
         f"  regard info {run.path}\n"
         f"  regard evaluate {run.path} {paths['test']} --metric wer,per"
     )
+
+
+# By the value of --task: minutes of training, and the demonstration.
+DEMOS = {"translation": (4.0, _pronunciation_demo), "classification": (1.0, _syllable_demo)}
 
 
 def _check(paths: dict[str, Path]) -> None:

@@ -1,31 +1,38 @@
-"""``regard evaluate``: measure a run of any task on given data; for translation see ``translation_scores``."""
+"""``regard evaluate``: measure a run of any task on given data."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from regard.commands import completion
-from regard.commands.metric_tables import aligned, table_as_json
-from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, set_up
+from regard.commands.evaluation_output import print_figures, print_scores
+from regard.commands.options import (
+    AsJson,
+    CheckpointName,
+    DeviceName,
+    EngineName,
+    Run,
+    Threads,
+    epilog,
+    open_predictor,
+    search_settings,
+    set_up,
+)  # fmt: skip
 from regard.commands.progress import progress
 from regard.commands.search_options import Beam, CoveragePenalty, EarlyStopping, LengthPenalty, NoRepeatPieces
 from regard.commands.several_ranks import several_ranks
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
-from regard.core.wording import counted, counted_units
-from regard.errors import ConfigError
+from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.evaluation import Evaluation
+    from regard.tasks.evaluation import Evaluation, ReferenceTest
 
 __all__ = ["register"]
-
-MOST_ROWS = 20  # of a table that is printed; --json has the others
 
 EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
@@ -148,39 +155,104 @@ def evaluate(
         "beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
         "no_repeat_ngram": no_repeat_ngram, "early_stopping": early_stopping,
     }  # fmt: skip
-    cut = {name: value for name, value in (("stride", stride), ("memory", memory)) if value is not None}
-    if folder.config.task.kind == "translation":
-        _refuse(folder, {"stride": stride, "memory": memory, "draw": draw}, why=f"{run} is a run of translation")
-        from regard.commands.translation_scores import evaluate_translation
-
+    cut = {"stride": stride, "memory": memory}
+    kind = folder.config.task.kind
+    if folder.task.reference_test is None:
+        why = f"it applies to outputs that are compared with references, and {run} is a run of {kind}"
+        _refuse(search | {"against": against, "output": output, "engine": engine}, why)
+        set_up(device, threads)
+        given = {name: value for name, value in cut.items() if value is not None}
+        _measure(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **given)
+    else:
+        _refuse(cut | {"draw": draw}, why=f"{run} is a run of {kind}")
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
-        with several_ranks(refused={"against": against}) as peers:
-            evaluate_translation(
-                folder, files, ["bleu", "chrf"] if names is None else names, given=search, opening=opening,
-                checkpoint=checkpoint, against=against, output=output, as_json=as_json, peers=peers,
-            )  # fmt: skip
-        return
-    _refuse(folder, search | {"against": against, "output": output, "engine": engine})
-    set_up(device, threads)
-    _evaluate(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **cut)
+        _compare(
+            folder, files, names, search, opening, checkpoint=checkpoint, against=against, output=output,
+            as_json=as_json,
+        )  # fmt: skip
 
 
-def _evaluate(
+def _measure(
     folder: RunFolder, files: list[Path], names: list[str] | None, draw: Path | None, *, as_json: bool, **given: Any
 ) -> None:
-    """Measure a run of any other task, and print its figures: on rank 0, where several share the data."""
+    """Measure a run as validation does, and print its figures: on rank 0, where several share the data."""
     from regard.tasks.evaluation import evaluate_run
 
     with several_ranks() as peers:
         leads = peers is None or peers.rank == 0
         with progress("measuring", None, unit="examples", hidden=not leads) as advance:
             found = evaluate_run(folder, files, names, progress=advance, peers=peers, **given)
-    if leads and as_json:
-        print(json.dumps(_as_json(found), indent=2))
-    elif leads:
-        _print(found)
+    if leads:
+        print_figures(found, as_json=as_json)
     if leads and draw is not None:
         _draw(found, draw)
+
+
+def _compare(
+    run: RunFolder, files: list[Path], names: list[str] | None, given: dict[str, Any], opening: dict[str, Any], *,
+    checkpoint: str | None, against: Path | None, output: Path | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Compare outputs with references, and with those of another model: on rank 0, where several share the work.
+
+    ``given``: options of the search. ``opening``: how models are opened.
+    """
+    from regard.core import atomic_files
+    from regard.tasks.evaluation import evaluate_outputs, require_metrics
+
+    with several_ranks(refused={"against": against}) as peers:
+        _require_rival(against)
+        metrics = require_metrics(run, names)
+        test = _test(run, files, opening, checkpoint)
+        search = search_settings(test.search, nbest=1, **given)
+        leads, ranks = peers is None or peers.rank == 0, 1 if peers is None else peers.world
+        for warning in test.warnings if leads else ():
+            typer.echo(f"warning: {warning}", err=True)
+        with progress("translating", len(test.inputs) // ranks, hidden=not leads) as advance:
+            found = evaluate_outputs(
+                run, test, metrics, search, checkpoint=checkpoint, progress=advance, peers=peers
+            )  # fmt: skip
+        if not leads:
+            return
+        if output is not None:
+            text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in found.outputs)
+            atomic_files.write_bytes_atomically(output, text.encode())
+        others = _rival_outputs(against, files, given, opening) if against else None
+        differences = [] if others is None else [test.compare(name, found.outputs, others) for name in metrics]
+        print_scores(found, against, differences, run.task.metrics, as_json=as_json)
+
+
+def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint: str | None = None) -> ReferenceTest:
+    """Open a run for a test set. Raises ConfigError if its outputs are not compared with references."""
+    if run.task.reference_test is None:
+        why = f"{run.path} is a run of {run.config.task.kind}"
+        raise ConfigError("its outputs cannot be compared", where="--against", why=why)
+    test: ReferenceTest = run.task.reference_test(
+        run.config, open_predictor(run.path, checkpoint=checkpoint, **opening), files
+    )
+    return test
+
+
+def _require_rival(against: Path | None) -> None:
+    """Raise ModelError, before anything is computed, if there is nothing to compare with."""
+    if against is not None and not against.exists():
+        raise ModelError(
+            f"there is neither a run nor a file {against}",
+            where="--against",
+            help="name a run folder, or a file with an output a line",
+        )
+
+
+def _rival_outputs(against: Path, files: list[Path], given: dict[str, Any], opening: dict[str, Any]) -> list[str]:
+    """Return another system's outputs, read from a file or computed by another run with the same options."""
+    from regard.data.reading import read_lines
+    from regard.runs.run_folder import RunFolder
+
+    if not against.is_dir():
+        return list(read_lines(against))
+    test = _test(RunFolder.open(against), files, opening)
+    search = search_settings(test.search, nbest=1, **given)
+    with progress(f"translating by {against.name}", len(test.inputs)) as advance:
+        return test.outputs(search, advance)
 
 
 def _draw(found: Evaluation, folder: Path) -> None:
@@ -200,39 +272,8 @@ def _draw(found: Evaluation, folder: Path) -> None:
     typer.echo(f"in {folder}: {', '.join(path.name for path in paths)}", err=True)
 
 
-def _refuse(run: RunFolder, options: dict[str, Any], why: str | None = None) -> None:
-    """Raise ConfigError for an option that is given; unless told otherwise, because it is of translation alone."""
-    why = why or f"it is of translation, and {run.path} is a run of {run.config.task.kind}"
+def _refuse(options: dict[str, Any], why: str) -> None:
+    """Raise ConfigError for an option that is set."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError("this option does not apply", where=f"--{name.replace('_', '-')}", why=why)
-
-
-def _print(found: Evaluation) -> None:
-    width = max(map(len, found.figures))
-    for name, value in found.figures.items():
-        print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in found.sums else ""))
-    for table in found.tables.values():
-        if len(table.rows) <= MOST_ROWS:
-            print("\n" + aligned(table) + "\n")
-    counts = [counted_units(int(value), name) for name, value in found.sums.items() if value.is_integer()]
-    cut = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
-    ]
-    parts = [*_sizes(found), *counts, *cut, f"checkpoint {found.checkpoint}", f"{found.seconds:.1f} s"]
-    print(", ".join(parts))
-
-
-def _sizes(found: Evaluation) -> list[str]:
-    """The number of examples, and of the task's unit where sums lack it; one large graph is counted by its nodes."""
-    examples = counted(found.examples, "example")
-    if found.units is None or found.unit in found.sums:
-        return [examples]
-    units = counted_units(found.units, found.unit)
-    return [units] if found.examples in (1, found.units) else [examples, units]
-
-
-def _as_json(found: Evaluation) -> dict[str, object]:
-    tables = {name: table_as_json(table) for name, table in found.tables.items()}
-    described = found._asdict() | {"seconds": round(found.seconds, 3), "tables": tables}
-    return {name: value for name, value in described.items() if name not in ("signatures", "outputs")}

@@ -21,7 +21,6 @@ from regard.commands.options import (
     Run,
     Threads,
     epilog,
-    open_model,
     open_predictor,
 )
 from regard.commands.progress import progress
@@ -29,8 +28,8 @@ from regard.core.wording import counted
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:
-    from regard.tasks.language_model.generator import Generator
-    from regard.tasks.translation.translator import Translator
+    from regard.core.scores import ScoresPairs, ScoresTexts
+    from regard.runs.run_folder import RunFolder
 
 __all__ = ["register"]
 
@@ -101,30 +100,39 @@ def score(
     With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.load import require_task
 
-    folder = RunFolder.open(run)
-    require_task(folder, "translation", "language-model")
+    pairs = _scores_pairs(RunFolder.open(run))
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
-    translates = folder.config.task.kind == "translation"
-    _require_scorable(bulk.of(files, output), translates)
+    _require_scorable(bulk.of(files, output), pairs=pairs)
     if (bulk := bulk.of(files, output, folder=True)).wanted_beside(2):
-        rows = _rows(bulk.files, pairs=translates)
+        rows = _rows(bulk.files, pairs=pairs)
         spec = {"verb": "score", "prompt": prompt, "stride": stride, "documents": rows, "json": as_json, "seed": None}
         run_bulk(bulk, run, spec | opened, doing="scoring")
         return
     source, target = [*bulk.files, None, None][:2]
-    if translates:
+    if pairs:
         source = _require_pairs(run, source, prompt, stride)
-        _score_pairs(open_model(run, **opened), source, target, as_json)
+        _score_pairs(open_predictor(run, **opened), source, target, as_json)
         return
     if target is not None:
-        why = f"{run} is a language model, which scores the lines of one text"
+        why = f"{run} scores the lines of one text"
         raise ConfigError("this file is one too many", where=str(target), why=why)
     _score_text(open_predictor(run, **opened), bulk.source, prompt, stride, as_json)
 
 
-def _score_pairs(model: Translator, source: Path, target: Path | None, as_json: bool) -> None:
+def _scores_pairs(run: RunFolder) -> bool:
+    """Return whether a run scores pairs, and not texts. Raises ConfigError if it scores neither."""
+    from regard.core.task_table import locate
+
+    if run.task.scores is None:
+        kind = run.config.task.kind
+        what = f"scores need a model that predicts text, and {run.path} is of {kind}"
+        help = f"regard {locate(kind, saved=True).verb} {run.path} is for it"
+        raise ConfigError(what, where=str(run.path), help=help)
+    return run.task.scores == "pairs"
+
+
+def _score_pairs(model: ScoresPairs, source: Path, target: Path | None, as_json: bool) -> None:
     from regard.data.corpora import CorpusConfig, given_corpus, read_pairs
     from regard.data.rows import form_of
 
@@ -137,7 +145,9 @@ def _score_pairs(model: Translator, source: Path, target: Path | None, as_json: 
     _print_scores(scored, total, "pairs", as_json)
 
 
-def _score_text(generator: Generator, text: Path | None, prompt: str | None, stride: int | None, as_json: bool) -> None:
+def _score_text(
+    generator: ScoresTexts, text: Path | None, prompt: str | None, stride: int | None, as_json: bool
+) -> None:
     from regard.data.documents import is_json_lines
 
     if prompt is not None and text is not None and is_json_lines(text):
@@ -149,14 +159,14 @@ def _score_text(generator: Generator, text: Path | None, prompt: str | None, str
         _print_scores(scored, count_lines(text), "lines", as_json, cut)
 
 
-def _require_scorable(bulk: Bulk, translates: bool) -> None:
+def _require_scorable(bulk: Bulk, *, pairs: bool) -> None:
     """ConfigError for a column, and for a table whose head and cells a language model would score as lines of text."""
     from regard.data.rows import form_of
 
     if bulk.columns:
         what, help = "--column does not apply to scores", "write the texts one a line to a .txt file"
         raise ConfigError(what, where="--column", why="lines, JSON lines and pairs are scored whole", help=help)
-    for file in bulk.files if not translates else ():
+    for file in bulk.files if not pairs else ():
         if form_of(file) in ("csv", "parquet", "conll-u", "word-lines"):
             what, help = f"a language model scores no {form_of(file)} files", "name a text, or JSON lines with a text"
             raise ConfigError(what, where=str(file), why="their rows are no lines of text", help=help)
@@ -185,7 +195,7 @@ def _require_pairs(run: Path, source: Path | None, prompt: str | None, stride: i
         why, help = f"{run} translates: it scores pairs of sentences", f"regard score {run} SOURCE TARGET"
         raise ConfigError("a translation is scored with its source", why=why, help=help)
     if stride is not None:
-        raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a run of translation")
+        raise ConfigError("this option does not apply", where="--stride", why=f"{run} scores pairs of sentences")
     return source
 
 
@@ -217,7 +227,7 @@ def _print_scores(
 
 
 def _scored_lines(
-    generator: Generator, lines: Iterable[str], file: Path | None, prompt: str | None, stride: int | None
+    generator: ScoresTexts, lines: Iterable[str], file: Path | None, prompt: str | None, stride: int | None
 ) -> Iterator[_Scored]:
     from regard.data.documents import is_json_lines, parse_document
 
@@ -239,7 +249,7 @@ def _scored_lines(
         yield _Scored(number, list(found.piece_log_probabilities), list(found.pieces), found.bytes)
 
 
-def _scored_pairs(model: Translator, pairs: Iterator[tuple[int, str, str]], path: Path) -> Iterator[_Scored]:
+def _scored_pairs(model: ScoresPairs, pairs: Iterator[tuple[int, str, str]], path: Path) -> Iterator[_Scored]:
     while chunk := list(itertools.islice(pairs, CHUNK)):
         found = model.score(
             [source for _, source, _ in chunk],
@@ -247,7 +257,7 @@ def _scored_pairs(model: Translator, pairs: Iterator[tuple[int, str, str]], path
             where=[f"{path}:{number}" for number, _, _ in chunk].__getitem__,
         )
         for (number, _, target), scores in zip(chunk, found, strict=True):
-            yield _Scored(number, scores, [*model.target.pieces(model.target.encode(target)), "</s>"])
+            yield _Scored(number, scores, model.scored_pieces(target))
 
 
 def _as_json(one: _Scored) -> str:

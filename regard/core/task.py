@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
 
+from regard.core.export_forms import ExportForm
 from regard.core.task_table import locate
 from regard.errors import ConfigError
 
@@ -248,6 +249,15 @@ class Task:
     # of the sums of an evaluation and the codecs: figures by class, and the like
     baseline: Callable[[Any], Any] | None = None
     # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
+    # (config, predictor, files) to a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
+    # None: it measures as validation does
+    scores: Literal["pairs", "texts"] | None = None  # inputs that ``regard score`` reads: see ``core.scores``
+    engine_trials: Callable[[Any, Any, Any], Any] | None = None
+    # (run, net, codecs) to ``inference.engine_choice.EngineTrials``, by which ``engine="auto"`` is chosen; None: no
+    # choice
+    export_form: Callable[[Any], ExportForm] | None = None
+    # (config) to the form in which formats of other toolkits write the network; None: none of them does
     example: Callable[[Any], str | None] | None = None
     # of a run folder: an input from the validation data that is easy to show
 

@@ -1,4 +1,4 @@
-"""TokenChoice of an engine by trial: all that a model and a machine have read the same lines, timed in turn."""
+"""Choice of an engine by trial: all that a model and a machine have read the same lines, timed in turn."""
 
 from __future__ import annotations
 
@@ -10,38 +10,26 @@ from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from regard.attention.mask import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.core.state import State
-from regard.engine.language_model import obstacle as causal_obstacle
-from regard.inference.causal_decoding import causal_decoder
-from regard.inference.causal_decoding import native_obstacle as causal_native_obstacle
-from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
-from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.language_model import LanguageModel
+from regard.inference.decoding import Engine
 from regard.native.library import find
 from regard.search.best_types import BestTypes
 from regard.search.contract import ChunkedStep
 
 __all__ = [
-    "EngineFigures",
-    "Judged",
-    "Lines",
-    "Trial",
-    "candidates",
-    "choose",
-    "explain",
-    "kernel_set",
-    "measure",
-    "trial_of",
-]
+    "COLUMNS", "ROWS", "EngineFigures", "EngineTrials", "Judged", "Lines", "ReadingTrial", "Trial", "choose", "explain",
+    "kernel_set", "measure", "spread", "usable_engines",
+]  # fmt: skip
 
 DIFFERENCE = 0.02  # nats; mean distance of log-probabilities from those of float32
 AGREEMENT = 0.99  # share of places, along given outputs, where the likeliest type is that of float32
 GAIN = 0.95  # of float32's time at most: what differs by less may change with the weather of a machine
 ROUNDS, SECONDS = 5, 2.0  # rounds in which all take their turn, the last of which begins within so many seconds
+ROWS, COLUMNS = 32, 24  # of the lines to measure on
 NONE = 1e9  # nats; the difference of what are no numbers
 
 
@@ -85,8 +73,21 @@ class Trial(Protocol):
         """Decoding as a greedy search does it."""
 
 
-class _Reading:
-    """See ``Trial``."""
+class EngineTrials(Protocol):
+    """The engines of a run's network, as its task declares them (``core.task.Task.engine_trials``)."""
+
+    def candidates(self) -> list[Engine]:
+        """Return the engines to choose from, float32 first: see ``usable_engines``."""
+
+    def lines(self) -> Lines | None:
+        """Return lines of the run's prepared data to measure on; None if there are none."""
+
+    def trial(self, engine: Engine, lines: Lines) -> Trial:
+        """Return the trial of one of the candidates."""
+
+
+class ReadingTrial:
+    """A ``Trial`` of an engine that reads a column at each step, from the state of ``start``."""
 
     def __init__(self, step: ChunkedStep, start: Callable[[], State], lines: Lines) -> None:
         self.step, self.start, self.lines = step, start, lines
@@ -113,36 +114,30 @@ def _judge(
     return log_p.gather(1, wanted[rows, None])[:, 0], log_p.argmax(1)
 
 
-def candidates(net: nn.Module) -> list[Engine]:
-    """The engines to choose from, float32 first; none where the network has no fast form or is not on a CPU."""
-    if isinstance(net, EncoderDecoder):
-        reason, missing = torch_obstacle(net), native_obstacle(net)
-    elif isinstance(net, LanguageModel):
-        reason, missing = causal_obstacle(net), causal_native_obstacle(net)
-    else:
-        return []
-    if reason is not None or net.head.weight.device.type != "cpu":
+def usable_engines(weight: Tensor, obstacle: str | None, missing: str | None) -> list[Engine]:
+    """Return the engines to choose from, float32 first; none without a fast form or on another device than a CPU.
+
+    Args:
+        weight: of the network.
+        obstacle: the reason why it has no fast form; None if it has one.
+        missing: the reason why the kernels in C do not compute it; None if they do.
+    """
+    if obstacle is not None or weight.device.type != "cpu":
         return []
     by_kernels: list[Engine] = [] if missing is not None else ["torch", "int8"]
     narrow: list[Engine] = ["bfloat16"] if bfloat16_in_hardware() else []
     return ["float32", *by_kernels, *narrow]
 
 
+def spread(count: int, number: int = ROWS) -> list[int]:
+    """Return ``number`` of the numbers below ``count``, or all, evenly spaced."""
+    return sorted({place * count // number for place in range(number)}) if count else []
+
+
 def kernel_set() -> str | None:
     """Return the instruction set that the kernels in C use on this machine; None without kernels."""
     library = find().library
     return None if library is None else library.set
-
-
-def trial_of(net: EncoderDecoder | LanguageModel, engine: Engine, lines: Lines) -> Trial:
-    """The trial of one of the ``candidates``."""
-    if isinstance(net, LanguageModel):
-        text = causal_decoder(net, engine)
-        assert not isinstance(text, LanguageModel)
-        return _Reading(text.chunked_step, partial(text.start, len(lines.given)), lines)
-    pair = fast_form(net, engine)
-    assert lines.source is not None and lines.source_span is not None
-    return _Reading(pair.chunked_step, partial(pair.session, lines.source, lines.source_span), lines)
 
 
 def measure(

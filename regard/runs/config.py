@@ -44,7 +44,7 @@ def load_config(
     start = None if saved else stated_start(stated)
     source_config = None if start is None else _source_of(start)
     if start is not None and source_config is not None:
-        read = [layer_beneath(source_config, kind, start), *read]
+        read = [layer_beneath(source_config, config, kind, start), *read]
     layers = [_normalised(expand_short_keys(layer, short), config) for layer in read]
     given = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
     values = merge(layers, given, config.replaced)

@@ -39,10 +39,13 @@ def stated_start(values: Mapping[str, Any]) -> StartingPoint | None:
     return None
 
 
-def layer_beneath(source: RunConfig, kind: str, start: StartingPoint) -> TomlLayer:
-    """The part of the source's config that lies beneath the new one; ConfigError for a source that does not fit."""
+def layer_beneath(source: RunConfig, config: type[RunConfig], kind: str, start: StartingPoint) -> TomlLayer:
+    """Return the part of the source's config that is the base of the new one, of class ``config``.
+
+    Raises ConfigError for a source that does not fit.
+    """
     if start.part == "encoder":
-        tables = _reading_tables(source, kind, start)
+        tables = _reading_tables(source, config.encoder_obstacle, kind, start)
         return TomlLayer(start.origin.run, tables, {})
     if source.task.kind != kind:
         raise ConfigError(
@@ -64,13 +67,12 @@ def layer_beneath(source: RunConfig, kind: str, start: StartingPoint) -> TomlLay
     return TomlLayer(start.origin.run, nets | {"data": taken}, {})
 
 
-def _reading_tables(source: RunConfig, kind: str, start: StartingPoint) -> dict[str, Any]:
+def _reading_tables(source: RunConfig, obstacle: str | None, kind: str, start: StartingPoint) -> dict[str, Any]:
     """Tables of the encoder and of its vocabulary, as a config whose network is an encoder has them."""
     what = f"a {kind} model cannot take the encoder of {start.origin.run}"
-    if kind == "translation":
-        why = "its two vocabularies are made together"
-        help = "regard train with model.from goes on with a whole translation model"
-        raise ConfigError(what, where=start.key, why=why, help=help)
+    if obstacle is not None:
+        help = f"regard train with model.from continues a whole {kind} model"
+        raise ConfigError(what, where=start.key, why=obstacle, help=help)
     side = _reading_side(source)
     if side is None:
         raise ConfigError(what, where=start.key, why=f"that run is of {source.task.kind}, and has none")

@@ -84,6 +84,7 @@ class RunConfig(BaseModel):
     metric_names: ClassVar[tuple[str, ...]] = ()  # what train.best_by may be beside loss
     codec_keys: ClassVar[tuple[str, ...]] = ()  # keys of data that say how examples become numbers
     inherited_keys: ClassVar[tuple[str, ...]] = ()  # others that a run takes over from the one it starts from
+    encoder_obstacle: ClassVar[str | None] = None  # the reason why ``model.encoder.from`` cannot be set; None if it can
 
     format: Literal[1, 2] = FORMAT
     name: str | None = None  # of the run folder

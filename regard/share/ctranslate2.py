@@ -28,10 +28,8 @@ from regard.models.transformer.feed_forward import GatedFeedForward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import Residual
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
-from regard.runs.run_folder import RunFolder
-from regard.share.export_format import Decode, ExportFormat
-from regard.tasks.translation.config import translation_config
-from regard.tasks.translation.translator import Translator
+from regard.share.export_format import Decode
+from regard.share.pair_export import PairExport, pair_format
 
 __all__ = ["FORMAT", "decoder", "obstacle", "transformer_sides", "write"]
 
@@ -198,15 +196,15 @@ def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
     return decode
 
 
-def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
-    write(translator.model, translation_config(run).model, translator.source, translator.target, folder)
-    shutil.copytree(run.tokenizers, folder / "tokenizer")
+def _export(export: PairExport, folder: Path) -> None:
+    write(export.model.model, export.config.model, export.model.source, export.model.target, folder)
+    shutil.copytree(export.run.tokenizers, folder / "tokenizer")
 
 
-FORMAT = ExportFormat(
-    write=_export,
-    decoder=lambda translator, folder: decoder(folder, translator.source, translator.target),
-    obstacle=lambda run: obstacle(translation_config(run).model),
+FORMAT = pair_format(
+    _export,
+    lambda model, folder: decoder(folder, model.source, model.target),
+    obstacle=lambda run: obstacle(run.config.model),
     libraries=("ctranslate2",),
     max_positions=lambda: POSITIONS,
 )

@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from regard.attention.mask import Span
 from regard.core import atomic_files
+from regard.core.export_forms import EncoderForm
 from regard.core.wording import counted
-from regard.data.tokenizers.catalogue import BEGIN, END
+from regard.data.tokenizers.catalogue import BEGIN
 from regard.runs.run_folder import environment
+from regard.share.encoder_head import HEADS
 
 __all__ = ["EncoderParity", "compare_encoders"]
 
@@ -36,8 +38,9 @@ class EncoderParity(NamedTuple):
         return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.texts
 
     def __str__(self) -> str:
+        warning = "" if self.same else "warning: not the same: "
         return (
-            f"logits of {counted(self.rows, 'row')} differ by at most {self.difference:.1e}; "
+            f"{warning}logits of {counted(self.rows, 'row')} differ by at most {self.difference:.1e}; "
             f"of {counted(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces"
         )
@@ -50,59 +53,27 @@ class EncoderParity(NamedTuple):
 
 @torch.no_grad()
 def compare_encoders(
-    config: Any,
-    net: nn.Module,
-    codec: Any,
-    theirs: nn.Module,
-    reader: Any,
-    texts: Sequence[str],
-    *,
-    told: tuple[float, float],
+    form: EncoderForm, net: nn.Module, codecs: Any, theirs: nn.Module, reader: Any, texts: Sequence[str]
 ) -> EncoderParity:
-    """Compare both on drawn rows, two of them padded, and on texts; ``told``: factor and shift of our logits."""
-    most = int(config.data.context if config.task.kind == "masked" else config.data.max_length + 2)
-    length = min(most, LONGEST)
-    drawn = torch.randint(4, len(codec.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
+    """Compare both on drawn rows, two of them padded, and on texts; ``reader``: the tokenizer of transformers."""
+    head, length = HEADS[form.head], min(form.longest, LONGEST)
+    factor, shift = head.scale(codecs)
+    drawn = torch.randint(4, len(codecs.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
     drawn[:, 0] = BEGIN
     valid = torch.ones_like(drawn, dtype=torch.bool)
     valid[:2, -(length // 2) or length :] = False
     tables = [(torch.where(valid, drawn, 0), valid)]
-    own = [_pieces(config, codec.tokenizer, text) for text in texts]
-    read = [(text, row) for text, row in zip(texts, own, strict=True) if len(row) <= most]
+    own = [head.pieces(codecs.tokenizer, text) for text in texts]
+    read = [(text, row) for text, row in zip(texts, own, strict=True) if len(row) <= form.longest]
     tables += [(row := torch.tensor([each]), torch.ones_like(row, dtype=torch.bool)) for _, each in read]
     difference = largest = 0.0
     for tokens, there in tables:
-        ours, other = _logits(net, tokens, there), theirs(tokens, attention_mask=there.long()).logits
-        ours = ours * told[0] + told[1]
+        ours = head.logits(net, net(tokens, Span.of(there)))
+        other = theirs(tokens, attention_mask=there.long()).logits
+        ours = ours * factor + shift
         if ours.dim() == 3:  # of columns that are there
             ours, other = ours[there], other[there]
         difference = max(difference, float((ours - other).abs().max()))
         largest = max(largest, float(ours.abs().max()))
-    pieces = sum(_read_there(config, reader, text) == row for text, row in read)
+    pieces = sum(list(head.read(reader, text)) == row for text, row in read)
     return EncoderParity(sum(len(tokens) for tokens, _ in tables), difference, largest, len(read), pieces)
-
-
-def _logits(net: Any, tokens: Tensor, valid: Tensor) -> Tensor:
-    outputs = net(tokens, Span.of(valid))
-    if hasattr(outputs, "logits"):
-        outputs = outputs.logits
-    elif hasattr(net, "head"):
-        outputs = net.head(outputs)
-    logits: Tensor = outputs
-    return logits
-
-
-def _pieces(config: Any, tokenizer: Any, text: str) -> list[int]:
-    """Our own numbers of a line's pieces, with the symbols around them."""
-    if config.task.kind == "tagging":
-        return [BEGIN, *(piece for word in text.split() for piece in tokenizer.encode(word)), END]
-    if config.task.kind == "classification":
-        return [BEGIN, *(piece for part in text.split("\t") for piece in (*tokenizer.encode(part), END))]
-    return [BEGIN, *tokenizer.encode(text), END]
-
-
-def _read_there(config: Any, reader: Any, text: str) -> list[int]:
-    if config.task.kind == "tagging":
-        return list(reader(text.split(), is_split_into_words=True)["input_ids"])
-    parts = text.split("\t") if config.task.kind == "classification" else [text]
-    return list(reader(*parts)["input_ids"])

@@ -2,102 +2,123 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from regard.core.installation import extra_command
+from regard.data.reading import read_lines
+from regard.errors import ConfigError
+
 if TYPE_CHECKING:
+    from regard.core.export_forms import ExportForm
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.translation.translator import Translator
 
 __all__ = [
-    "ENCODER_TASKS",
-    "EXPORT_FORMATS",
-    "Decode",
-    "ExportFormat",
-    "ParityOutcome",
-    "PredictorFormat",
-    "export_format",
-    "missing_library",
-]
+    "EXPORT_FORMATS", "Decode", "Export", "ExportFormat", "ParityOutcome", "export_format", "export_formats",
+    "lines_to_compare", "missing_library", "require_libraries",
+]  # fmt: skip
 
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
 Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
 
-EXPORT_FORMATS = {  # the module whose FORMAT writes it; imported when it is used
-    "ctranslate2": "regard.share.ctranslate2",
-    "marian": "regard.share.marian",
-    "onnx": "regard.share.onnx",
-    "hub": "regard.share.hub",
-    "transformers": "regard.share.transformers_format",
+# Modules with a FORMAT, imported when they are used. Of several under one name the first that fits a run writes it.
+EXPORT_FORMATS = {
+    "ctranslate2": ("regard.share.ctranslate2",),
+    "marian": ("regard.share.marian",),
+    "onnx": ("regard.share.onnx",),
+    "transformers": ("regard.share.transformers_format", "regard.share.encoder_format"),
+    "hub": ("regard.share.hub", "regard.share.task_run"),
 }
-ENCODER_TASKS = ("classification", "tagging", "masked")  # whose form for transformers is another one's
-ENCODER_FORMAT = "regard.share.encoder_format"
+
+
+class ParityOutcome(Protocol):
+    """Outcome of a comparison of a model and its export; as a string, the report for people."""
+
+    def write(self, folder: Path, to: str) -> None:
+        """Write ``parity.json`` into the export."""
+
+
+class Export(Protocol):
+    """The model of a run, opened for one format."""
+
+    def inputs(self, source: Path | None, limit: int) -> Sequence[Any]:
+        """Return inputs to compare on, of a file or else of the run's own data. Raises ConfigError if one is needed."""
+
+    def write(self, folder: Path) -> None:
+        """Write the export into a folder, which may exist."""
+
+    def compare(self, inputs: Sequence[Any], folder: Path) -> ParityOutcome | None:
+        """Compare the model with the export in a folder; None if there is nothing to compare on."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportFormat:
-    """Functions that write a trained model in one format and decode with the result.
+    """A format of another toolkit.
 
     Args:
-        write: (run, translator, checkpoint name, folder) → None; writes the export into a new folder.
-        decoder: (translator, folder) → a greedy decoder over the export in that folder.
+        open: (run, checkpoint name) → the model, to be written and compared.
+        form: the form of network that it writes, as tasks declare it; None: any run.
         obstacle: run → the reason why its model cannot be written in this format; None if it can.
-        libraries: Python modules that ``write`` imports.
-        compared_by: the Python module that ``decoder`` needs; None if none.
-        max_positions: () → positions that a source, its end symbol included, or an output may have in the format.
+        libraries: Python modules that ``Export.write`` imports.
+        compared_by: the Python module that ``Export.compare`` needs; None if none.
         finish: folder → None; the last step, after ``parity.json`` is written.
     """
 
-    write: Callable[[RunFolder, Translator, str | None, Path], None]
-    decoder: Callable[[Translator, Path], Decode]
+    open: Callable[[RunFolder, str | None], Export]
+    form: type[ExportForm] | None = None
     obstacle: Callable[[RunFolder], str | None] = lambda run: None
     libraries: tuple[str, ...] = ()
     compared_by: str | None = None
-    max_positions: Callable[[], int] = lambda: sys.maxsize
     finish: Callable[[Path], None] = lambda folder: None
 
-
-class ParityOutcome(Protocol):
-    """Outcome of a comparison of a model and its export."""
-
-    @property
-    def same(self) -> bool: ...
-
-    def write(self, folder: Path, to: str) -> None: ...
+    def fits(self, run: RunFolder) -> bool:
+        """Return whether the task of a run declares the form that this format writes."""
+        declared = run.task.export_form
+        return self.form is None or (declared is not None and isinstance(declared(run.config), self.form))
 
 
-@dataclass(frozen=True, kw_only=True)
-class PredictorFormat:
-    """Functions that write what the predictor of a task holds in one format, and compare both.
-
-    Args:
-        write: (run, predictor, folder) → None; writes the export into a new folder.
-        compare: (run, predictor, texts, folder) → what differs between the model and the export in that folder.
-        texts: (run, file or None, most) → lines to compare on, of the run's own data where there is no file.
-        obstacle: run → the reason why its model cannot be written in this format; None if it can.
-        compared_by: the Python module that ``compare`` needs; None if none.
-    """
-
-    write: Callable[[RunFolder, Any, Path], None]
-    compare: Callable[[RunFolder, Any, list[str], Path], ParityOutcome]
-    texts: Callable[[RunFolder, Path | None, int], list[str]]
-    obstacle: Callable[[RunFolder], str | None] = lambda run: None
-    compared_by: str | None = None
+def export_formats(name: str) -> list[ExportFormat]:
+    """Return the formats of this name in EXPORT_FORMATS."""
+    return [import_module(module).FORMAT for module in EXPORT_FORMATS[name]]
 
 
-def export_format(name: str, task: str | None = None) -> ExportFormat | PredictorFormat:
-    """The format of EXPORT_FORMATS called ``name``, for runs of this task."""
-    place = ENCODER_FORMAT if name == "transformers" and task in ENCODER_TASKS else EXPORT_FORMATS[name]
-    found: ExportFormat | PredictorFormat = import_module(place).FORMAT
-    return found
+def export_format(name: str, run: RunFolder) -> ExportFormat:
+    """Return the format of this name that writes the run. Raises ConfigError if none does."""
+    formats = export_formats(name)
+    for format in formats:
+        if format.fits(run):
+            return format
+    fitting = [other for other in EXPORT_FORMATS if any(format.fits(run) for format in export_formats(other))]
+    forms = " or ".join(format.form.noun for format in formats if format.form is not None)
+    raise ConfigError(
+        f"--to {name} is for {forms}, and {run.path} is of {run.config.task.kind}",
+        where=str(run.path),
+        help=f"--to {' or '.join(', '.join(fitting).rsplit(', ', 1))}",
+    )
 
 
-def missing_library(format: ExportFormat | PredictorFormat) -> str | None:
-    """The reason why an export cannot be compared with its model on this machine; None if it can."""
+def lines_to_compare(run: RunFolder, source: Path | None, limit: int) -> list[str]:
+    """Return the first lines of a file, or else of the texts of the run's own data, that are not blank."""
+    assert run.task.export_form is not None
+    lines = read_lines(source) if source else run.task.export_form(run.config).texts()
+    return list(islice((line.rstrip("\r\n") for line in lines if line.strip()), limit))
+
+
+def missing_library(format: ExportFormat) -> str | None:
+    """Return the reason why an export cannot be compared with its model on this machine; None if it can."""
     name = format.compared_by
     return None if name is None or find_spec(name) else f"{name} is not installed"
+
+
+def require_libraries(name: str, format: ExportFormat) -> None:
+    """Raise ConfigError if a library that writes the format called ``name`` is not installed."""
+    for library in format.libraries:
+        try:
+            import_module(library)
+        except ImportError as error:
+            raise ConfigError(f"{library} is not installed", why=str(error), help=extra_command(name)) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,14 +14,22 @@ from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.models.language_model import LanguageModel
 from regard.runs.run_folder import environment
-from regard.tasks.language_model.generator import Generator
 
-__all__ = ["LogitParity", "compare_logits", "greedy_continuation"]
+__all__ = ["CausalModel", "LogitParity", "compare_logits", "greedy_continuation"]
 
 CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
 ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most
 CONTINUED = 32  # tokens
+
+
+class CausalModel(Protocol):
+    """The predictor of a task whose network is a ``core.export_forms.CausalForm``."""
+
+    model: LanguageModel
+    tokenizer: Tokenizer
+    context: int  # tokens that a prediction depends on
 
 
 class LogitParity(NamedTuple):
@@ -40,8 +48,9 @@ class LogitParity(NamedTuple):
         return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.continued == self.texts
 
     def __str__(self) -> str:
+        warning = "" if self.same else "warning: not the same: "
         return (
-            f"logits of {counted(self.logits, 'token')} differ by at most {self.difference:.1e}; "
+            f"{warning}logits of {counted(self.logits, 'token')} differ by at most {self.difference:.1e}; "
             f"of {counted(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces, {self.continued:,} the same greedy continuation"
         )
@@ -55,7 +64,7 @@ class LogitParity(NamedTuple):
 
 @torch.no_grad()
 def compare_logits(
-    generator: Generator, theirs: Any, tokenizer: Any, texts: Sequence[str], *, never: Sequence[int] = ()
+    generator: CausalModel, theirs: Any, tokenizer: Any, texts: Sequence[str], *, never: Sequence[int] = ()
 ) -> LogitParity:
     """Compare both models on drawn tokens and on texts.
 
@@ -92,7 +101,7 @@ def _same_pieces(own: Tokenizer, tokenizer: Any, text: str, ids: list[int]) -> b
     return bool(found == ids and tokenizer.decode(found, skip_special_tokens=True) == own.decode(ids))
 
 
-def _same_continuation(generator: Generator, theirs: Any, ids: list[int]) -> bool:
+def _same_continuation(generator: CausalModel, theirs: Any, ids: list[int]) -> bool:
     prompt = torch.tensor([ids[: max(generator.context // 2, 1)]])
     most = min(CONTINUED, generator.context - prompt.shape[1])
     if most < 1:
@@ -102,7 +111,7 @@ def _same_continuation(generator: Generator, theirs: Any, ids: list[int]) -> boo
     return found[0, prompt.shape[1] :].tolist() == greedy_continuation(generator, prompt, most)
 
 
-def greedy_continuation(generator: Generator, tokens: Tensor, most: int) -> list[int]:
+def greedy_continuation(generator: CausalModel, tokens: Tensor, most: int) -> list[int]:
     """The likeliest next tokens, one after the other, up to the end symbol."""
     model, found = generator.model, list[int]()
     state = model.start(1)

@@ -24,12 +24,9 @@ from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
-from regard.runs.run_folder import RunFolder
 from regard.share import ctranslate2
-from regard.share.export_format import Decode, ExportFormat
-from regard.tasks.translation.codecs import open_codecs
-from regard.tasks.translation.config import TranslationConfig, translation_config
-from regard.tasks.translation.translator import Translator
+from regard.share.export_format import Decode
+from regard.share.pair_export import PairExport, pair_format
 
 __all__ = [
     "ACTIVATIONS", "BIAS", "FORMAT", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "decoder",
@@ -82,7 +79,7 @@ def _sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDeco
     return sides
 
 
-def write(model: EncoderDecoder, config: TranslationConfig, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
+def write(model: EncoderDecoder, config: Any, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     assert isinstance(source, SentencePieceTokenizer) and isinstance(target, SentencePieceTokenizer)
     folder.mkdir(parents=True)
@@ -234,7 +231,7 @@ def _generation(search: SearchConfig, longest_source: int) -> dict[str, Any]:
     }
 
 
-def _tokenizer_config(config: TranslationConfig, *, separate: bool) -> dict[str, Any]:
+def _tokenizer_config(config: Any, *, separate: bool) -> dict[str, Any]:
     return {
         "tokenizer_class": "MarianTokenizer",
         "source_lang": config.data.source_language,
@@ -273,14 +270,14 @@ def _our_ids(output: Sequence[int]) -> list[int]:
     return [UNKNOWN if piece == MARIAN_UNKNOWN else piece + 1 for piece in output[:ends]]
 
 
-def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
-    write(translator.model, translation_config(run), translator.source, translator.target, folder)
+def _export(export: PairExport, folder: Path) -> None:
+    write(export.model.model, export.config, export.model.source, export.model.target, folder)
 
 
-FORMAT = ExportFormat(
-    write=_export,
-    decoder=lambda translator, folder: decoder(folder),
-    obstacle=lambda run: obstacle(translation_config(run).model, *open_codecs(run)),
+FORMAT = pair_format(
+    _export,
+    lambda model, folder: decoder(folder),
+    obstacle=lambda run: obstacle(run.config.model, *run.task.open(run).codecs),
     compared_by="transformers",
     max_positions=lambda: POSITIONS,
 )

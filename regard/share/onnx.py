@@ -20,13 +20,11 @@ from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.recurrent.cells import Cell
-from regard.runs.run_folder import RunFolder
-from regard.share.export_format import Decode, ExportFormat
+from regard.share.export_format import Decode
 from regard.share.onnx_cells import traced_run
 from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled, named
 from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
-from regard.tasks.translation.config import translation_config
-from regard.tasks.translation.translator import Translator
+from regard.share.pair_export import PairExport, pair_format
 
 __all__ = ["FORMAT", "decoder", "obstacle", "write"]
 
@@ -154,9 +152,9 @@ Greedy decoding, with onnxruntime and numpy alone:
 """  # noqa: E501
 
 
-def _export(run: RunFolder, translator: Translator, checkpoint: str | None, folder: Path) -> None:
-    write(translator.model, translator.source, translator.target, folder)
-    shutil.copytree(run.tokenizers, folder / "tokenizer")
+def _export(export: PairExport, folder: Path) -> None:
+    write(export.model.model, export.model.source, export.model.target, folder)
+    shutil.copytree(export.run.tokenizers, folder / "tokenizer")
 
 
 def obstacle(config: ModelConfig) -> str | None:
@@ -169,10 +167,10 @@ def obstacle(config: ModelConfig) -> str | None:
     return None
 
 
-FORMAT = ExportFormat(
-    write=_export,
-    decoder=lambda translator, folder: decoder(folder),
-    obstacle=lambda run: obstacle(translation_config(run).model),
+FORMAT = pair_format(
+    _export,
+    lambda model, folder: decoder(folder),
+    obstacle=lambda run: obstacle(run.config.model),
     libraries=("onnx", "onnxscript"),
     compared_by="onnxruntime",
 )

@@ -8,21 +8,36 @@ import time
 from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.core.wording import counted
+from regard.data.tokenizers.catalogue import Tokenizer
+from regard.inference.decoding import Decoding
 from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput
+from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import environment
 from regard.share.export_format import Decode
-from regard.tasks.translation.translator import Translator
 
-__all__ = ["Parity", "ParityDifference", "compare", "greedy_decoder", "limit"]
+__all__ = ["PairModel", "Parity", "ParityDifference", "compare", "greedy_decoder", "limit"]
 
 SHOWN = 5  # differences that parity.json lists
 EXTRA = 50  # pieces that an output may have more than the longest source
+
+
+class PairModel(Protocol):
+    """The predictor of a task whose network is a ``core.export_forms.PairForm``."""
+
+    model: EncoderDecoder
+    source: Tokenizer
+    target: Tokenizer
+    max_length: int  # pieces of a source
+
+    @property
+    def decoding(self) -> Decoding:
+        """The model as a search uses it."""
 
 
 class ParityDifference(NamedTuple):
@@ -40,13 +55,15 @@ class Parity(NamedTuple):
     differences: list[ParityDifference]
     seconds: tuple[float, float]  # of the model and of the export, over all sentences, after one sentence to warm up
     left_out: int = 0  # sentences too long for either side
+    longest: int = 0  # pieces of a sentence that both sides read
 
     def __str__(self) -> str:
         same = self.sentences - len(self.differences)
         speeds = [self.pieces / seconds for seconds in self.seconds]
+        left_out = f"; {self.left_out:,} longer than {counted(self.longest, 'piece')} left out" if self.left_out else ""
         return (
             f"{same:,} of {counted(self.sentences, 'sentence')} the same, piece by piece, greedily; "
-            f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}"
+            f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}{left_out}"
         )
 
     def write(self, folder: Path, to: str) -> None:
@@ -68,11 +85,11 @@ class Parity(NamedTuple):
         atomic_files.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
 
 
-def greedy_decoder(translator: Translator) -> Decode:
+def greedy_decoder(model: PairModel) -> Decode:
     """A greedy decoder over the model itself."""
 
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
-        decoding = translator.decoding
+        decoding = model.decoding
         settings = SearchConfig(beam=1, max_extra=max_length, max_length=max_length)
         steps = run_search(decoding, enumerate(map(SearchInput, sources)), settings, rows=len(sources))
         outputs = dict(chain.from_iterable(steps))

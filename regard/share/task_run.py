@@ -10,20 +10,24 @@ import inspect
 import json
 import shutil
 from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import atomic_files
 from regard.core.wording import counted
+from regard.data.reading import read_lines
 from regard.runs import checkpoint
 from regard.runs.metrics_log import read_validations
 from regard.runs.model_card import write_shared_card
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import CheckpointChoice, RunFolder
+from regard.share.export_format import ExportFormat
 from regard.tasks.load import load
 from regard.tasks.prediction import read_inputs
 
-__all__ = ["SameOutputs", "compare_outputs", "write_task_run"]
+__all__ = ["FORMAT", "SameOutputs", "TaskExport", "write_checksums", "write_weights"]
 
 
 class SameOutputs(NamedTuple):
@@ -40,8 +44,58 @@ class SameOutputs(NamedTuple):
         atomic_files.write_json(folder / "parity.json", {"to": to, **self._asdict()})
 
 
-def write_task_run(run: RunFolder, which: str | None, folder: Path) -> None:
-    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) to a folder that is empty or absent."""
+class WrittenWeights(NamedTuple):
+    """The weights of a shared run: their checkpoint and its step, and the number of parameters."""
+
+    chosen: CheckpointChoice
+    step: int
+    parameters: int
+
+
+@dataclass(frozen=True)
+class TaskExport:
+    """A run of any task, to be shared: see ``export_format.Export``."""
+
+    run: RunFolder
+    checkpoint: str | None
+    predictor: Any
+
+    def inputs(self, source: Path | None, limit: int) -> list[str]:
+        """Return lines of a file, or those of the task's own sample that the model can read.
+
+        Raises DataError for a line of a file that it cannot read.
+        """
+        if source is None:
+            samples = self.run.task.sample_lines
+            return [line for line in samples if read_inputs(self.predictor, [line], name="sample")[1] is None]
+        lines = list(islice(read_lines(source), limit))
+        _, error = read_inputs(self.predictor, lines, name=str(source))
+        if error is not None:
+            raise error
+        return lines
+
+    def write(self, folder: Path) -> None:
+        chosen, step, parameters = write_weights(self.run, self.checkpoint, folder)
+        validation = _validation(self.run, chosen)
+        if validation:  # predictors may go by it, as a classifier does by its temperature
+            line = json.dumps({"step": step, "validation": validation}) + "\n"
+            (folder / "metrics.jsonl").write_text(line, encoding="utf-8")
+        write_shared_card(self.run, weights=str(chosen), parameters=parameters, validation=validation, folder=folder)
+
+    def compare(self, inputs: Sequence[str], folder: Path) -> SameOutputs | None:
+        """Compare outputs for the same lines and, where they are drawn, the same seed."""
+        if not inputs:
+            return None
+        written = []
+        for predictor in (self.predictor, load(folder, device="cpu")):
+            values, _ = read_inputs(predictor, list(inputs), name="--source")
+            drawn = {"seed": 1} if "seed" in inspect.signature(predictor.__call__).parameters else {}
+            written.append([predictor.write(each, json=True) for each in predictor(values, **drawn)])
+        return SameOutputs(len(inputs), sum(one == other for one, other in zip(*written, strict=True)))
+
+
+def write_weights(run: RunFolder, which: str | None, folder: Path) -> WrittenWeights:
+    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) as a run, to a folder empty or absent."""
     chosen, plan = run.weights_path(which), run.read_plan()
     found = checkpoint.load(chosen.path, only={"model"})
     written = RunFolder.create(folder, _without_data(run.config))
@@ -54,34 +108,15 @@ def write_task_run(run: RunFolder, which: str | None, folder: Path) -> None:
     made = checkpoint.save(written.checkpoints, found.step, {"model": weights}, state, keep=1)
     if averaged:
         atomic_files.commit_folder(made, written.checkpoints / "average")
-    validation = _validation(run, chosen)
-    if validation:  # predictors may go by it, as a classifier does by its temperature
-        line = json.dumps({"step": found.step, "validation": validation}) + "\n"
-        (folder / "metrics.jsonl").write_text(line, encoding="utf-8")
     atomic_files.remove_file(folder / "environment.json")  # describes the machine that exports
-    parameters = sum(tensor.numel() for tensor in weights.values())
-    write_shared_card(run, weights=str(chosen), parameters=parameters, validation=validation, folder=folder)
+    return WrittenWeights(chosen, found.step, sum(tensor.numel() for tensor in weights.values()))
 
 
-def compare_outputs(
-    run: RunFolder, which: str | None, folder: Path, lines: Sequence[str] | None, name: str = "--source"
-) -> SameOutputs:
-    """Outputs of the run and of the folder, for the same lines and, where they are drawn, the same seed.
-
-    Without lines those of the task's own sample that the model can read. DataError for a line that it cannot.
-    """
-    told = []
-    if lines is None:
-        predictor = load(run.path, checkpoint=which, device="cpu")
-        lines = [line for line in run.task.sample_lines if read_inputs(predictor, [line], name=name)[1] is None]
-    for path, chosen in ((run.path, which), (folder, None)):
-        predictor = load(path, checkpoint=chosen, device="cpu")
-        inputs, error = read_inputs(predictor, list(lines), name=name)
-        if error is not None:
-            raise error
-        drawn = {"seed": 1} if "seed" in inspect.signature(predictor.__call__).parameters else {}
-        told.append([predictor.write(each, json=True) for each in predictor(inputs, **drawn)])
-    return SameOutputs(len(lines), sum(one == other for one, other in zip(*told, strict=True)))
+def write_checksums(folder: Path) -> None:
+    """Write ``SHA256SUMS`` of every file in the folder, for ``sha256sum --check``."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = (f"{atomic_files.sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    atomic_files.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
 
 
 def _without_data(config: RunConfig) -> RunConfig:
@@ -98,3 +133,10 @@ def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
     """The figures of the checkpoint; of an average those of the newest one that was validated."""
     found = {step: figures for step, figures in read_validations(run.path / "metrics.jsonl") if step in chosen.steps}
     return found[max(found)] if found else {}
+
+
+def _open(run: RunFolder, checkpoint: str | None) -> TaskExport:
+    return TaskExport(run, checkpoint, load(run.path, checkpoint=checkpoint, device="cpu"))
+
+
+FORMAT = ExportFormat(open=_open, finish=write_checksums)

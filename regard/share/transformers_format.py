@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from itertools import islice
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from torch import Tensor
 
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
-from regard.data.stream import TextConfig, read_text_lines
+from regard.core.export_forms import CausalForm
 from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, load_tokenizer
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
@@ -27,20 +27,19 @@ from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.causal_family import CausalFamily
 from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
-from regard.share.export_format import PredictorFormat
+from regard.share.export_format import ExportFormat, lines_to_compare
 from regard.share.gpt2 import GPT2
 from regard.share.gpt_neox import GPT_NEOX
 from regard.share.llama import LLAMA
-from regard.share.logit_parity import LogitParity, compare_logits
-from regard.tasks.language_model.config import LanguageModelConfig
-from regard.tasks.language_model.generator import Generator
+from regard.share.logit_parity import CausalModel, LogitParity, compare_logits
+from regard.tasks.load import load
 
 __all__ = ["FAMILIES", "FORMAT", "family_of", "obstacle", "own_tensors", "write"]
 
 FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can say a model writes it
 
 
-def obstacle(config: LanguageModelConfig) -> str | None:
+def obstacle(config: Any) -> str | None:
     """The reasons why a model is of none of the families; None if it is of one."""
     found = {family.architecture: family.obstacle(config) for family in FAMILIES}
     if None in found.values():
@@ -50,12 +49,12 @@ def obstacle(config: LanguageModelConfig) -> str | None:
     return "; ".join(f"no {name}: {reason}" for name, reason in found.items())
 
 
-def family_of(config: LanguageModelConfig) -> CausalFamily:
+def family_of(config: Any) -> CausalFamily:
     """The first family that can say a model; ``obstacle`` must be None."""
     return next(family for family in FAMILIES if family.obstacle(config) is None)
 
 
-def write(model: LanguageModel, config: LanguageModelConfig, tokenizer: Any, folder: Path) -> None:
+def write(model: LanguageModel, config: Any, tokenizer: Any, folder: Path) -> None:
     """Write the model into a new folder, in float32. ``obstacle`` must be None."""
     family = family_of(config)
     folder.mkdir(parents=True)
@@ -80,14 +79,14 @@ def write(model: LanguageModel, config: LanguageModelConfig, tokenizer: Any, fol
         atomic_files.write_bytes(folder / name, atomic_files.json_bytes(content))
 
 
-def _generation(config: LanguageModelConfig) -> dict[str, Any]:
+def _generation(config: Any) -> dict[str, Any]:
     """Settings of generation: what is drawn here is drawn there."""
     own = config.generate
     values = {"max_new_tokens": own.length, "do_sample": True, "temperature": own.temperature or 1.0}
     return values | {"top_k": own.top_k or 0, "top_p": own.top_p or 1.0}
 
 
-def own_tensors(model: LanguageModel, config: LanguageModelConfig) -> dict[str, Tensor]:
+def own_tensors(model: LanguageModel, config: Any) -> dict[str, Tensor]:
     """Our tensors by name as the families want them: rotary pairs in halves, embeddings as they enter the layers."""
     stack, words = config.model.decoder, cast(TokenInput, model.embedding)
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
@@ -105,7 +104,7 @@ def own_tensors(model: LanguageModel, config: LanguageModelConfig) -> dict[str, 
     return own
 
 
-def _tensors(family: CausalFamily, model: LanguageModel, config: LanguageModelConfig) -> dict[str, Tensor]:
+def _tensors(family: CausalFamily, model: LanguageModel, config: Any) -> dict[str, Tensor]:
     own = own_tensors(model, config)
 
     def find(name: str) -> Tensor:
@@ -121,33 +120,35 @@ def _tensors(family: CausalFamily, model: LanguageModel, config: LanguageModelCo
     return {name: tensor.contiguous() for name, tensor in found.items()}
 
 
-def _compare(generator: Generator, config: LanguageModelConfig, texts: Sequence[str], folder: Path) -> LogitParity:
-    transformers: Any = importlib.import_module("transformers")
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    return compare_logits(generator, model, tokenizer, texts, never=config.model.never_predicted)
+@dataclass(frozen=True)
+class CausalExport:
+    """A run opened for this format: see ``export_format.Export``."""
+
+    run: RunFolder
+    config: Any
+    model: CausalModel
+
+    def inputs(self, source: Path | None, limit: int) -> list[str]:
+        return lines_to_compare(self.run, source, limit)
+
+    def write(self, folder: Path) -> None:
+        write(self.model.model, self.config, self.model.tokenizer, folder)
+
+    def compare(self, inputs: Sequence[str], folder: Path) -> LogitParity:
+        transformers: Any = importlib.import_module("transformers")
+        model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        never = self.config.model.never_predicted
+        return compare_logits(self.model, model, tokenizer, inputs, never=never)
 
 
-def _config_of(run: RunFolder) -> LanguageModelConfig:
-    assert isinstance(run.config, LanguageModelConfig)
-    return run.config
+def _open(run: RunFolder, checkpoint: str | None) -> CausalExport:
+    return CausalExport(run, run.config, load(run.path, checkpoint=checkpoint, device="cpu"))
 
 
-def _run_obstacle(run: RunFolder) -> str | None:
-    return obstacle(_config_of(run)) or tokenizer_obstacle(load_tokenizer(run.tokenizers, "text"))
-
-
-def _texts(run: RunFolder, source: Path | None, most: int) -> list[str]:
-    """Lines to compare outputs on, without their ends; none where the run has no text of its own."""
-    texts = [TextConfig(source=source)] if source else list((run.config.data.valid or run.config.data.train)[:1])
-    lines = (line.rstrip("\r\n") for text in texts for line in read_text_lines(text))
-    return list(islice((line for line in lines if line.strip()), most))
-
-
-FORMAT = PredictorFormat(
-    texts=_texts,
-    write=lambda run, generator, folder: write(generator.model, _config_of(run), generator.tokenizer, folder),
-    compare=lambda run, generator, texts, folder: _compare(generator, _config_of(run), texts, folder),
-    obstacle=_run_obstacle,
+FORMAT = ExportFormat(
+    form=CausalForm,
+    open=_open,
+    obstacle=lambda run: obstacle(run.config) or tokenizer_obstacle(load_tokenizer(run.tokenizers, "text")),
     compared_by="transformers",
 )

@@ -9,7 +9,6 @@ from typing import Any
 from regard.errors import ConfigError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import Evaluation, evaluate_run
-from regard.tasks.translation.evaluation import evaluate_files
 
 __all__ = ["evaluate"]
 
@@ -33,7 +32,4 @@ def evaluate(
     folder, paths = RunFolder.open(Path(run)), [Path(file) for file in files]
     if not paths:
         raise ConfigError("there is nothing to evaluate on", help=f"name a file: regard evaluate {run} FILE")
-    if folder.config.task.kind == "translation":
-        names = ["bleu", "chrf"] if metrics is None else list(metrics)
-        return evaluate_files(folder, paths, names, checkpoint=checkpoint, device=device, **settings)
     return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device, **settings)

@@ -4,32 +4,37 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from pydantic import ValidationError
 from torch import nn
 
 from regard.config.explain import explain
+from regard.config.settings import SearchConfig, override_search
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.rows import column_names, form_of
 from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
+from regard.metrics.significance import BootstrapDifference
+from regard.metrics.text import MetricScore
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
-from regard.tasks.load import load_net
+from regard.tasks.load import load, load_net
 from regard.training.canonical_ranks import CanonicalRanks
 from regard.training.ranks import Peers
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
 
-__all__ = ["Evaluation", "evaluate_run"]
+__all__ = ["Evaluation", "ReferenceTest", "evaluate_outputs", "evaluate_run", "require_metrics"]
+
+OUTPUT_METRICS = ("bleu", "chrf")  # of outputs, unless given
 
 
 class Evaluation(NamedTuple):
@@ -58,26 +63,49 @@ def evaluate_run(
     progress: Advance | None = None,
     peers: Peers | None = None,
     memory: int | None = None,
-    **cut: Any,
+    **settings: Any,
 ) -> Evaluation:
-    """The objective's figures and the predictor's over files, each prepared in a temporary folder.
+    """Return the figures of a run over files.
 
-    ``metrics``: all that the task has unless given. ``progress`` is told how many examples are done. ``peers``: the
-    ranks that share the examples; each gets the figures of all. ``cut``: keys of the config's section ``data`` for
-    these files, such as ``stride=64`` of a language model. ``memory``: columns that its layers remember, where that is
-    to be another number than in training.
+    Outputs are compared with references if the task has a ``reference_test``. Otherwise files are prepared in a
+    temporary folder, for the figures of the objective and of the predictor.
+
+    Args:
+        run: the trained run.
+        files: of the form that its training reads.
+        metrics: their names; None: see ``require_metrics``.
+        checkpoint: see ``tasks.load.load``.
+        device: see ``tasks.load.load``.
+        progress: called with the number of examples that were finished.
+        peers: the ranks that share the examples; each returns the figures of all.
+        memory: positions that layers with memory attend to, if not as many as in training.
+        settings: of the search, such as ``beam=1``; or else keys of the section ``data``, such as ``stride=64``.
     """
-    task, config = run.task, given_files(run, files, cut)
-    names = list(task.metrics) if metrics is None else list(metrics)
-    _require_known(names, ["loss", *task.metrics])
-    counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
+    shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
+    if run.task.reference_test is not None:
+        names = require_metrics(run, metrics)
+        test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
+        settings |= {} if memory is None else {"memory": memory}
+        return evaluate_outputs(run, test, names, _search(test.search, settings), **shared)
+    config, names = given_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _remember(run, net, memory)
+    return _evaluate_objective(run, config, net, codecs, names, asked=metrics is not None, **shared)
+
+
+def _evaluate_objective(
+    run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
+    asked: bool, checkpoint: str | None, progress: Advance | None, peers: Peers | None,
+) -> Evaluation:  # fmt: skip
+    """Return the figures of the objective and of the predictor over the data of ``config``, as validation does."""
+    task = run.task
+    counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
     predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         examples = open_files(run, config, Path(folder))
         if not len(examples):
-            raise DataError("there is nothing to evaluate on", where=str(files[0]), why="it holds no example")
+            where = config.data.train[0].name
+            raise DataError("there is nothing to evaluate on", where=where, why="it holds no example")
         model = Trainable(net.eval(), task.objective(run.config))
         strategy = _strategy(next(net.parameters()).device, peers)
         with torch.no_grad():
@@ -86,7 +114,7 @@ def evaluate_run(
             sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
         number, units = _sizes(examples)
     return Evaluation(
-        figures=_figures(task.compute_metrics(sums), names, run, asked=metrics is not None),
+        figures=_figures(task.compute_metrics(sums), names, run, asked=asked),
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
         tables=dict(task.tables(sums, codecs)),
@@ -98,6 +126,70 @@ def evaluate_run(
         units=units,
         unit=task.unit,
     )
+
+
+class ReferenceTest(Protocol):
+    """Outputs of a model for a test set, compared with references: see ``core.task.Task.reference_test``."""
+
+    search: SearchConfig  # the settings of the run
+
+    def __len__(self) -> int:
+        """Return the number of lines."""
+
+    @property
+    def inputs(self) -> list[str]:
+        """The distinct inputs, for each of which there is one output."""
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Warnings about the files."""
+
+    def outputs(self, search: SearchConfig, done: Advance = ..., peers: Peers | None = None) -> list[str]:
+        """Return an output for each line. ``peers``: the ranks that share the work."""
+
+    def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
+        """Return one metric of the outputs, with the signature of how it was computed."""
+
+    def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> Mapping[str, MetricTable]:
+        """Return tables next to these metrics."""
+
+    def compare(self, metric: str, outputs: Sequence[str], others: Sequence[str]) -> BootstrapDifference:
+        """Compare the outputs with those of another model."""
+
+
+def evaluate_outputs(
+    run: RunFolder,
+    test: ReferenceTest,
+    metrics: Sequence[str],
+    search: SearchConfig,
+    *,
+    checkpoint: str | None = None,
+    progress: Advance | None = None,
+    peers: Peers | None = None,
+) -> Evaluation:
+    """Return the figures of outputs that are compared with references; ``search``: settings of the outputs."""
+    began = time.perf_counter()
+    outputs = test.outputs(search, progress or (lambda count: None), peers)
+    seconds = time.perf_counter() - began
+    scores = [test.score(name, outputs) for name in metrics]
+    return Evaluation(
+        figures={score.metric: score.value for score in scores},
+        signatures={score.metric: score.signature for score in scores},
+        sums={"distinct_sources": len(test.inputs)},
+        tables=dict(test.tables(metrics, outputs)),
+        settings=search.model_dump(mode="json", exclude_none=True),
+        examples=len(test),
+        checkpoint=str(run.weights_path(checkpoint)),
+        seconds=seconds,
+        outputs=outputs,
+    )
+
+
+def _search(base: SearchConfig, settings: Mapping[str, Any]) -> SearchConfig:
+    try:
+        return override_search(base, **{"nbest": 1, **settings})
+    except ValidationError as error:
+        raise explain(error, SearchConfig, (), ()) from error
 
 
 def _sizes(examples: Examples) -> tuple[int, int]:
@@ -176,10 +268,21 @@ def open_files(run: RunFolder, config: RunConfig, folder: Path) -> Examples:
     return run.task.prepare(elsewhere, lambda message: None, None).train
 
 
-def _require_known(names: Sequence[str], known: Sequence[str]) -> None:
+def require_metrics(run: RunFolder, metrics: Sequence[str] | None) -> list[str]:
+    """Return the names of metrics: those of the task, or BLEU and chrF of outputs, unless given.
+
+    Raises ConfigError for an unknown one.
+    """
+    outputs = run.task.reference_test is not None
+    if metrics is None:
+        return list(OUTPUT_METRICS if outputs else run.task.metrics)
+    names, known = list(metrics), list(run.task.metrics) if outputs else ["loss", *run.task.metrics]
+    if outputs and not names:
+        raise ConfigError("there is no metric named", why=f"the metrics of this task are {', '.join(known)}")
     if unknown := [name for name in names if name not in known]:
         why = f"the metrics of this task are {', '.join(known)}"
         raise ConfigError(f"there is no metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))
+    return names
 
 
 def _figures(found: Mapping[str, float], names: Sequence[str], run: RunFolder, *, asked: bool) -> dict[str, float]:

@@ -17,11 +17,13 @@ from regard.data.documents import Cut
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalogue import BEGIN, END
 from regard.errors import ConfigError
-from regard.inference.engine_choice import Judged, candidates, trial_of
+from regard.inference.engine_choice import ROWS, EngineTrials, Judged
 from regard.native.library import library
 from regard.runs.run_folder import RunFolder
 from regard.tasks import automatic_engine
+from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.load import load_net
+from regard.tasks.translation.engine_trials import PairTrials
 from regard.tasks.translation.translator import Translation, Translator
 from tests.cli.conftest import TinyRun
 
@@ -53,10 +55,18 @@ def run(tiny_run: TinyRun, tmp_path: Path) -> Path:
 def measured(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The engines that were measured; by a clock of their own."""
     measure = automatic_engine.measure
-    monkeypatch.setattr(automatic_engine, "trial_of", lambda net, name, lines: Fake(name))
+    for trials in (PairTrials, CausalTrials):
+        monkeypatch.setattr(trials, "trial", lambda self, name, lines: Fake(name))
     monkeypatch.setattr(automatic_engine, "measure", lambda trials, clock: measure(trials, lambda: Fake.clock))
     monkeypatch.setattr(Fake, "made", [])
     return Fake.made
+
+
+def trials_of(path: Path) -> EngineTrials:
+    net, codecs, run = load_net(path)
+    assert run.task.engine_trials is not None
+    trials: EngineTrials = run.task.engine_trials(run, net, codecs)
+    return trials
 
 
 def test_it_is_measured_once_and_told(regard: Any, run: Path, measured: list[str]) -> None:
@@ -89,9 +99,9 @@ def test_an_engine_that_this_machine_has_not_is_not_taken_from_the_file(
     run: Path, measured: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     package.load(run, engine="auto")
-    monkeypatch.setattr(automatic_engine, "candidates", lambda net: ["float32", "int8"])
+    monkeypatch.setattr(PairTrials, "candidates", lambda self: ["float32", "int8"])
     assert package.load(run, engine="auto").engine == "float32"
-    monkeypatch.setattr(automatic_engine, "candidates", lambda net: [])
+    monkeypatch.setattr(PairTrials, "candidates", lambda self: [])
     assert package.load(run, engine="auto").engine == "float32"
 
 
@@ -105,8 +115,7 @@ def test_without_lines_it_is_float32(regard: Any, run: Path, measured: list[str]
 
 def test_training_lines_serve_where_there_are_no_others(run: Path) -> None:
     shutil.rmtree(run / "data" / "valid-0")
-    net, codecs, folder = load_net(run)
-    assert automatic_engine.lines_of(folder, net, codecs) is not None
+    assert trials_of(run).lines() is not None
 
 
 @pytest.fixture
@@ -122,30 +131,30 @@ def test_language_models_choose_too(regard: Any, text_run: Path, measured: list[
 @torch.no_grad()
 @pytest.mark.parametrize("engine", ["float32", "torch"])
 def test_lines_are_judged_as_the_model_itself_judges_them(run: Path, text_run: Path, engine: Any) -> None:
-    net, codecs, folder = load_net(run)
-    lines = automatic_engine.lines_of(folder, net, codecs)
-    assert lines is not None and lines.source is not None and len(lines.given) == automatic_engine.ROWS
+    net, trials = load_net(run)[0], trials_of(run)
+    lines = trials.lines()
+    assert lines is not None and lines.source is not None and len(lines.given) == ROWS
     assert (lines.given[:, 0] == BEGIN).all() and ((lines.wanted == END).sum(1) == 1).all()
     log_p = torch.log_softmax(net.head(net(lines.source, lines.source_span, lines.given, Span.of(lines.counted))), -1)
-    texts, texts_codecs, texts_folder = load_net(text_run)
-    text = automatic_engine.lines_of(texts_folder, texts, texts_codecs)
+    texts, text_trials = load_net(text_run)[0], trials_of(text_run)
+    text = text_trials.lines()
     assert text is not None and (text.given[:, 1:] == text.wanted[:, :-1]).all() and text.given.shape[1] == 16
     for each, of, wanted in (
-        (lines, net, log_p),
-        (text, texts, texts.step(text.given, texts.start(len(text.given)))[0]),
+        (lines, trials, log_p),
+        (text, text_trials, texts.step(text.given, texts.start(len(text.given)))[0]),
     ):
-        found = trial_of(of, engine, each).judged()
+        found = of.trial(engine, each).judged()
         torch.testing.assert_close(found.log_p, wanted.gather(-1, each.wanted[..., None])[..., 0][each.counted])
         assert (found.best == wanted.argmax(-1)[each.counted]).all()
 
 
 def test_documents_are_lines(text_run: Path) -> None:
-    net, codecs, folder = load_net(text_run)
+    _, codecs, folder = load_net(text_run)
     (text_run / "lines.txt").write_text("the cat\nsat on\nthe mat\n")
     shutil.rmtree(folder.data / "valid-0")
     text = TextConfig(source=str(text_run / "lines.txt"))
     open_or_prepare_documents(text, Cut("line"), codecs.tokenizer, folder.data / "valid-0")
-    lines = automatic_engine.lines_of(folder, net, codecs)
+    lines = trials_of(text_run).lines()
     assert lines is not None and int((lines.given == BEGIN).any()) and lines.given.shape[1] == 16
 
 
@@ -155,8 +164,7 @@ def test_pieces_that_no_vocabulary_has_are_no_lines(run: Path, name: str) -> Non
     shutil.rmtree(run / "data" / "train-0")
     path = run / "data" / "valid-0" / name
     path.write_bytes(b"\xff" * path.stat().st_size)
-    net, codecs, folder = load_net(run)
-    assert automatic_engine.lines_of(folder, net, codecs) is None
+    assert trials_of(run).lines() is None
 
 
 @pytest.mark.parametrize(("content", "tokens"), [(b"", 0), (b"\x02\x00", 1), (b"\xff\xff" * 40, 40)])
@@ -166,8 +174,7 @@ def test_text_that_is_none_is_no_line(text_run: Path, content: bytes, tokens: in
     (folder / "tokens").write_bytes(content)
     head = json.loads((folder / "stream.json").read_text())
     (folder / "stream.json").write_text(json.dumps(head | {"tokens": tokens}))
-    net, codecs, run = load_net(text_run)
-    assert automatic_engine.lines_of(run, net, codecs) is None
+    assert trials_of(text_run).lines() is None
 
 
 def test_a_task_without_engines_has_nothing_to_choose(own_run: Path) -> None:
@@ -217,7 +224,7 @@ def test_real_engines_are_measured(run: Path) -> None:
     )
     assert chosen == "float32"
     (choice,) = json.loads((run / "engine.json").read_text())["choices"]
-    assert list(choice["engines"]) == candidates(net)
+    assert list(choice["engines"]) == trials_of(run).candidates()
     torch_figures = choice["engines"]["torch"]
     assert torch_figures["difference"] < 1e-4 and torch_figures["agreement"] == 1.0
     assert 1e-7 < choice["engines"]["int8"]["difference"] < 0.5

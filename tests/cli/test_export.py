@@ -243,7 +243,7 @@ def test_the_command_offers_every_format_of_the_table() -> None:
     from typing import get_args
 
     from regard.commands.export import To
-    from regard.share.export_format import EXPORT_FORMATS, ExportFormat, PredictorFormat, export_format
+    from regard.share.export_format import EXPORT_FORMATS, export_formats
 
     assert set(get_args(get_args(To)[0])) == set(EXPORT_FORMATS)
-    assert all(isinstance(export_format(name), (ExportFormat, PredictorFormat)) for name in EXPORT_FORMATS)
+    assert all(export_formats(name) for name in EXPORT_FORMATS)

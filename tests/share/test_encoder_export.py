@@ -18,7 +18,7 @@ from regard.data.labels import Labels
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError
 from regard.runs.config import load_config
-from regard.share.encoder_format import obstacle, told_scale, write
+from regard.share.encoder_format import obstacle, write
 from regard.share.encoder_parity import compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_obstacle
 from regard.tasks.classification.task import CLASSIFICATION
@@ -84,6 +84,10 @@ def made(name: str, model: dict[str, Any], tokenizer: str = "word") -> tuple[Any
     return config, net.eval(), codec
 
 
+def form_of(config: Any) -> Any:
+    return locate(config.task.kind).task().export_form(config)
+
+
 def read_there(task: str, folder: Path) -> tuple[Any, Any]:
     transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
     ending = {"classification": "SequenceClassification", "tagging": "TokenClassification", "masked": "MaskedLM"}[task]
@@ -98,12 +102,12 @@ def read_there(task: str, folder: Path) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", TASKS)
 def test_logits_are_the_same(name: str, model: str, tmp_path: Path) -> None:
     config, net, codec = made(name, MODELS[model])
-    assert obstacle(config) is None
-    write(config, net, codec, tmp_path / "out")
+    form = form_of(config)
+    assert obstacle(form, config) is None
+    write(form, config, net, codec, tmp_path / "out")
     theirs, reader = read_there(config.task.kind, tmp_path / "out")
-    told = told_scale(config, codec) if config.task.kind == "classification" else (1.0, 0.0)
     texts = [*TEXTS, "a rat\tthe cat sat"] if config.task.kind == "classification" else TEXTS
-    parity = compare_encoders(config, net, codec, theirs, reader, texts, told=told)
+    parity = compare_encoders(form, net, codec, theirs, reader, texts)
     assert parity.same and parity.largest > 0.5 and parity.texts == len(texts), parity
     expected = "EsmFor" if "rotary" in model else "MegatronBertFor"
     assert type(theirs).__name__.startswith(expected)
@@ -111,7 +115,7 @@ def test_logits_are_the_same(name: str, model: str, tmp_path: Path) -> None:
 
 def test_what_is_told_is_told_there(tmp_path: Path) -> None:
     config, net, codec = made("class", MODELS["rotary"])
-    write(config, net, codec, tmp_path / "out")
+    write(form_of(config), config, net, codec, tmp_path / "out")
     theirs, reader = read_there("classification", tmp_path / "out")
     own = locate("classification").task().predictor(net, codec, config)([TEXTS[0]])[0]
     with torch.no_grad():
@@ -123,7 +127,7 @@ def test_what_is_told_is_told_there(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["word", "character", "byte", "byte-bpe"])
 def test_tokenizers_frame_a_text_and_know_the_mask(kind: str, tmp_path: Path) -> None:
     config, net, codec = made("masked", MODELS["rotary"], kind)
-    write(config, net, codec, tmp_path / "out")
+    write(form_of(config), config, net, codec, tmp_path / "out")
     theirs, reader = read_there("masked", tmp_path / "out")
     own = codec.tokenizer
     for text in TEXTS:
@@ -156,7 +160,8 @@ def test_what_no_class_can_say_is_refused_with_the_key(
     name: str, model: dict[str, Any], reason: str, setting: str
 ) -> None:
     sizes = {} if "encoder" in model else SIZES
-    told = obstacle(config_of(name, sizes | model) if sizes else _recurrent(model))
+    config = config_of(name, sizes | model) if sizes else _recurrent(model)
+    told = obstacle(form_of(config), config)
     assert told is not None and reason in told and setting in told
 
 
@@ -172,7 +177,7 @@ def test_other_pieces_are_refused() -> None:
 
 def test_no_name_is_written_twice(tmp_path: Path) -> None:
     config, net, codec = made("tags", MODELS["rotary"])
-    write(config, net, codec, tmp_path / "out")
+    write(form_of(config), config, net, codec, tmp_path / "out")
     found = json.loads((tmp_path / "out" / "config.json").read_text())
     assert found["architectures"] == ["EsmForTokenClassification"] and "mask_token_id" not in found
 
@@ -201,6 +206,21 @@ def test_a_run_is_exported_and_compared(name: str, tmp_path: Path) -> None:
     assert done.exit_code == 0 and "have the same pieces" in done.output, done.output
     parity = json.loads((tmp_path / "out" / "parity.json").read_text())
     assert parity["texts"] == parity["pieces"] > 0 and parity["difference"] < 1e-4
+
+
+def test_another_task_that_declares_the_form_is_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
+    (tmp_path / "own_tags.py").write_text(
+        "from dataclasses import replace\n"
+        "from regard.tasks.tagging.config import TaggingConfig as CONFIG\n"
+        "from regard.tasks.tagging.task import TASK as TAGGING\n"
+        "TASK = replace(TAGGING, name='own')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("REGARD_TASKS", "own_tags:TASK")
+    run = trained(tmp_path, "own_tags:TASK", SIZES | {"position": "rotary"}, "film\tN\n\none\tD\nfilm\tN\n\n")
+    done = exported(run, "transformers")
+    assert done.exit_code == 0 and "of 2 texts 2 have the same pieces" in done.output, done.output
 
 
 def test_the_command_names_the_settings(tmp_path: Path) -> None:

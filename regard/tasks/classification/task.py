@@ -9,6 +9,7 @@ from typing import Any
 from regard.answers.label_set import SeveralLabels
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
+from regard.core.export_forms import EncoderForm
 from regard.models.classifier import SequenceClassifier, build_classifier
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.inputs import input_of
@@ -45,6 +46,21 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
+def _export_form(config: ClassificationConfig) -> EncoderForm:
+    data, model, obstacles = config.data, config.model, dict[str, str]()
+    if model.pooling != "first":
+        obstacles[f"its pooling is {model.pooling}"] = "model.pooling=first"
+    if model.pairs == "apart":
+        obstacles["it reads texts apart"] = "model.pairs=together"
+    if data.input != "text":
+        obstacles[f"it reads {data.input}, and the model there reads tokens"] = ""
+    rows = input_of(data.input).lint_rows
+    return EncoderForm(
+        head="sequence", longest=config.longest, label_kind=data.label_kind, obstacles=obstacles,
+        texts=lambda: (text for text, _, _ in rows(data, (data.valid or data.train)[:1])),
+    )  # fmt: skip
+
+
 CLASSIFICATION = Supervised(
     fields=lambda config: {config.data.input: input_of(config.data.input).field(config.data, config.model)},
     answer=lambda config: make_answer(config.data),
@@ -60,6 +76,7 @@ TASK = CLASSIFICATION.task(
     held_out_samples=_held_out_samples,
     row_inputs=lambda config, path, columns: input_of(config.data.input).row_inputs(config, path, columns),
     lint_rows=lambda data, corpora: input_of(data.input).lint_rows(data, corpora),
+    export_form=_export_form,
     lint_unit=lambda data: input_of(data.input).lint_unit,
     sample_lines=("a fine film", "dull", "it is", ""),
     card=lambda config: input_of(config.data.input).card,

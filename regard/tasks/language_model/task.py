@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Span
 from regard.core import atomic_files
+from regard.core.export_forms import CausalForm
 from regard.core.state import begun_anew, leaves, rebuilt
 from regard.core.task import (
     Advance,
@@ -46,6 +47,7 @@ from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
+from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -289,9 +291,15 @@ def _read_prompts(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
     return rows_of_one_column(path, named_column(path, given, (), (*PROMPTS, *DOCUMENTS)))
 
 
+def _export_form(config: LanguageModelConfig) -> CausalForm:
+    texts = (config.data.valid or config.data.train)[:1]
+    return CausalForm(texts=lambda: (line for text in texts for line in read_text_lines(text)))
+
+
 TASK = Task(
     name="language-model",
     serves=frozenset({"generate"}),
+    scores="texts",
     open=_open,
     prepare=_prepare,
     build=_build,
@@ -308,6 +316,8 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_prompts,
+    engine_trials=CausalTrials,
+    export_form=_export_form,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),

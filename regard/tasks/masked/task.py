@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from regard.attention.mask import Span
 from regard.core import atomic_files
 from regard.core.codec_files import open_codec_file, save_codec_file
+from regard.core.export_forms import EncoderForm
 from regard.core.task import (
     Advance,
     Card,
@@ -212,6 +213,15 @@ def _read_texts(config: Any, path: Path, given: Sequence[str | int]) -> Iterator
     return rows_of_one_column(path, named_column(path, given, (), DOCUMENTS))
 
 
+def _export_form(config: MaskedConfig) -> EncoderForm:
+    data = config.data
+    corpora = (data.valid or data.train)[:1]
+    return EncoderForm(
+        head="mask", longest=data.context,
+        texts=lambda: (document.text for corpus in corpora for document in read_documents(corpus, data.cut)),
+    )  # fmt: skip
+
+
 TASK = Task(
     name="masked",
     open=_open,
@@ -231,6 +241,7 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_texts,
+    export_form=_export_form,
     sample_lines=("the ___ sat", "a ___ on the ___", "___"),
     evaluated_as=_evaluated_as,
     card=Card(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.core.export_forms import EncoderForm
 from regard.core.task import Card
 from regard.data.column_names import WORDS, first_of, tagged_columns
 from regard.data.file_names import named_files
@@ -117,6 +118,15 @@ def _tokens(config: Any) -> Tokens:
     )
 
 
+def _export_form(config: Any) -> EncoderForm:
+    data = config.data
+    return EncoderForm(
+        head="tokens", longest=config.longest,
+        obstacles={"it reads the affixes of words": "model.affixes=0"} if config.model.affixes else {},
+        texts=lambda: (text for text, _, _ in _lint_rows(data, (data.valid or data.train)[:1])),
+    )  # fmt: skip
+
+
 TAGGING = Supervised(
     fields=lambda config: {"text": _tokens(config)},
     answer=lambda config: TagSequence(COLUMNS, needs_spans=config.train.best_by == "entity_f1"),
@@ -133,6 +143,7 @@ TASK = TAGGING.task(
     held_out_samples=_held_out_samples,
     row_inputs=_read_words,
     lint_rows=_lint_rows,
+    export_form=_export_form,
     sample_lines=("the dog runs", "run", '["a", "cat"]', ""),
     card=Card("token-classification", 'print(model(["…"])[0].tags)', "tag {run} < in.txt"),
 )

@@ -75,6 +75,7 @@ class TranslationConfig(RunConfig):
     """Everything that decides a translation run. Frozen; every key has its value in the saved file."""
 
     metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
+    encoder_obstacle: ClassVar[str | None] = "its two vocabularies are made together"
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "joint", "source_tokenizer", "target_tokenizer")
 
     data: DataConfig

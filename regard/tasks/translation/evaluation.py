@@ -1,107 +1,81 @@
-"""Evaluation of a translation's run: a test set decoded by the search of the run, and metrics of the outputs."""
+"""Evaluation of translations: outputs for a test set, compared with references and with outputs of another model."""
 
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from pydantic import ValidationError
-
-from regard.config.explain import explain
-from regard.config.settings import SearchConfig, override_search
+from regard.config.settings import SearchConfig
 from regard.core.task import Advance, MetricTable
+from regard.data.lint.languages import is_swapped
 from regard.metrics.rouge import ROUGE
-from regard.metrics.text import EvaluationSet, check_names, evaluate, read_examples, score_texts
-from regard.runs.run_folder import RunFolder
-from regard.tasks.evaluation import Evaluation
-from regard.tasks.translation.config import translation_config
+from regard.metrics.significance import BootstrapDifference, compare_outputs
+from regard.metrics.text import EvaluationSet, MetricScore, evaluate, read_examples, score_texts
+from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.extracts import EXTRACTS, copied_share
-from regard.tasks.translation.translator import Translator, load
+from regard.tasks.translation.translator import Translator
 from regard.training.ranks import Peers
 
-__all__ = ["evaluate_files", "measured", "translated"]
+__all__ = ["TranslationTest"]
 
 
-def evaluate_files(
-    run: RunFolder,
-    files: Sequence[Path],
-    metrics: Sequence[str],
-    *,
-    checkpoint: str | None = None,
-    device: str | None = None,
-    **search: Any,
-) -> Evaluation:
-    """The metrics of a run over SOURCE and TARGET files, or one .tsv or .jsonl. ConfigError for an unknown metric."""
-    check_names(metrics)
-    model = load(run.path, checkpoint=checkpoint, device=device)
-    try:
-        settings = override_search(model.search, **({"nbest": 1} | search))
-    except ValidationError as error:
-        raise explain(error, SearchConfig, (), ()) from error
-    examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
-    began = time.perf_counter()
-    texts = translated(model, examples, settings)
-    seconds = time.perf_counter() - began
-    return measured(run, metrics, examples, texts, settings, checkpoint=checkpoint, seconds=seconds)
+class TranslationTest:
+    """A test set and the model that translates it: see ``tasks.evaluation.ReferenceTest``."""
 
+    def __init__(self, config: TranslationConfig, model: Translator, files: Sequence[Path]) -> None:
+        self.data, self.model, self.search = config.data, model, model.search
+        self.examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
 
-def translated(
-    model: Translator,
-    examples: EvaluationSet,
-    search: SearchConfig,
-    done: Advance = lambda count: None,
-    peers: Peers | None = None,
-) -> dict[str, str]:
-    """The output of each distinct source, translated once: by one of the ``peers``, told to all of them."""
-    distinct = list(dict.fromkeys(examples.sources))
-    rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
-    texts = [one.text for one in model.translate(distinct[rank::world], search=search, done=done)]
-    parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
-    return {line: parts[at % world][at // world] for at, line in enumerate(distinct)}
+    def __len__(self) -> int:
+        return len(self.examples.sources)
 
+    @cached_property
+    def inputs(self) -> list[str]:
+        return list(dict.fromkeys(self.examples.sources))
 
-def measured(
-    run: RunFolder,
-    metrics: Sequence[str],
-    examples: EvaluationSet,
-    texts: dict[str, str],
-    search: SearchConfig,
-    *,
-    checkpoint: str | None,
-    seconds: float,
-) -> Evaluation:
-    """The metrics of outputs; with ROUGE, those of extracts beside them."""
-    language = translation_config(run).data.target_language
-    scores = [score_texts(name, texts, examples, language=language) for name in metrics]
-    return Evaluation(
-        figures={score.metric: score.value for score in scores},
-        signatures={score.metric: score.signature for score in scores},
-        sums={"distinct_sources": len(texts)},
-        tables=_beside_extracts(metrics, examples, texts, language),
-        settings=search.model_dump(mode="json", exclude_none=True),
-        examples=len(examples.sources),
-        checkpoint=str(run.weights_path(checkpoint)),
-        seconds=seconds,
-        outputs=[texts[line] for line in examples.sources],
-    )
+    @property
+    def warnings(self) -> Iterator[str]:
+        """Yield a warning if sources look like the run's target language, and references like its source language."""
+        source, target = self.data.source_language, self.data.target_language
+        pairs = zip(self.examples.sources, (references[0] for references in self.examples.references), strict=True)
+        if source is not None and target is not None and is_swapped(pairs, (source, target)):
+            yield f"the model translates {source} to {target}, and the files look like the other order"
+
+    def outputs(
+        self, search: SearchConfig, done: Advance = lambda count: None, peers: Peers | None = None
+    ) -> list[str]:
+        """Translate each distinct source once, by one of the ``peers``, which all receive it."""
+        rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
+        texts = [one.text for one in self.model.translate(self.inputs[rank::world], search=search, done=done)]
+        parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
+        found = {source: parts[number % world][number // world] for number, source in enumerate(self.inputs)}
+        return [found[source] for source in self.examples.sources]
+
+    def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
+        texts = dict(zip(self.examples.sources, outputs, strict=True))
+        return score_texts(metric, texts, self.examples, language=self.data.target_language)
+
+    def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> dict[str, MetricTable]:
+        return _beside_extracts(metrics, self.examples, outputs, self.data.target_language)
+
+    def compare(self, metric: str, outputs: Sequence[str], others: Sequence[str]) -> BootstrapDifference:
+        return compare_outputs(metric, outputs, others, self.examples, language=self.data.target_language)
 
 
 def _beside_extracts(
-    metrics: Sequence[str], examples: EvaluationSet, texts: dict[str, str], language: str | None
+    metrics: Sequence[str], examples: EvaluationSet, outputs: Sequence[str], language: str | None
 ) -> dict[str, MetricTable]:
     """ROUGE of the model's summaries and of sentences of the texts, and how many of their words stand in the text."""
     names = [name for name in metrics if name in ROUGE]
     if not names:
         return {}
     rows: list[tuple[str | int | float, ...]] = []
-    extracts = {name: lambda text, of=of: of(text, language) for name, of in EXTRACTS.items()}
-    for title, summary in {"this model": texts.__getitem__, **extracts}.items():
-        outputs = [summary(source) for source in examples.sources]
-        values = [evaluate(name, outputs, examples.references).value for name in names]
-        rows.append((title, *values, copied_share(examples.sources, outputs)))
+    extracts = {title: [of(source, language) for source in examples.sources] for title, of in EXTRACTS.items()}
+    for title, summaries in {"this model": outputs, **extracts}.items():
+        values = [evaluate(name, summaries, examples.references).value for name in names]
+        rows.append((title, *values, copied_share(examples.sources, summaries)))
     references = [own[0] for own in examples.references]
     rows.append(("references", *("" for _ in names), copied_share(examples.sources, references)))
     return {"extracts": MetricTable(("summary", *names, "copied words"), tuple(rows))}

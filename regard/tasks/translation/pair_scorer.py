@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.mask import Span
 from regard.data.order import batches_in_order
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, UNKNOWN, Tokenizer
+from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 
@@ -63,6 +63,10 @@ class PairScorer:
             for index, row in zip(indices.tolist(), rows, strict=True):
                 scores[index] = row
         return scores
+
+    def scored_pieces(self, target: str) -> list[str]:
+        """Return the pieces of a target that ``score`` has a number for."""
+        return [*self.target.pieces(self.target.encode(target)), SPECIALS[END]]
 
     def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
         output, valid = (x.to(self.device) for x in pad_sources(targets))

@@ -8,8 +8,10 @@ from typing import Any
 
 from torch import nn
 
+from regard.core.export_forms import PairForm
 from regard.core.task import Card, Metric, Task
 from regard.data.column_names import TEXTS, pair_columns
+from regard.data.reading import read_pairs
 from regard.data.rows import column_names
 from regard.metrics.text import METRICS
 from regard.models.build import build
@@ -17,6 +19,8 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.codecs import Codecs, open_run
 from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.engine_trials import PairTrials
+from regard.tasks.translation.evaluation import TranslationTest
 from regard.tasks.translation.example import example_sentence
 from regard.tasks.translation.objective import compute_metrics, objective
 from regard.tasks.translation.prepare import prepare
@@ -67,9 +71,16 @@ def _read_sources(config: Any, path: Path, given: Sequence[str | int]) -> Iterat
     return rows_of_one_column(path, named_column(path, given, usual, TEXTS))
 
 
+def _export_form(config: TranslationConfig) -> PairForm:
+    corpora = (config.data.valid or config.data.train)[:1]
+    return PairForm(texts=lambda: (source for corpus in corpora for _, source, _ in read_pairs(corpus)))
+
+
 TASK = Task(
     name="translation",
     serves=frozenset({"translate"}),
+    scores="pairs",
+    reference_test=TranslationTest,
     open=open_run,
     prepare=prepare,
     build=_build,
@@ -81,6 +92,8 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_sources,
+    engine_trials=PairTrials,
+    export_form=_export_form,
     sample_lines=("a b c", "f e d c", "b", ""),
     example=example_sentence,
     card=Card("translation", 'print(model("…").text)', "translate {run} < in.txt", _languages),

@@ -1,0 +1,120 @@
+"""The figures of an evaluation, as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from regard.commands.metric_tables import aligned, table_as_json
+from regard.core.wording import counted, counted_units
+
+if TYPE_CHECKING:
+    from regard.core.task import Metric
+    from regard.metrics.significance import BootstrapDifference
+    from regard.tasks.evaluation import Evaluation
+
+__all__ = ["print_figures", "print_scores"]
+
+MAX_ROWS = 20  # of a table that is printed; --json has the others
+
+
+def print_figures(found: Evaluation, *, as_json: bool) -> None:
+    """Print figures that are ratios of sums over examples."""
+    if as_json:
+        record = found._asdict() | {"seconds": round(found.seconds, 3), "tables": _tables_as_json(found)}
+        return _print_json({name: value for name, value in record.items() if name not in ("signatures", "outputs")})
+    width = max(map(len, found.figures))
+    for name, value in found.figures.items():
+        print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in found.sums else ""))
+    for table in found.tables.values():
+        if len(table.rows) <= MAX_ROWS:
+            print("\n" + aligned(table) + "\n")
+    counts = [counted_units(int(value), name) for name, value in found.sums.items() if value.is_integer()]
+    cut = [
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
+    ]
+    print(", ".join([*_sizes(found), *counts, *cut, f"checkpoint {found.checkpoint}", f"{found.seconds:.1f} s"]))
+
+
+def _sizes(found: Evaluation) -> list[str]:
+    """Return the number of examples, and of the task's unit where sums lack it; one graph is counted by its nodes."""
+    examples = counted(found.examples, "example")
+    if found.units is None or found.unit in found.sums:
+        return [examples]
+    units = counted_units(found.units, found.unit)
+    return [units] if found.examples in (1, found.units) else [examples, units]
+
+
+def print_scores(
+    found: Evaluation, against: Path | None, differences: Sequence[BootstrapDifference],
+    metrics: Mapping[str, Metric], *, as_json: bool,
+) -> None:  # fmt: skip
+    """Print the scores of outputs, each with its signature, and their differences to those of another system."""
+    if as_json:
+        return _print_json(_scores_as_json(found, metrics) | _differences_as_json(against, differences))
+    width = max(map(len, found.figures))
+    for name, value in found.figures.items():
+        print(f"{name:<{width}}  {value:6.2f}  {found.signatures[name]}")
+    for table in found.tables.values():
+        print(f"\n{aligned(table, decimals=2)}\n")
+    lines, items = found.examples, int(found.sums["distinct_sources"])
+    print(
+        f"{counted(lines, 'line')}, beam {found.settings['beam']}, checkpoint {found.checkpoint}, {found.seconds:.1f} s"
+    )
+    if items < lines:
+        print(
+            f"{counted(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
+            "several references; for the other metrics each line stands by itself"
+        )
+    _print_differences(against, differences)
+
+
+def _print_differences(against: Path | None, differences: Sequence[BootstrapDifference]) -> None:
+    from regard.metrics.significance import RESAMPLES
+
+    if differences:
+        print(
+            f"\nagainst {against}, and p of so large a difference by chance (paired bootstrap, {RESAMPLES:,} resamples)"
+        )
+    width = max((len(each.metric) for each in differences), default=0)
+    for each in differences:
+        print(f"{each.metric:<{width}}  {each.other:6.2f}  {each.value - each.other:+6.2f}  p = {each.p:.4f}")
+
+
+def _differences_as_json(against: Path | None, differences: Sequence[BootstrapDifference]) -> dict[str, Any]:
+    from regard.metrics.significance import RESAMPLES
+
+    if against is None:
+        return {}
+    scores = {
+        each.metric: {"value": each.other, "difference": each.value - each.other, "p": each.p} for each in differences
+    }
+    return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
+
+
+def _scores_as_json(found: Evaluation, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    scores = {
+        name: {
+            "value": value, "signature": found.signatures[name], "lower_is_better": metrics[name].lower_is_better,
+        }
+        for name, value in found.figures.items()
+    }  # fmt: skip
+    return {
+        "scores": scores,
+        "tables": _tables_as_json(found),
+        "lines": found.examples,
+        "distinct_sources": int(found.sums["distinct_sources"]),
+        "checkpoint": found.checkpoint,
+        "search": found.settings,
+        "seconds": round(found.seconds, 3),
+    }
+
+
+def _tables_as_json(found: Evaluation) -> dict[str, object]:
+    return {name: table_as_json(table) for name, table in found.tables.items()}
+
+
+def _print_json(record: Mapping[str, Any]) -> None:
+    print(json.dumps(record, indent=2))

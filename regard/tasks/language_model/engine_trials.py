@@ -1,0 +1,66 @@
+"""Trials of the engines that generate with a language model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from regard.attention.positions.absolute import max_positions
+from regard.core.task import RunFiles
+from regard.data.document_stream import DocumentStream
+from regard.data.stream import Stream
+from regard.engine.language_model import obstacle
+from regard.errors import DataError, StorageError
+from regard.inference.causal_decoding import causal_decoder, native_obstacle
+from regard.inference.decoding import Engine
+from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
+from regard.models.language_model import LanguageModel
+
+__all__ = ["CausalTrials"]
+
+
+@dataclass(frozen=True)
+class CausalTrials:
+    """See ``inference.engine_choice.EngineTrials``."""
+
+    run: RunFiles
+    net: LanguageModel
+    codecs: Any
+
+    def candidates(self) -> list[Engine]:
+        return usable_engines(self.net.head.weight, obstacle(self.net), native_obstacle(self.net))
+
+    def lines(self) -> Lines | None:
+        """Return a few windows of the prepared validation data, or else of the training data."""
+        longest = min(COLUMNS, self.run.config.data.context, max_positions(self.net) or COLUMNS)
+        for name in ("valid-0", "train-0"):
+            try:
+                tokens = _tokens(self.run.data / name)
+            except (DataError, StorageError):
+                continue
+            if int(tokens.max()) < len(self.codecs.tokenizer):
+                given, wanted = tokens[:, :longest], tokens[:, 1 : longest + 1]
+                return Lines(given, wanted, torch.ones_like(wanted, dtype=torch.bool))
+        return None
+
+    def trial(self, engine: Engine, lines: Lines) -> Trial:
+        model: Any = causal_decoder(self.net, engine)  # no candidate is the model itself
+        return ReadingTrial(model.chunked_step, partial(model.start, len(lines.given)), lines)
+
+
+def _tokens(folder: Path) -> Tensor:
+    try:
+        stream: Stream | DocumentStream = Stream.open(folder)
+    except DataError:
+        stream = DocumentStream.open(folder)
+    length = len(stream.tokens)
+    if length < 2:
+        raise DataError("there is no text here", where=str(folder))
+    places = np.array(spread(max(length - COLUMNS, 1)))[:, None] + np.arange(COLUMNS + 1)
+    return torch.from_numpy(stream.tokens[np.minimum(places, length - 1)].astype(np.int64))

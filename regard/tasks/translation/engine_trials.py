@@ -1,0 +1,64 @@
+"""Trials of the engines that decode a translation model."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+
+from regard.attention.mask import Span
+from regard.attention.positions.absolute import max_positions
+from regard.core.task import RunFiles
+from regard.data.corpus import Corpus
+from regard.data.pairs import pad_sources
+from regard.data.tokenizers.catalogue import BEGIN
+from regard.errors import DataError, StorageError
+from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
+from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
+from regard.models.encoder_decoder import EncoderDecoder, shift_right
+from regard.tasks.translation.codecs import Codecs
+
+__all__ = ["PairTrials"]
+
+
+@dataclass(frozen=True)
+class PairTrials:
+    """See ``inference.engine_choice.EngineTrials``."""
+
+    run: RunFiles
+    net: EncoderDecoder
+    codecs: Codecs
+
+    def candidates(self) -> list[Engine]:
+        return usable_engines(self.net.head.weight, torch_obstacle(self.net), native_obstacle(self.net))
+
+    def lines(self) -> Lines | None:
+        """Return a few pairs of the prepared validation data, or else of the training data."""
+        for name in ("valid-0", "train-0"):
+            try:
+                lines = self._of(Corpus.open(self.run.data / name))
+            except (DataError, StorageError):
+                continue
+            if lines is not None:
+                return lines
+        return None
+
+    def _of(self, corpus: Corpus) -> Lines | None:
+        positions = max_positions(self.net) or sys.maxsize
+        limit = min(self.run.config.data.max_length, positions - 1)  # END
+        rows = spread(len(corpus))
+        sources, targets = ([side(row)[:limit].tolist() for row in rows] for side in (corpus.source, corpus.target))
+        if not rows or _highest(sources) >= len(self.codecs.source) or _highest(targets) >= len(self.codecs.target):
+            return None
+        source, source_valid = pad_sources(sources)
+        wanted, counted = (each[:, :COLUMNS] for each in pad_sources(targets))
+        return Lines(shift_right(wanted, BEGIN), wanted, counted, source, Span.of(source_valid))
+
+    def trial(self, engine: Engine, lines: Lines) -> Trial:
+        assert lines.source is not None and lines.source_span is not None
+        model = fast_form(self.net, engine)
+        return ReadingTrial(model.chunked_step, partial(model.session, lines.source, lines.source_span), lines)
+
+
+def _highest(rows: list[list[int]]) -> int:
+    return max((number for row in rows for number in row), default=0)
