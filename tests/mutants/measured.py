@@ -26,7 +26,6 @@ from regard.search.choice import _choose as choose_rows
 from regard.search.sampling import draw_limited
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
-from regard.tasks.links.examples import LinkExamples
 from regard.tasks.next_item.task import _places
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
@@ -121,11 +120,7 @@ GRAPHS = {
         {"kind": "max"},
     ),
     "pairs drawn among the edges of other parts": Mutant(
-        Edit(
-            LinkExamples.__init__,
-            "whole.pairs[0] * whole.nodes + whole.pairs[1]",
-            "seen.pairs[0] * seen.nodes + seen.pairs[1]",
-        ),
+        Edit(links_task._prepare, "LinkExamples(codec, whole,", "LinkExamples(codec, codec,"),
         test_links.test_pairs_drawn_in_a_part_are_edges_of_none,
         {"directed": False},
     ),

@@ -29,7 +29,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "train": graph_training(given, epochs=300, early_stopping=50, learning_rate=1e-2, best_by="auc"),
     }
     reasons = [
-        f"{graph.told}: links between nodes (task.kind = links)",
+        f"{graph.description}: links between nodes (task.kind = links)",
         *graph.columns,
         "a twentieth of the edges is held out to validate on, a tenth for regard evaluate",
         "two layers of graph convolution, and products of what they give",

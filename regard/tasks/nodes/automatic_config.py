@@ -36,7 +36,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         stop_by="either", **betas,
     )  # fmt: skip
     config = {"task": {"kind": "nodes"}, "data": data, "train": settings}
-    reasons = [f"{graph.told}: classes of nodes (task.kind = nodes)", *graph.columns, held_out]
+    reasons = [f"{graph.description}: classes of nodes (task.kind = nodes)", *graph.columns, held_out]
     return Proposal(config, [*reasons, "two layers of graph attention"])
 
 
