@@ -19,10 +19,25 @@ from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
-__all__ = ["LABELS_FILE", "NamedLabels", "NoSettings", "ranked", "require_label", "to_json"]
+__all__ = [
+    "CLASS_METRICS",
+    "LABELS_FILE",
+    "NamedLabels",
+    "NoSettings",
+    "SingleLabel",
+    "ranked",
+    "require_label",
+    "to_json",
+]
 
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
+CLASS_METRICS: Mapping[str, Metric] = {  # of ``metrics.classes.class_metrics``
+    "accuracy": Metric(lower_is_better=False, baseline="majority"),
+    "macro_f1": Metric(lower_is_better=False),
+    "calibration_error": Metric(lower_is_better=True),
+    "majority": Metric(lower_is_better=False),
+}
 
 
 class NoSettings(BaseModel):
@@ -38,7 +53,7 @@ class NamedLabels:
     per_position: ClassVar[bool] = False
     kind: ClassVar[PredictionKind] = "label"
     noun: ClassVar[str] = "labels"
-    another_column: ClassVar[str] = "data.label=3"
+    remedy: ClassVar[str] = "--set data.label=3 reads the labels from another column"
     unit: float = 1.0
     output_scale: tuple[float, float] = (1.0, 0.0)
 
@@ -72,8 +87,7 @@ class NamedLabels:
 
     def learn_names(self, run: RunFiles, counts: Counter[str], log: Report, *, where: str) -> None:
         """Learn and save the labels with these counts. Raises DataError if there are not two, or too many."""
-        help = f"--set {self.another_column} reads the {self.noun} from another column"
-        self.labels = Labels.of(counts, where=where, help=help)
+        self.labels = Labels.of(counts, where=where, help=self.remedy)
         self.labels.save(run.tokenizers / f"{self.noun}.json")
         log(f"{self.noun}: {self.labels.told()}")
 
@@ -97,6 +111,18 @@ class NamedLabels:
 
     def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
         return {}
+
+
+class SingleLabel(NamedLabels):
+    """The base of answers that are one label of each example. A value is the tuple of it."""
+
+    marker: ClassVar[str] = "confusion"
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        return (require_label(row, self.columns[0]),)
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([number for (number,) in self.numbers(values, places)], np.int64)
 
 
 def require_label(row: Row, column: Column) -> str:

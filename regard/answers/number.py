@@ -47,8 +47,9 @@ class Number:
     class_names: tuple[str, ...] = ()
     measured: Collection[str] = ()
 
-    def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.columns, self.scale = columns, Scale(0.0, 1.0)
+    def __init__(self, columns: tuple[Column, ...], *, digits: int = 10) -> None:
+        """``digits``: significant ones of a number that is written for people."""
+        self.columns, self.digits, self.scale = columns, digits, Scale(0.0, 1.0)
 
     @property
     def unit(self) -> float:
@@ -113,7 +114,7 @@ class Number:
         )
 
     def write(self, output: NumberPrediction, *, json: bool) -> str:
-        return to_json(output) if json else f"{output.value:.10g}"
+        return to_json(output) if json else f"{output.value:.{self.digits}g}"
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ()

@@ -52,7 +52,7 @@ class TagSequence(NamedLabels):
     per_position: ClassVar[bool] = True
     kind: ClassVar[PredictionKind] = "tag"
     noun: ClassVar[str] = "tags"
-    another_column: ClassVar[str] = "data.tag=4"
+    remedy: ClassVar[str] = "--set data.tag=4 reads the tags from another column"
     marker: ClassVar[str] = "confusion"
     settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = {

@@ -10,17 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 import numpy as np
-import numpy.typing as npt
-import torch
 from torch import Tensor
 
 from regard.core.observation import SurfaceKind
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = ["EncodedRow", "EncodedRows", "Field", "Padded", "PositionField", "VisitDraws"]
+__all__ = ["EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField", "VisitDraws"]
 
-EncodedRow = npt.NDArray[Any]  # (positions, *numbers), of any dtype
+EncodedRow = (
+    Any  # an array (positions, *numbers) of any dtype; of a PackedField another object, its length the positions
+)
 
 
 class EncodedRows(NamedTuple):
@@ -35,6 +35,17 @@ class EncodedRows(NamedTuple):
     counts: Sequence[int] | None = None  # None: each value has one row
 
 
+class InputBatch(Protocol):
+    """Rows of one field as a network reads them: ``Padded``, or the NamedTuple of a ``PackedField``."""
+
+    @property
+    def answered(self) -> Tensor | None:
+        """The positions (rows, positions) with an answer of their own; None where a row has one answer."""
+
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return those of each row, of values that a network gives for positions."""
+
+
 class Padded(NamedTuple):
     """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
 
@@ -46,10 +57,9 @@ class Padded(NamedTuple):
     valid: Tensor
     answered: Tensor | None = None
 
-    def to(self, device: torch.device) -> Padded:
-        """Return the batch on a device."""
-        answered = None if self.answered is None else self.answered.to(device)
-        return Padded(self.values.to(device), self.valid.to(device), answered)
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return the rows of values in the shape of ``valid``, padding included."""
+        return values.unbind()
 
 
 class VisitDraws(NamedTuple):
@@ -69,6 +79,7 @@ class Field(Protocol):
 
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
     reads_json: bool  # whether ``parse`` reads JSON values
+    packed: bool  # whether it is a PackedField
     kind: ClassVar[SurfaceKind]  # of its positions
 
     @property
@@ -102,11 +113,11 @@ class Field(Protocol):
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         """Split a row into the sequences that the network encodes separately; in general there is one, the row."""
 
-    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
-        """Pad rows to equal lengths."""
+    def pad(self, rows: Sequence[EncodedRow]) -> InputBatch:
+        """Pad rows to equal lengths, or lay them one after the other."""
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
-        """Return the numbers of a row's own positions, of ``values`` in the shape of ``Padded.valid[i]``."""
+        """Return the numbers of a row's own positions, of ``InputBatch.by_row(…)[i]``."""
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         """Return a text for each position, for people."""
@@ -129,3 +140,17 @@ class PositionField(Field, Protocol):
 
     def tokens(self, value: Any) -> tuple[str, ...]:
         """Return the text of each answered position, over all rows of a value."""
+
+
+class PackedField(Field, Protocol):
+    """A field whose rows are laid one after the other without padding, such as graphs.
+
+    So examples need not be batched by length, and a batch of N positions has rows of N positions in all. The network
+    reads the batch itself.
+    """
+
+    def digest(self, row: EncodedRow) -> str:
+        """Return a hash of a row's value."""
+
+    def describe(self, rows: Sequence[EncodedRow]) -> str:
+        """Return the sizes of rows, for people: ``of 3 to 8 nodes``."""

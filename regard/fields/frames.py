@@ -40,6 +40,7 @@ class Frames:
     """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
     reads_json = True
+    packed = False
     kind: ClassVar[SurfaceKind] = "frames"
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:

@@ -38,7 +38,7 @@ class Text:
         apart: whether the network encodes each text separately.
     """
 
-    reads_json = False
+    reads_json, packed = False, False
     kind: ClassVar[SurfaceKind] = "tokens"
 
     def __init__(

@@ -41,6 +41,7 @@ class Tokens:
     """
 
     reads_json = True
+    packed = False
     kind: ClassVar[SurfaceKind] = "tokens"
 
     def __init__(
