@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from regard.core.field import VisitDraws
+from regard.data import graph_union
 from regard.data.graph_lines import GraphLine, graph_of, read_graph_lines
 from regard.data.graph_union import disjoint_union, packed_graphs, return_probabilities
 from regard.data.graphs import edge_pairs
@@ -164,6 +165,17 @@ def test_walks_come_back_as_counted_by_hand() -> None:
     found = return_probabilities(edge_pairs(triangle.edges, 3), 3, 3)
     assert found.tolist() == [[0.5, 0.25]] * 3
     assert return_probabilities(edge_pairs(path.edges, 4), 4, 3).tolist() == [[0.5, 0], [1, 0], [0.5, 0], [0, 0]]
+
+
+def test_a_small_graph_has_the_probabilities_of_a_large_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    draws = np.random.default_rng(1)
+    for nodes in (2, 7, 40):
+        table = draws.random((nodes, nodes)) < 0.3
+        pairs = np.stack(np.nonzero(table | table.T))
+        dense = return_probabilities(pairs, nodes, 9)
+        with monkeypatch.context() as patch:
+            patch.setattr(graph_union, "SMALL", 0)
+            np.testing.assert_allclose(return_probabilities(pairs, nodes, 9), dense, rtol=1e-6)
     assert return_probabilities(edge_pairs(path.edges, 4), 4, 0).shape == (4, 0)
 
 

@@ -15,6 +15,7 @@ from regard.data.graphs import UNLABELLED, Graph
 
 __all__ = ["PackedGraphs", "disjoint_union", "packed_graphs", "return_probabilities"]
 
+SMALL = 64  # nodes
 TOGETHER = 1 << 20  # chances of walks that are held at once
 Numbers = npt.NDArray[np.int64]
 
@@ -75,6 +76,8 @@ def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[
     query, key = pairs[:, pairs[0] != pairs[1]]
     count = np.bincount(query, minlength=nodes)
     step = _rows(np.concatenate([[0], count.cumsum()]), key, 1 / count[query], nodes)
+    if nodes <= SMALL:
+        step = step.to_dense()  # threads of a sparse product wait for each other longer than such a product takes
     found = np.zeros((nodes, max(steps - 1, 0)))
     width = max(1, min(nodes, TOGETHER // nodes))
     for begin in range(
