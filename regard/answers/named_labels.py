@@ -4,49 +4,34 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
-import numpy as np
-import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from regard.answers.answer_base import AnswerBase
 from regard.core.observation import Alternative
-from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+from regard.core.task import MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
 from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
-__all__ = ["LABELS_FILE", "NamedLabels", "NoSettings", "ranked", "require_label", "to_json"]
+__all__ = ["LABELS_FILE", "NamedLabels", "ranked", "require_label", "to_json"]
 
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
 
 
-class NoSettings(BaseModel):
-    """A prediction without settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NamedLabels:
+class NamedLabels(AnswerBase):
     """Labels by name, learned from training. A value is the tuple of an example's labels."""
 
-    metrics: ClassVar[Mapping[str, Metric]]
-    per_position: ClassVar[bool] = False
     noun: ClassVar[str] = "labels"
     another_column: ClassVar[str] = "data.label=3"
-    unit: float = 1.0
-    output_scale: tuple[float, float] = (1.0, 0.0)
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.columns, self.labels = columns, Labels((), ())
-
-    @property
-    def measured(self) -> Collection[str]:
-        return [name for name, metric in self.metrics.items() if metric.by_predictor]
+        super().__init__(columns)
+        self.labels = Labels((), ())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -85,17 +70,8 @@ class NamedLabels:
         numbers = self.labels.numbers
         return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
 
-    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        return None
-
-    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.ones(len(targets))
-
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return class_tables(sums, self.labels.names)
-
-    def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        return {}
 
 
 def require_label(row: Row, column: Column) -> str:

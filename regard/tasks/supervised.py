@@ -35,8 +35,16 @@ from regard.data.order import each_once
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
+from regard.tasks.head_outputs import HeadOutputs
 from regard.tasks.split import is_own_split, read_part, report_moved
-from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor, run_network
+from regard.tasks.supervised_predictor import (
+    PLAIN,
+    RunNetwork,
+    SupervisedCodecs,
+    SupervisedPredictor,
+    Wording,
+    run_network,
+)
 
 __all__ = ["Supervised", "SupervisedBatch", "SupervisedExamples"]
 
@@ -50,7 +58,7 @@ class Example(NamedTuple):
 
 
 class SupervisedBatch(NamedTuple):
-    """Padded fields and their targets; ``weight`` counts targets.
+    """Padded fields and their targets; ``weight`` counts those with a loss.
 
     Of an answer per position, targets and what belongs to them are (rows, positions, …), and count where the field is
     ``answered``.
@@ -80,8 +88,8 @@ class SupervisedExamples:
         self.targets = codecs.answer.targets(values, self._places)  # of one example after the other
         self._baseline = codecs.answer.baseline_targets(values)
         self._row_weights, self._unit = codecs.answer.row_weights(self.targets), codecs.answer.unit
-        self._counts = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
-        self._ends = np.cumsum(self._counts)
+        self._sizes = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
+        self._ends = np.cumsum(self._sizes)
         self.lengths = np.array([sum(map(len, row)) for row in self.rows], np.int32)
 
     def __len__(self) -> int:
@@ -92,7 +100,8 @@ class SupervisedExamples:
         return each_once(self.lengths, self._batch_tokens, seed=self._seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        return self._counts
+        counted = np.concatenate([[0], np.cumsum(self._row_weights > 0)])
+        return np.asarray(counted[self._ends] - counted[self._ends - self._sizes], np.int64)
 
     def collate(self, examples: ExampleIndices) -> SupervisedBatch:
         visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
@@ -113,13 +122,14 @@ class SupervisedExamples:
         if self._baseline is not None:
             baseline = _at_positions(torch.from_numpy(self._baseline[places]), inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
-        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, float(len(places)))
+        weight = float(np.count_nonzero(self._row_weights[places]))
+        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, weight)
 
     def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return where the targets of these examples are in ``targets``, one example after the other."""
         if not self._codecs.answer.per_position:
             return np.asarray(index, np.int64)
-        bounds = zip((self._ends[index] - self._counts[index]).tolist(), self._ends[index].tolist(), strict=True)
+        bounds = zip((self._ends[index] - self._sizes[index]).tolist(), self._ends[index].tolist(), strict=True)
         return np.concatenate([np.arange(start, end) for start, end in bounds])
 
     def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
@@ -149,13 +159,13 @@ class SupervisedExamples:
             digest.update(np.concatenate(rows).tobytes())
         return digest.hexdigest()
 
-    def report(self, noun: str, limit: int) -> str:
-        """Return the numbers of examples, and of those beyond ``limit``, for people."""
+    def report(self, noun: str, position: str, limit: int) -> str:
+        """Return the numbers of examples, of answered positions, and of examples beyond ``limit``, for people."""
         number = len(self.starts) - 1
         if self._codecs.answer.per_position:
             further = len(self) - number
-            cut = f", {counted(further, 'more part')} of those longer than {limit} pieces" if further else ""
-            return f"{counted(len(self.targets), 'token')} in {counted(number, noun)}{cut}"
+            cut = f", {counted(further, 'more part')} of those longer than {limit} positions" if further else ""
+            return f"{counted(len(self.targets), position)} in {counted(number, noun)}{cut}"
         cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
         return f"{counted(number, noun)}{cut}"
 
@@ -183,6 +193,8 @@ class Supervised:
         answers: every class of answer that ``answer`` may return; each one's ``marker`` is a sum of its own.
         rows: (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
         noun: singular noun of an example, for messages.
+        wording: further words for people.
+        network: calls the network with the padded fields of a batch.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
@@ -190,11 +202,13 @@ class Supervised:
     answers: Sequence[type[TaskAnswer]]
     rows: Callable[[Any, Sequence[FilesConfig]], Iterator[Row]]
     noun: str = "example"
+    wording: Wording = PLAIN
+    network: RunNetwork = run_network
 
     def task(self, **options: Any) -> Task:
         """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
         return Task(
-            open=self._open, prepare=self._prepare, objective=self._objective, predictor=_predictor,
+            open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
@@ -247,7 +261,10 @@ class Supervised:
                 why = "the files, or their share, are empty"
                 raise DataError(f"there is no {self.noun}", where=corpora[0].name, why=why)
             prepared = SupervisedExamples(examples, config, codecs)
-            report = f"{part}: {prepared.report(self.noun, data.max_length)}"
+            if not prepared.token_counts().any():
+                known = f"training had none of these {self.wording.position}s"
+                raise DataError(f"no {self.wording.position} is known", where=corpora[0].name, why=known)
+            report = f"{part}: {prepared.report(self.noun, self.wording.position, data.max_length)}"
             parts.add(part, prepared.digest(), report, what=f"{self.noun}s", where=corpora[0].name)
             return prepared
 
@@ -264,26 +281,29 @@ class Supervised:
         names, answer = tuple(self.fields(config)), self.answer(config)
 
         def loss(net: nn.Module, batch: SupervisedBatch, carry: State = ()) -> LossTerms:
-            outputs = run_network(net, dict(zip(names, batch.inputs, strict=True))).logits
-            outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
+            outputs = self.network(net, dict(zip(names, batch.inputs, strict=True)))
             answered = batch.inputs[0].answered
             chosen: Any = ... if answered is None else answered
-            targets, unit, smoothing = batch.targets[chosen], batch.unit[chosen], config.train.label_smoothing
-            terms = answer.loss(outputs, targets, unit, smoothing=smoothing, evaluating=not net.training)
-            sums = terms.sums
-            if batch.baseline is not None:
-                sums = sums | {"baseline_right": (batch.baseline[chosen] == targets).sum().double()}
-            return LossTerms((terms.loss * batch.row_weights[chosen].to(terms.loss.dtype)).sum(), sums)
+            targets, baseline = batch.targets[chosen], None if batch.baseline is None else batch.baseline[chosen]
+            weights, smoothing = batch.row_weights[chosen], config.train.label_smoothing
+            if isinstance(outputs, HeadOutputs):
+                return outputs.loss(
+                    answer, targets, weights, baseline, smoothing=smoothing, evaluating=not net.training
+                )
+            logits = outputs.logits.float() if outputs.logits.dtype.itemsize < 4 else outputs.logits
+            unit = batch.unit[chosen]
+            terms = answer.loss(logits, targets, unit, smoothing=smoothing, evaluating=not net.training)
+            sums = terms.sums if baseline is None else {**terms.sums, **answer.compare(logits, targets, baseline)}
+            return LossTerms((terms.loss * weights.to(terms.loss.dtype)).sum(), sums)
 
         return loss
+
+    def _predictor(self, net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None) -> Any:
+        return SupervisedPredictor(net, codecs, config, engine, network=self.network, wording=self.wording)
 
     def _compute_metrics(self, sums: MetricSums) -> dict[str, float]:
         """Return the figures of the answer whose sums these are."""
         return next(answer for answer in self.answers if answer.marker in sums).compute_metrics(sums)
-
-
-def _predictor(net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None) -> SupervisedPredictor:
-    return SupervisedPredictor(net, codecs, config, engine)
 
 
 def _tables(sums: MetricSums, codecs: SupervisedCodecs) -> Mapping[str, MetricTable]:

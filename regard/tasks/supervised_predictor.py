@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
-from regard.core.answer import InputContext, TaskAnswer
+from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
 from regard.core.call_checks import require_list
-from regard.core.field import EncodedRow, Field, Padded, PositionField
+from regard.core.field import ContinuedField, EncodedRow, Field, Padded, PositionField
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
@@ -24,11 +24,11 @@ from regard.core.tensors import added_sums
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
+from regard.tasks.head_outputs import HeadOutputs
 
-__all__ = ["NetOutputs", "SupervisedCodecs", "SupervisedPredictor", "run_network"]
+__all__ = ["PLAIN", "NetOutputs", "RunNetwork", "SupervisedCodecs", "SupervisedPredictor", "Wording", "run_network"]
 
 BATCH_ROWS = 64
-MAX_ALTERNATIVES = 10  # of a token
 MAX_SHOWN = 256  # positions; an observation has their number squared for each head
 Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
 
@@ -63,6 +63,19 @@ class SupervisedCodecs(NamedTuple):
         truncated = [any(flags) for flags in zip(*(field.truncated for field in encoded), strict=True)]
         counts = encoded[0].counts
         return EncodedInputs(rows, truncated, [0, *accumulate([1] * len(rows) if counts is None else counts)])
+
+    def encode_inputs(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
+        """Encode values for prediction: as for training, or as what an answer continues."""
+        if self.continued is None:
+            return self.encode(columns)
+        encoded = self.continued.continued(columns[0])
+        return EncodedInputs([(row,) for row in encoded.rows], encoded.truncated, [*range(len(encoded.rows) + 1)])
+
+    @property
+    def continued(self) -> ContinuedField | None:
+        """The field whose values the answer continues; None where it answers the values themselves."""
+        field = next(iter(self.fields.values()))
+        return field if isinstance(field, ContinuedField) else None
 
     def answers(self, row: Row) -> int:
         """Return how many targets a row has: one, or one for each answered position."""
@@ -115,11 +128,35 @@ def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
     return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
 
 
+RunNetwork = Callable[[nn.Module, Mapping[str, Padded]], NetOutputs | HeadOutputs]
+
+
+class Wording(NamedTuple):
+    """Words for people: what a position of an input is, and inputs and outputs of requests."""
+
+    position: str = "token"
+    takes: str = "one input a line, as `read` takes it"
+    gives: str = "one output each, as `write` gives it"
+
+
+PLAIN = Wording()
+
+
 class SupervisedPredictor:
     """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
 
-    def __init__(self, net: nn.Module, codec: SupervisedCodecs, config: Any, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        codec: SupervisedCodecs,
+        config: Any,
+        engine: Engine | None = None,
+        *,
+        network: RunNetwork = run_network,
+        wording: Wording = PLAIN,
+    ) -> None:
         self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+        self._network, self._wording = network, wording
 
     @cached_property
     def _reading(self) -> nn.Module:
@@ -140,11 +177,9 @@ class SupervisedPredictor:
     @property
     def interface(self) -> PredictorInterface:
         """For requests: the settings are those that the answer declares."""
-        declared = self.codec.answer.settings
-        return PredictorInterface(
-            "one input a line, as `read` takes it", "one output each, as `write` gives it",
-            declared() if declared.model_fields else None, self._predict,
-        )  # fmt: skip
+        answer, wording = self.codec.answer, self._wording
+        settings = answer.defaults if answer.settings.model_fields else None
+        return PredictorInterface(wording.takes, wording.gives, settings, self._predict)
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]
@@ -164,7 +199,7 @@ class SupervisedPredictor:
         chosen = _validated(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)
-        outputs = self._compute(encoded.rows)
+        outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
         predictions = []
         for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
             weights = [
@@ -192,17 +227,24 @@ class SupervisedPredictor:
 
     def _encode(self, values: Sequence[tuple[Any, ...]]) -> EncodedInputs:
         columns = list(zip(*values, strict=True)) if values else [()] * len(self.codec.fields)
-        return self.codec.encode(columns)
+        return self.codec.encode_inputs(columns)
 
     @torch.no_grad()
-    def _compute(self, rows: Sequence[Row]) -> list[NetOutputs]:
-        """Return the outputs of each row: logits (answers, outputs) in float64, and weights."""
+    def _compute(self, rows: Sequence[Row], *, at_end: bool = False) -> list[NetOutputs]:
+        """Return the outputs of each row: logits (answers, outputs) in float64, and weights.
+
+        Args:
+            rows: of the fields.
+            at_end: whether the last position of each row alone is answered.
+        """
         order = sorted(range(len(rows)), key=lambda number: sum(map(len, rows[number])))
         results: dict[int, NetOutputs] = {}
         for start in range(0, len(order), BATCH_ROWS):
             numbers = order[start : start + BATCH_ROWS]
             inputs = self._padded([rows[number] for number in numbers])
-            outputs, answered = run_network(self._reading, inputs), next(iter(inputs.values())).answered
+            if at_end:
+                inputs = {name: padded.at_end() for name, padded in inputs.items()}
+            outputs, answered = self._network(self._reading, inputs), next(iter(inputs.values())).answered
             weights = {name: table.cpu() for name, table in outputs.weights.items()}
             logits = outputs.logits.double().cpu().split(1 if answered is None else answered.sum(1).tolist())
             for place, number in enumerate(numbers):
@@ -243,20 +285,40 @@ class SupervisedPredictor:
         (row,) = rows
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe(shared) as seen:
-            outputs = run_network(shared, self._padded([row]))
+            outputs = self._network(shared, self._padded([row]))
         attention: dict[str, AttentionWeights] = {}
         for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
-            key = Axis("token looked at", field.labels(part))
+            key = Axis(f"{self._wording.position} looked at", field.labels(part))
             if name in outputs.weights:
                 pooling = field.unpad(part, outputs.weights[name][0].cpu())
                 attention["pooling"] = AttentionWeights(pooling[None, None], Axis("answer", ("answer",)), key)
-            attention |= _heads(seen, field, part)
-        alternatives = [self.codec.answer.alternatives(logits) for logits in outputs.logits.double().cpu()]
+            attention |= _heads(seen, field, part, self._wording.position)
+        logits = outputs.logits.double().cpu()
+        alternatives = [self.codec.answer.alternatives(each) for each in logits]
+        if self.codec.continued is not None:
+            return self._continued(self.codec.continued.labels(row[0]), attention, logits, alternatives)
         if self.codec.answer.per_position:
             steps = _steps(self.codec.tokens(values), alternatives)
             return Observation("".join(step.label for step in steps), attention, steps)
         line = "\t".join(field.text(value) for field, value in zip(self.codec.fields.values(), values, strict=True))
         return Observation(line, attention, (), alternatives[0])
+
+    def _continued(
+        self,
+        labels: Sequence[str],
+        attention: Mapping[str, AttentionWeights],
+        logits: Tensor,
+        alternatives: Sequence[tuple[Alternative, ...]],
+    ) -> Observation:
+        """Return an observation whose steps are the positions of a row after its first, which those before predict."""
+        answer = cast("ContinuingAnswer", self.codec.answer)
+        steps = tuple(
+            ObservedStep(
+                " " * (number > 0) + label, answer.log_probability(logits[number], label), alternatives[number]
+            )
+            for number, label in enumerate(labels[1:])
+        )
+        return Observation("".join(step.label for step in steps), attention, steps, alternatives[-1])
 
     def read(self, line: str) -> Any:
         """Return the input that a line is: of several fields one after the other, with a tab between."""
@@ -299,13 +361,13 @@ def _steps(tokens: Sequence[str], alternatives: Sequence[Sequence[Alternative]])
     )
 
 
-def _heads(seen: Mapping[str, Tensor], field: Field, row: EncodedRow) -> dict[str, AttentionWeights]:
+def _heads(seen: Mapping[str, Tensor], field: Field, row: EncodedRow, position: str) -> dict[str, AttentionWeights]:
     """Return the attention of each place in the encoder, of each part that is encoded separately."""
     parts = field.parts(row)
     heads: dict[str, AttentionWeights] = {}
     for number, part in enumerate(parts):
         labels, size = field.labels(part), len(part)
-        axes = Axis("token", labels), Axis("token looked at", labels)
+        axes = Axis(position, labels), Axis(f"{position} looked at", labels)
         for name, weights in seen.items():
             place = f"{name} of text {number + 1}" if len(parts) > 1 else name
             heads[place] = AttentionWeights(weights[number, :, :size, :size].cpu(), *axes)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.core.field import EncodedRow, EncodedRows, Field, VisitDraws
+from regard.core.field import ContinuedField, EncodedRow, EncodedRows, Field, VisitDraws
 from regard.errors import RegardError
 from regard.testing.codec_case import CodecCase, equal_values
 from regard.testing.draw import Draw
@@ -122,6 +122,22 @@ def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
         assert torch.equal(actual, expected.to(actual.dtype)), "the valid positions are not those of the row"
         own = field.unpad(rows[number], padded.valid[place].double())
         assert own.tolist() == [1.0] * len(rows[number]), "unpad returns other positions than those of the row"
+
+
+@law(FIELD_LAWS)
+def prediction_reads_what_training_read(case: FieldCase, draw: Draw) -> None:
+    """A value that is continued is read as the same positions before the last one are in training."""
+    field = case.field
+    if not isinstance(field, ContinuedField):
+        return
+    for value, rows in zip(case.values, _by_value(case.encoded), strict=True):
+        begun, alone = field.continued([value[:-1]]), field.continued([value])
+        assert equal_values(alone.rows, field.continued([value, value]).rows[1:]), "the row depends on other values"
+        assert len(alone.rows) == len(alone.truncated) == 1, "a value is continued by several rows"
+        (row,) = begun.rows
+        trained = np.concatenate(rows) if rows else row
+        assert equal_values(row, trained[-len(row) :]), "a continued value is read otherwise than in training"
+        assert begun.truncated[0] or len(row) == len(trained), "a continued value is cut"
 
 
 @law(FIELD_LAWS)

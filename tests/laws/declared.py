@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from regard.answers.label_set import SeveralLabels
+from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
 from regard.answers.tag_sequence import TaggedTokens, TagSequence
 from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.fields.frames import Frames
+from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
 from regard.testing import AnswerCase, FieldCase
@@ -29,6 +31,7 @@ STATED: dict[type[Any], Callable[[Any], Any]] = {
     OneClass: lambda output: (output.label,),
     SeveralLabels: lambda output: output.labels,
     Number: lambda output: (f"{output.value:.10f}",),
+    NextItem: lambda output: output.items[:1],
     TagSequence: lambda output: TaggedTokens(output.tokens, output.tags),
 }
 
@@ -74,6 +77,12 @@ FRAMES = rows(
 )
 
 
+SESSIONS = [
+    Row({"items": tuple(items.split())}, Path("sessions.txt"), number)
+    for number, items in enumerate(("a b c", "b a", "c d a b c d a", "[1] a", "[1]", "d a b c"), 1)
+]
+
+
 FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text": lambda: FieldCase(text(), TEXTS, tokenized("word")),
     "Text that drops words": lambda: FieldCase(
@@ -89,6 +98,7 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Tokens": lambda: FieldCase(
         lambda: Tokens((1,), max_length=4, word_dropout=0.3), TEXTS, tokenized("word")
     ),
+    "Items": lambda: FieldCase(lambda: Items(("items",), max_length=4), SESSIONS, tokenized("word")),
     "Tokens of characters": lambda: FieldCase(
         lambda: Tokens((1,), max_length=9, subword_features=30), TEXTS, tokenized("character")
     ),
@@ -114,6 +124,7 @@ ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "OneClass that is balanced": answer(lambda: OneClass((1,), balanced=True), LABELS),
     "SeveralLabels": answer(lambda: SeveralLabels((1,)), SETS),
     "SeveralLabels of columns": answer(lambda: SeveralLabels(("toxic", "rude"), marked=True), MARKS),
+    "NextItem": lambda: AnswerCase(lambda: NextItem(("items",)), SESSIONS, tokenized("word"), stated=STATED[NextItem]),
     "TagSequence": answer(lambda: TagSequence((1, 2)), WORDS),
     "Number": answer(lambda: Number((1,)), NUMBERS),
 }

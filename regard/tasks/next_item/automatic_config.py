@@ -9,11 +9,10 @@ from typing import Any
 from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time_column
 from regard.data.rows import FileHead
+from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.sessions import read_sessions
 
 __all__ = ["choose", "confidence"]
 
@@ -73,7 +72,7 @@ def _read(columns: Sequence[str], time: str | None) -> Callable[[FilesConfig], I
     """Return the reader of the texts that shares are taken by."""
 
     def keys(corpus: FilesConfig) -> Iterator[str]:
-        data = SessionDataConfig.model_validate({"train": [corpus], **_keys(columns, time)})
-        return ("\t".join(each.items) for each in read_sessions([corpus], data))
+        rows = read_sessions([corpus], SessionColumns(**_keys(columns, time)))
+        return ("\t".join(row.cells[ITEMS]) for row in rows)
 
     return keys
