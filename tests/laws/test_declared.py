@@ -9,9 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from regard.core.task import Task, find_task
 from regard.core.task_table import TASKS
+from regard.models.head import Head
+from regard.tasks.head_outputs import HeadOutputs
 from regard.tasks.supervised import Supervised
 from regard.testing import ANSWER_LAWS, FIELD_LAWS, AnswerCase, Draw, FieldCase, TaskCase, check_answer, check_field
 from regard.training.optim import Optimizer
@@ -118,6 +121,27 @@ def test_a_memorized_batch_is_predicted(kind: str) -> None:
     predicted = answer.targets([STATED[type(answer)](output) for output in outputs], ["prediction"] * len(outputs))
     assert len({*map(str, targets)}) > 1, "the targets of the batch are equal"
     assert np.allclose(predicted, targets, atol=0.1), "a network that memorized a batch predicts something else"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_the_loss_of_a_head_is_that_of_its_logits(smoothing: float) -> None:
+    """Without an item that training did not have, and with the losses of the network's own parts."""
+    case, draw = ANSWERS["NextItem"](), Draw(random.Random(1))
+    session = (*("d", "e", "a", "b"), *case.values[0])  # training had no e
+    answer, values = case.answer, [session, *case.values]
+    targets, baseline = torch.from_numpy(answer.targets(values, [""] * len(values))), answer.baseline_targets(values)
+    assert baseline is not None
+    ranked, weights = torch.from_numpy(baseline), torch.from_numpy(answer.row_weights(targets.numpy()))
+    head = Head(torch.nn.Parameter(draw.tensor(case.width, 3)), draw.tensor(case.width))
+    outputs = HeadOutputs(draw.tensor(len(targets), 3), head, {"own": torch.tensor(0.5)})
+    terms = outputs.loss(answer, targets, weights, ranked, smoothing=smoothing, evaluating=True)
+    expected = answer.loss(outputs.logits, targets, torch.ones(len(targets)), smoothing=smoothing, evaluating=True)
+    assert terms.minimised.item() == pytest.approx((expected.loss * weights).sum().item() + 0.5)
+    sums = expected.sums | answer.compare(outputs.logits, targets, ranked)
+    assert terms.sums.keys() == sums.keys() and (weights == 0).sum() == 1
+    for name, value in sums.items():
+        assert terms.sums[name].tolist() == pytest.approx(value.tolist()), name
+    assert outputs.loss(answer, targets, weights, ranked, smoothing=0, evaluating=False).sums.keys() == {"nll", "items"}
 
 
 def test_a_wrong_answer_fails_by_the_name_of_the_law() -> None:

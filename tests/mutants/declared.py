@@ -18,11 +18,12 @@ from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics
+from regard.tasks.head_outputs import HeadOutputs
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from regard.testing.law import run_laws
 from tests.laws.declared import ANSWERS, FIELDS
-from tests.laws.test_declared import test_a_memorized_batch_is_predicted
+from tests.laws.test_declared import test_a_memorized_batch_is_predicted, test_the_loss_of_a_head_is_that_of_its_logits
 
 from .editing import Edit
 from .table import Mutant
@@ -185,6 +186,10 @@ DECLARED = {
     ),
     "the item after the first one": caught(
         Edit(NextItem.predict, "outputs[-1,", "outputs[0,"), "NextItem", "memorized_outputs_predict_their_targets"
+    ),
+    "a loss of unknown items": Mutant(
+        Edit(HeadOutputs.loss, "weights > 0", "weights >= 0"),
+        test_the_loss_of_a_head_is_that_of_its_logits, {"smoothing": 0.0},
     ),
     "settings that stay": caught(
         Edit(NextItem.predict, "exclude_none=True))", "exclude_none=True)); self.defaults = chosen"),
