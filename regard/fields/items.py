@@ -23,7 +23,7 @@ from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
 
 __all__ = ["Items"]
 
-FORMS = "a session is items with spaces between them, or a JSON list of items"
+FORMS = "a session is items with spaces between them, or a {} of items"
 Session = tuple[str, ...]
 
 
@@ -52,7 +52,7 @@ class Items:
     def accept(self, value: str | Sequence[str], where: str | None = None) -> Session:
         items: Any = value.split() if isinstance(value, str) else value
         if not _are_items(items):
-            raise DataError(FORMS.replace("JSON ", ""), where=where, why=f"it is {value!r:.80}")
+            raise DataError(FORMS.format("list"), where=where, why=f"it is {value!r:.80}")
         return tuple(map(str, items))
 
     def parse(self, text: str) -> Session:
@@ -62,7 +62,7 @@ class Items:
         if isinstance(items, dict):
             items = items.get(self.key)
         if not _are_items(items):
-            raise DataError(FORMS)
+            raise DataError(FORMS.format("JSON list"))
         return tuple(map(str, items))
 
     def text(self, value: Session) -> str:

@@ -59,10 +59,10 @@ class SessionDataConfig(DataSection):
 
     @model_validator(mode="before")
     @classmethod
-    def _items_unless_told(cls, given: Any) -> Any:
-        """A tokenizer of which only the size is given is of words."""
-        own = given.get("tokenizer") if isinstance(given, dict) else None
-        return given | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else given
+    def _default_kind(cls, value: Any) -> Any:
+        """Let a tokenizer of which the config has the size alone be one of words."""
+        own = value.get("tokenizer") if isinstance(value, dict) else None
+        return value | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else value
 
     @model_validator(mode="after")
     def _an_item_is_a_piece(self) -> Self:
@@ -75,7 +75,7 @@ class SessionDataConfig(DataSection):
 
 
 class RecommendConfig(BaseModel):
-    """Settings of recommending, unless a command says otherwise."""
+    """Settings of a prediction, unless a call has others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -84,7 +84,7 @@ class RecommendConfig(BaseModel):
 
 
 class NextItemConfig(UnsmoothedRunConfig):
-    """Everything that decides a run. Frozen; every key has its value in the saved file."""
+    """The config of a run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("hit_rate_10", "ndcg_10")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -122,7 +122,7 @@ class NextItemConfig(UnsmoothedRunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one file of JSON lines with a list of items each."""
+        """Propose a config for rows with a list of items, or with a session and an item."""
         from regard.tasks.next_item.automatic_config import choose
 
         return choose(files, valid, given)
