@@ -48,7 +48,10 @@ def read_sessions(corpora: Sequence[FilesConfig], columns: SessionColumns) -> It
 
 def require_items(cell: Cell, where: str) -> tuple[str, ...]:
     """Return the items of a list, or of a text with spaces between them. Raises DataError if one is no item."""
-    return tuple(_item(item, where) for item in (cell.split() if isinstance(cell, str) else cell))
+    items = tuple(cell.split()) if isinstance(cell, str) else cell
+    if " ".join(items).split() != [*items]:  # much faster than to check each item
+        return tuple(_item(item, where) for item in items)
+    return items
 
 
 def _item(item: str, where: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,6 +56,9 @@ class Example(NamedTuple):
     values: tuple[Any, ...]
     answer: Any
     where: str
+
+
+Reader = Callable[[tuple[FilesConfig, ...]], list[Example]]
 
 
 class SupervisedBatch(NamedTuple):
@@ -218,9 +222,9 @@ class Supervised:
         fields = {name: field.open(run) for name, field in self.fields(run.config).items()}
         return SupervisedCodecs(fields, self.answer(run.config).open(run))
 
-    def learn_codecs(self, run: RunFiles, log: Report) -> SupervisedCodecs:
+    def learn_codecs(self, run: RunFiles, log: Report, read: Reader | None = None) -> SupervisedCodecs:
         """Learn fields and answer from the training data, and save them. Raises DataError if that is impossible."""
-        examples = self.read(run.config, "train")
+        examples = self.read(run.config, "train", read)
         columns = zip(*(example.values for example in examples), strict=True) if examples else [()]
         fields = {
             name: field.learn(run, column, log)
@@ -231,19 +235,22 @@ class Supervised:
         fault_point("vocabulary")
         return SupervisedCodecs(fields, answer)
 
-    def read(self, config: Any, part: str) -> list[Example]:
+    def read(self, config: Any, part: str, read: Reader | None = None) -> list[Example]:
         """Read ``train`` or ``valid`` of the data: see ``tasks.split.read_part``."""
-        read, names = self._reader(config), self.answer(config).names
+        names = self.answer(config).names
         return read_part(
-            config.data, part, read, key=lambda example: example.values, labels=lambda example: names(example.answer)
-        )
+            config.data, part, read or self._reader(config), key=lambda example: example.values,
+            labels=lambda example: names(example.answer),
+        )  # fmt: skip
 
-    def _reader(self, config: Any) -> Callable[[Sequence[FilesConfig]], Iterator[Example]]:
+    def _reader(self, config: Any) -> Reader:
+        """Return the reader of the examples of files, which reads the same files once."""
         fields, answer = tuple(self.fields(config).values()), self.answer(config)
 
-        def read(corpora: Sequence[FilesConfig]) -> Iterator[Example]:
-            for row in self.rows(config.data, corpora):
-                yield Example(tuple(field.value(row) for field in fields), answer.value(row), row.where)
+        @cache
+        def read(corpora: tuple[FilesConfig, ...]) -> list[Example]:
+            rows = self.rows(config.data, corpora)
+            return [Example(tuple(field.value(row) for field in fields), answer.value(row), row.where) for row in rows]
 
         return read
 
@@ -253,7 +260,8 @@ class Supervised:
 
     def _prepare(self, run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
         config, data = run.config, run.config.data
-        codecs = self.learn_codecs(run, log) if run.makes_codecs else self.open_codecs(run)
+        read = self._reader(config)
+        codecs = self.learn_codecs(run, log, read) if run.makes_codecs else self.open_codecs(run)
         parts = PreparedParts(run.contents, log)
 
         def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
@@ -270,10 +278,10 @@ class Supervised:
 
         valid = None
         if data.valid:
-            examples = self.read(config, "valid")
-            report_moved(data, self._reader(config), len(examples), log)
+            examples = self.read(config, "valid", read)
+            report_moved(data, read, len(examples), log)
             valid = prepare("valid", examples, data.valid) if examples or not is_own_split(data) else None
-        train = prepare("train", self.read(config, "train"), data.train)
+        train = prepare("train", self.read(config, "train", read), data.train)
         return Data(train, valid, codecs, codecs.spec, parts.contents, int(train.lengths.max()))
 
     def _objective(self, config: Any) -> Objective:
