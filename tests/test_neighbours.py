@@ -151,12 +151,13 @@ def test_evaluation_looks_at_all_and_epochs_draw_anew():
     sizes = []
     for visit in (0, 1, 2):
         batch = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
-        sizes.append(batch.sizes[-1].edges)
+        sizes.append(batch.inputs.sizes[-1].edges)
         assert batch.label.tolist() == graph.labels[:1].tolist()
     assert sizes == [len(graph.neighbours(0)), 3, 3]
     every = np.arange(NODES)
     first, again, second = (examples.collate(ExampleIndices(every, np.full(NODES, visit))) for visit in (1, 1, 2))
-    assert torch.equal(first.pairs, again.pairs) and not torch.equal(first.pairs, second.pairs)
+    assert torch.equal(first.inputs.pairs, again.inputs.pairs)
+    assert not torch.equal(first.inputs.pairs, second.inputs.pairs)
 
 
 @pytest.fixture(scope="module")

@@ -43,9 +43,10 @@ class Number(AnswerBase):
     sizes: Mapping[str, int] = {"classes": 1}
     class_names: tuple[str, ...] = ()
 
-    def __init__(self, columns: tuple[Column, ...]) -> None:
+    def __init__(self, columns: tuple[Column, ...], *, digits: int = 10) -> None:
+        """``digits``: significant ones of a number that is written for people."""
         super().__init__(columns)
-        self.scale = Scale(0.0, 1.0)
+        self.digits, self.scale = digits, Scale(0.0, 1.0)
 
     @property
     def unit(self) -> float:
@@ -95,7 +96,7 @@ class Number(AnswerBase):
         )
 
     def write(self, output: NumberPrediction, *, json: bool) -> str:
-        return to_json(output) if json else f"{output.value:.10g}"
+        return to_json(output) if json else f"{output.value:.{self.digits}g}"
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ()

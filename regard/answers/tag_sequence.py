@@ -53,7 +53,7 @@ class TagSequence(NamedLabels):
 
     per_position: ClassVar[bool] = True
     noun: ClassVar[str] = "tags"
-    another_column: ClassVar[str] = "data.tag=4"
+    remedy: ClassVar[str] = "--set data.tag=4 reads the tags from another column"
     marker: ClassVar[str] = "confusion"
     metrics: ClassVar[Mapping[str, Metric]] = {
         "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),

@@ -10,16 +10,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = ["ContinuedField", "EncodedRow", "EncodedRows", "Field", "Padded", "PositionField", "VisitDraws"]
+__all__ = [
+    "ContinuedField", "EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField",
+    "VisitDraws",
+]  # fmt: skip
 
-EncodedRow = npt.NDArray[Any]  # (positions, *numbers), of any dtype
+EncodedRow = (
+    Any  # an array (positions, *numbers) of any dtype; of a PackedField another object, its length the positions
+)
 
 
 class EncodedRows(NamedTuple):
@@ -34,6 +38,17 @@ class EncodedRows(NamedTuple):
     counts: Sequence[int] | None = None  # None: each value has one row
 
 
+class InputBatch(Protocol):
+    """Rows of one field as a network reads them: ``Padded``, or the NamedTuple of a ``PackedField``."""
+
+    @property
+    def answered(self) -> Tensor | None:
+        """The positions (rows, positions) with an answer of their own; None where a row has one answer."""
+
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return those of each row, of values that a network gives for positions."""
+
+
 class Padded(NamedTuple):
     """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
 
@@ -45,10 +60,9 @@ class Padded(NamedTuple):
     valid: Tensor
     answered: Tensor | None = None
 
-    def to(self, device: torch.device) -> Padded:
-        """Return the batch on a device."""
-        answered = None if self.answered is None else self.answered.to(device)
-        return Padded(self.values.to(device), self.valid.to(device), answered)
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return the rows of values in the shape of ``valid``, padding included."""
+        return values.unbind()
 
     def at_end(self) -> Padded:
         """Return the batch with an answer at the last valid position of each row, and nowhere else."""
@@ -73,6 +87,7 @@ class Field(Protocol):
 
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
     reads_json: bool  # whether ``parse`` reads JSON values
+    packed: bool  # whether it is a PackedField
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -105,11 +120,11 @@ class Field(Protocol):
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         """Split a row into the sequences that the network encodes separately; in general there is one, the row."""
 
-    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
-        """Pad rows to equal lengths."""
+    def pad(self, rows: Sequence[EncodedRow]) -> InputBatch:
+        """Pad rows to equal lengths, or lay them one after the other."""
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
-        """Return the numbers of a row's own positions, of ``values`` in the shape of ``Padded.valid[i]``."""
+        """Return the numbers of a row's own positions, of ``InputBatch.by_row(…)[i]``."""
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         """Return a text for each position, for people."""
@@ -143,3 +158,17 @@ class ContinuedField(PositionField, Protocol):
 
         ``labels`` of the row without its first are the texts of the positions that the network predicts.
         """
+
+
+class PackedField(Field, Protocol):
+    """A field whose rows are laid one after the other without padding, such as graphs.
+
+    So examples need not be batched by length, and a batch of N positions has rows of N positions in all. The network
+    reads the batch itself.
+    """
+
+    def digest(self, row: EncodedRow) -> str:
+        """Return a hash of a row's value."""
+
+    def describe(self, rows: Sequence[EncodedRow]) -> str:
+        """Return the sizes of rows, for people: ``of 3 to 8 nodes``."""

@@ -1,9 +1,10 @@
-"""Several graphs as one of disjoint parts, and numbers of nodes that tell what surrounds them."""
+"""Several graphs as one of disjoint parts, and numbers of nodes that describe their surroundings."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from torch import Tensor
 
 from regard.data.graphs import UNLABELLED, Graph
 
-__all__ = ["disjoint_union", "return_probabilities"]
+__all__ = ["PackedGraphs", "disjoint_union", "packed_graphs", "return_probabilities"]
 
 TOGETHER = 1 << 20  # chances of walks that are held at once
 Numbers = npt.NDArray[np.int64]
@@ -33,6 +34,34 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
         graphs[0].where, nodes, graphs[0].features, np.concatenate(pairs, 1), np.concatenate(entries, 1),
         np.concatenate([graph.values for graph in graphs]), np.full(nodes, UNLABELLED, np.int64), (),
     )  # fmt: skip
+
+
+class PackedGraphs(NamedTuple):
+    """Graphs as one of disjoint parts, the nodes of each after those of the one before it."""
+
+    entries: Tensor  # (2, entries): node and feature of everything that is not 0
+    values: Tensor  # (entries,)
+    pairs: Tensor  # (2, edges): see ``Graph``
+    degree: Tensor  # (edges,)
+    counts: Tensor  # (graphs,): nodes of each
+    features: int  # of a node
+
+    @property
+    def answered(self) -> Tensor | None:
+        """None: a graph has one answer (``core.field.InputBatch``)."""
+        return None
+
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return the values of each graph's nodes, of the values (nodes, …) of all."""
+        return values.split(self.counts.tolist())
+
+
+def packed_graphs(graphs: Sequence[Graph]) -> PackedGraphs:
+    """Return graphs as a batch."""
+    union, counts = disjoint_union(graphs), np.array([graph.nodes for graph in graphs])
+    arrays = (union.entries, union.values, union.pairs, union.degree, counts)
+    entries, values, pairs, degree, sizes = (torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
+    return PackedGraphs(entries, values, pairs, degree, sizes, union.features)
 
 
 def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[np.float32]:

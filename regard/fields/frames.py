@@ -41,6 +41,7 @@ class Frames:
     """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
     reads_json = True
+    packed = False
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length

@@ -36,7 +36,7 @@ class Items:
         key: of the list of items in a JSON object that ``parse`` reads.
     """
 
-    reads_json = True
+    reads_json, packed = True, False
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int, key: str = ITEMS) -> None:
         self.columns, self.max_length, self.key = columns, max_length, key

@@ -39,7 +39,7 @@ class Text:
         apart: whether the network encodes each text separately.
     """
 
-    reads_json = False
+    reads_json, packed = False, False
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,

@@ -41,6 +41,7 @@ class Tokens:
     """
 
     reads_json = True
+    packed = False
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0

@@ -22,7 +22,7 @@ def reading_form(net: Any, engine: Engine | None) -> nn.Module:
     if engine not in (None, "float32", "int8", "torch", "reference"):
         known = f"{engine!r} is no engine" if engine not in get_args(Engine) else f"no label is told in {engine}"
         raise ConfigError(known, where="engine", help="float32, int8, torch or reference")
-    if engine in ("torch", "reference"):
+    if engine in ("torch", "reference") or not hasattr(net, "encoder"):
         return net
     encoder = getattr(net, "encoder", None)
     reason = "it has no encoder" if encoder is None else reading_obstacle(encoder)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
 from regard.core.contents import PreparedParts
-from regard.core.field import EncodedRow, Field, Padded, VisitDraws
+from regard.core.field import EncodedRow, Field, InputBatch, VisitDraws
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -32,11 +32,11 @@ from regard.core.task import (
     Task,
 )
 from regard.core.wording import counted
-from regard.data.order import each_once
+from regard.data.order import each_once, each_once_packed
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
-from regard.tasks.head_outputs import HeadOutputs
+from regard.tasks.net_outputs import HeadOutputs
 from regard.tasks.split import is_own_split, read_part, report_moved
 from regard.tasks.supervised_predictor import (
     PLAIN,
@@ -68,7 +68,7 @@ class SupervisedBatch(NamedTuple):
     ``answered``.
     """
 
-    inputs: tuple[Padded, ...]  # in the order of the fields
+    inputs: tuple[InputBatch, ...]  # in the order of the fields
     targets: Tensor  # (rows, …)
     row_weights: Tensor  # (rows,) factors of the loss
     unit: Tensor  # (rows,) of a target, in the unit of the data
@@ -81,8 +81,7 @@ class SupervisedExamples:
     """Examples in memory, as ``core.task.Examples``. A value that its field splits is several of them."""
 
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
-        self._fields, self._codecs = tuple(codecs.fields.values()), codecs
-        self._batch_tokens, self._seed = config.train.batch_tokens, config.seed
+        self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
@@ -100,8 +99,11 @@ class SupervisedExamples:
         return len(self.rows)
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
-        """Return the batches of an epoch: of like lengths, drawn from (seed, epoch)."""
-        return each_once(self.lengths, self._batch_tokens, seed=self._seed, epoch=epoch, where=self.where)
+        """Return the batches of an epoch, drawn from (seed, epoch): of like lengths, where rows are padded."""
+        size, seed = self._config.train.batch_tokens, self._config.seed
+        if self._codecs.packed_field is not None:
+            return each_once_packed(self.lengths, size, seed=seed, epoch=epoch)
+        return each_once(self.lengths, size, seed=seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
         counted = np.concatenate([[0], np.cumsum(self._row_weights > 0)])
@@ -139,7 +141,7 @@ class SupervisedExamples:
     def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
         """Return a field's row of an example as training reads it at this visit."""
         rows = [self.rows[index][place], *self._variants[place][self._value[index]]]
-        return self._fields[place].augment(rows, VisitDraws(self._seed, index, visit))
+        return self._fields[place].augment(rows, VisitDraws(self._config.seed, index, visit))
 
     def begun(self, index: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
         """Return the examples of each value whose first example is one of these: a value counts there."""
@@ -150,7 +152,11 @@ class SupervisedExamples:
         return self._places[self._value[index]]
 
     def digest(self) -> str:
-        """Return a sha256 of everything that training reads."""
+        """Return a sha256 of everything that training reads. Runs have recorded it in these three forms."""
+        packed = self._codecs.packed_field
+        if packed is not None:
+            digests = "\n".join(packed.digest(row) for (row,) in self.rows)
+            return hashlib.sha256(digests.encode() + self.targets.tobytes()).hexdigest()
         if self._codecs.answer.per_position:
             digest = hashlib.sha256(self.lengths.tobytes())
             for number, row in enumerate(self.rows):
@@ -163,9 +169,12 @@ class SupervisedExamples:
             digest.update(np.concatenate(rows).tobytes())
         return digest.hexdigest()
 
-    def report(self, noun: str, position: str, limit: int) -> str:
-        """Return the numbers of examples, of answered positions, and of examples beyond ``limit``, for people."""
-        number = len(self.starts) - 1
+    def report(self, noun: str, position: str = "token") -> str:
+        """Return the numbers of examples, of answered positions, and of examples beyond the limit, for people."""
+        number, packed = len(self.starts) - 1, self._codecs.packed_field
+        if packed is not None:
+            return f"{counted(number, noun)} {packed.describe([row for (row,) in self.rows])}"
+        limit = self._config.data.max_length
         if self._codecs.answer.per_position:
             further = len(self) - number
             cut = f", {counted(further, 'more part')} of those longer than {limit} positions" if further else ""
@@ -174,7 +183,7 @@ class SupervisedExamples:
         return f"{counted(number, noun)}{cut}"
 
 
-def _at_positions(values: Tensor, inputs: Sequence[Padded]) -> Tensor:
+def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:
     """Return values of answers where their positions are, 0 elsewhere; the values themselves where rows have one each.
 
     Dimension 0 of what a batch holds is the row, so that rows can be dealt to workers.
@@ -199,6 +208,7 @@ class Supervised:
         noun: singular noun of an example, for messages.
         wording: further words for people.
         network: calls the network with the padded fields of a batch.
+        predictor: a class, where a task inspects or writes something of its own.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
@@ -208,6 +218,7 @@ class Supervised:
     noun: str = "example"
     wording: Wording = PLAIN
     network: RunNetwork = run_network
+    predictor: type[SupervisedPredictor] = SupervisedPredictor
 
     def task(self, **options: Any) -> Task:
         """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
@@ -254,6 +265,11 @@ class Supervised:
 
         return read
 
+    def _predictor(
+        self, net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None
+    ) -> SupervisedPredictor:
+        return self.predictor(net, codecs, config, engine, network=self.network, wording=self.wording)
+
     def _open(self, run: RunFiles) -> CodecsAndSpec:
         codecs = self.open_codecs(run)
         return CodecsAndSpec(codecs, codecs.spec)
@@ -272,7 +288,7 @@ class Supervised:
             if not prepared.token_counts().any():
                 known = f"training had none of these {self.wording.position}s"
                 raise DataError(f"no {self.wording.position} is known", where=corpora[0].name, why=known)
-            report = f"{part}: {prepared.report(self.noun, self.wording.position, data.max_length)}"
+            report = f"{part}: {prepared.report(self.noun, self.wording.position)}"
             parts.add(part, prepared.digest(), report, what=f"{self.noun}s", where=corpora[0].name)
             return prepared
 
@@ -282,7 +298,8 @@ class Supervised:
             report_moved(data, read, len(examples), log)
             valid = prepare("valid", examples, data.valid) if examples or not is_own_split(data) else None
         train = prepare("train", self.read(config, "train", read), data.train)
-        return Data(train, valid, codecs, codecs.spec, parts.contents, int(train.lengths.max()))
+        longest = int(train.lengths.max()) if codecs.packed_field is None else 0
+        return Data(train, valid, codecs, codecs.spec, parts.contents, longest)
 
     def _objective(self, config: Any) -> Objective:
         """Return the loss of the answer times the weight of each row, under the label smoothing of the config."""
@@ -305,9 +322,6 @@ class Supervised:
             return LossTerms((terms.loss * weights.to(terms.loss.dtype)).sum(), sums)
 
         return loss
-
-    def _predictor(self, net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None) -> Any:
-        return SupervisedPredictor(net, codecs, config, engine, network=self.network, wording=self.wording)
 
     def _compute_metrics(self, sums: MetricSums) -> dict[str, float]:
         """Return the figures of the answer whose sums these are."""

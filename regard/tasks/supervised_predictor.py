@@ -12,23 +12,23 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
 from regard.attention.observe import observe, twin
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
 from regard.core.call_checks import require_list
-from regard.core.field import ContinuedField, EncodedRow, Field, Padded, PositionField
+from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
 from regard.core.observation import Alternative, AttentionWeights, Axis, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.tensors import added_sums
-from regard.errors import ConfigError
+from regard.core.tensors import added_sums, to_device
+from regard.data.order import packed_runs
+from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.head_outputs import HeadOutputs
+from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
 
 __all__ = ["PLAIN", "NetOutputs", "RunNetwork", "SupervisedCodecs", "SupervisedPredictor", "Wording", "run_network"]
 
-BATCH_ROWS = 64
+BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # of padded rows, and of packed ones
 MAX_SHOWN = 256  # positions; an observation has their number squared for each head
 Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
 
@@ -90,6 +90,12 @@ class SupervisedCodecs(NamedTuple):
         return cast("PositionField", next(iter(self.fields.values())))
 
     @property
+    def packed_field(self) -> PackedField | None:
+        """The field, where its rows are laid one after the other without padding; it is then the only one."""
+        field = next(iter(self.fields.values()))
+        return cast("PackedField", field) if field.packed else None
+
+    @property
     def spec(self) -> dict[str, int]:
         """The sizes of the network."""
         sizes = [*(field.sizes for field in self.fields.values()), self.answer.sizes]
@@ -100,35 +106,6 @@ class SupervisedCodecs(NamedTuple):
         """The tokenizer of the field ``text``, for exports."""
         field: Any = self.fields["text"]
         return field.tokenizer
-
-
-class NetOutputs(NamedTuple):
-    """``logits`` (rows, outputs), and by field what each position weighs in them, in the shape of ``Padded.valid``.
-
-    Of an answer per position, a row of ``logits`` is an answered position, and there are no weights.
-    """
-
-    logits: Tensor
-    weights: Mapping[str, Tensor]
-
-
-def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
-    """Call a network with the padded fields of a batch. Every call of a supervised network is here.
-
-    Args:
-        net: reads one field, and returns logits and the weights of its positions; logits (rows, positions, outputs)
-            alone where positions are answered.
-        inputs: the padded fields by name.
-    """
-    ((name, padded),) = inputs.items()
-    parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
-    outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
-    if padded.answered is not None:
-        return NetOutputs(outputs[padded.answered], {})
-    return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
-
-
-RunNetwork = Callable[[nn.Module, Mapping[str, Padded]], NetOutputs | HeadOutputs]
 
 
 class Wording(NamedTuple):
@@ -200,7 +177,7 @@ class SupervisedPredictor:
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)
         outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
-        predictions = []
+        predictions: list[Any] = []
         for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
             weights = [
                 weight
@@ -208,7 +185,11 @@ class SupervisedPredictor:
                 for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
             ]
             context = InputContext(weights, truncated, self.codec.tokens(value))
-            predictions.append(self.codec.answer.predict(self._joined(outputs[start:end]), chosen, context))
+            logits = self._joined(outputs[start:end])
+            if not logits.isfinite().all():
+                what, why = "the output is no finite number", "an input or the weights are beyond what can be computed"
+                raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
+            predictions.append(self.codec.answer.predict(logits, chosen, context))
         return predictions
 
     def _joined(self, outputs: Sequence[NetOutputs]) -> Tensor:
@@ -237,24 +218,30 @@ class SupervisedPredictor:
             rows: of the fields.
             at_end: whether the last position of each row alone is answered.
         """
-        order = sorted(range(len(rows)), key=lambda number: sum(map(len, rows[number])))
         results: dict[int, NetOutputs] = {}
-        for start in range(0, len(order), BATCH_ROWS):
-            numbers = order[start : start + BATCH_ROWS]
+        for numbers in self._batches(rows):
             inputs = self._padded([rows[number] for number in numbers])
             if at_end:
-                inputs = {name: padded.at_end() for name, padded in inputs.items()}
+                inputs = {name: cast("Padded", padded).at_end() for name, padded in inputs.items()}
             outputs, answered = self._network(self._reading, inputs), next(iter(inputs.values())).answered
-            weights = {name: table.cpu() for name, table in outputs.weights.items()}
+            weights = {name: inputs[name].by_row(table.cpu()) for name, table in outputs.weights.items()}
             logits = outputs.logits.double().cpu().split(1 if answered is None else answered.sum(1).tolist())
             for place, number in enumerate(numbers):
                 results[number] = NetOutputs(logits[place], {name: table[place] for name, table in weights.items()})
         return [results[number] for number in range(len(rows))]
 
-    def _padded(self, rows: Sequence[Row]) -> dict[str, Padded]:
+    def _batches(self, rows: Sequence[Row]) -> list[list[int]]:
+        """Return the numbers of the rows that the network reads at once: of like lengths, where they are padded."""
+        lengths = np.array([sum(map(len, row)) for row in rows], np.int64)
+        if self.codec.packed_field is not None:
+            return [run.tolist() for run in packed_runs(np.arange(len(rows)), lengths, BATCH_POSITIONS)]
+        order = np.argsort(lengths, kind="stable").tolist()
+        return [order[start : start + BATCH_ROWS] for start in range(0, len(order), BATCH_ROWS)]
+
+    def _padded(self, rows: Sequence[Row]) -> dict[str, InputBatch]:
         device = next(self.net.parameters()).device
         columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
-        return {name: field.pad(column).to(device) for (name, field), column in columns}
+        return {name: to_device(field.pad(column), device) for (name, field), column in columns}
 
     def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
         """Return the label and the weight of each position."""

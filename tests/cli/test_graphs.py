@@ -132,11 +132,13 @@ def test_equal_graphs_of_which_none_can_be_held_out(tmp_path: Path) -> None:
 
 def test_an_answer_that_is_no_number(graphs_run: Path) -> None:
     model = package.load(graphs_run)
-    model.codec = model.codec._replace(scale=(1e-30,))
+    field = model.codec.fields["graph"]
+    field.codec = field.codec._replace(scale=(1e-30,))
     graphs = [{"edges": [[0, 1]], "features": [[each], [-each]]} for each in (0.0, 9e29)]
     assert model(graphs[:1])[0].probability > 0
-    with pytest.raises(DataError, match="no finite number"):
+    with pytest.raises(DataError, match="no finite number") as caught:
         model(graphs)
+    assert caught.value.where == "input 2"
 
 
 def test_a_figure_of_the_other_kind_chooses_no_checkpoint() -> None:

@@ -14,7 +14,7 @@ import torch
 from regard.core.task import Task, find_task
 from regard.core.task_table import TASKS
 from regard.models.head import Head
-from regard.tasks.head_outputs import HeadOutputs
+from regard.tasks.net_outputs import HeadOutputs
 from regard.tasks.supervised import Supervised
 from regard.testing import ANSWER_LAWS, FIELD_LAWS, AnswerCase, Draw, FieldCase, TaskCase, check_answer, check_field
 from regard.training.optim import Optimizer

@@ -9,19 +9,26 @@ from regard.answers.named_labels import ranked, to_json
 from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
+from regard.answers.plain_class import PlainClass
 from regard.answers.scale import Scale
 from regard.core.field import Padded
+from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels
+from regard.data.order import packed_runs
 from regard.data.padding import padded
 from regard.fields.frames import Frames
+from regard.fields.graphs import Graphs
 from regard.fields.items import Items
+from regard.fields.node_features import EncodedGraph
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics
-from regard.tasks.head_outputs import HeadOutputs
+from regard.tasks.net_outputs import HeadOutputs
+from regard.tasks.supervised import SupervisedExamples
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from regard.testing.law import run_laws
+from tests import test_graph_pooling
 from tests.laws.declared import ANSWERS, FIELDS
 from tests.laws.test_declared import test_a_memorized_batch_is_predicted, test_the_loss_of_a_head_is_that_of_its_logits
 
@@ -118,6 +125,55 @@ DECLARED = {
     ),
     "labels of channels": caught(
         Edit(Frames.labels, "len(row)", "row.shape[1]"), "Frames", "each_position_has_a_label"
+    ),
+    "graphs without their features": caught(
+        Edit(Graphs.text, "if value.features.shape[1]", "if not value.nodes"),
+        "Graphs", "parsing_gives_the_value_of_a_row",
+    ),
+    "features whose scale is not saved": caught(
+        Edit(Graphs.learn, "self.codec._asdict()", '{"scale": [1.0] * len(self.codec.scale), "kinds": []}'),
+        "Graphs", "opened_is_as_learned",
+    ),
+    "graphs in another order": caught(
+        Edit(Graphs.encode, "for value in values", "for value in values[::-1]"),
+        "Graphs", "encoding_does_not_depend_on_neighbors",
+    ),
+    "graphs of equally many nodes": caught(
+        Edit(PackedGraphs.by_row, "split(self.counts.tolist())", "tensor_split(len(self.counts))"),
+        "Graphs", "padding_adds_nothing",
+    ),
+    "a digest of the number of nodes": caught(
+        Edit(Graphs.digest, "row.digest", "str(len(row))"), "Graphs", "padding_adds_nothing"
+    ),
+    "labels without the first node": caught(
+        Edit(Graphs.labels, "range(len(row))", "range(1, len(row))"),
+        "Graphs of labeled nodes", "each_position_has_a_label",
+    ),
+    "noise of a visit in evaluation": caught(
+        Edit(Graphs.augment, "draws.visit) if draws.visit", "draws.visit + 1) if row"),
+        "Graphs with noise", "the_first_visit_has_the_encoded_row",
+    ),
+    "noise that nothing repeats": caught(
+        Edit(EncodedGraph.with_noise, "default_rng([int(self.digest[:15], 16), visit])", "default_rng()"),
+        "Graphs with noise", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "noise added to noise": Mutant(
+        Edit(EncodedGraph.with_noise, "graph.entries[1] < first", "graph.entries[1] >= 0"),
+        test_graph_pooling.test_noise_is_of_the_visit_in_training_and_of_the_graph_elsewhere,
+    ),
+    "a graph too many in a batch": Mutant(
+        Edit(packed_runs, "total + length > positions", "total > positions"),
+        test_graph_pooling.test_batches_are_cut_where_they_are_full,
+    ),
+    "contents in another order than recorded": Mutant(
+        Edit(SupervisedExamples.digest, "digests.encode() + self.targets.tobytes()", "self.targets.tobytes()"),
+        test_graph_pooling.test_contents_are_those_that_older_runs_recorded,
+    ),
+    "the least likely label": caught(
+        Edit(PlainClass.predict, "max(p,", "min(p,"), "PlainClass", "memorized_outputs_predict_their_targets"
+    ),
+    "a label in the place of JSON": caught(
+        Edit(PlainClass.write, "if not json:", "if json:"), "PlainClass", "a_prediction_is_one_line"
     ),
     "a scale that is not saved": caught(
         Edit(Scale.save, "self._asdict()", '{"mean": 0.0, "deviation": 1.0}'), "Number", "opened_is_as_learned"

@@ -115,7 +115,7 @@ GRAPHS = {
         test_directed_graphs.test_weights_by_degree_are_those_of_the_matrix,
     ),
     "maxima that share no ties": Mutant(
-        Edit(GraphPooling.weights, "(greatest / ties)", "greatest"),
+        Edit(GraphPooling.pool, "(greatest / ties)", "greatest"),
         test_directed_graphs.test_weights_of_pooling_share_ties_and_sum_to_one,
         {"kind": "max"},
     ),

@@ -114,7 +114,7 @@ class Linker:
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
         columns = torch.tensor(pairs, device=self._tensors.pairs.device).T
-        found: list[float] = self.net(*self._tensors, columns).double().sigmoid().tolist()
+        found: list[float] = self.net(*self._tensors[:3], columns).double().sigmoid().tolist()
         return found
 
     def _states(self) -> Tensor:

@@ -87,7 +87,7 @@ def _objective(config: LinksConfig) -> Objective:
     """Cross-entropy of edge or none, in nats, over edges and as many pairs without one."""
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
-        logits = net(*batch.inputs(), batch.ends)
+        logits = net(*batch.inputs[:3], batch.ends)
         found = binary_cross_entropy_with_logits(logits, batch.exists.to(logits.dtype), reduction="sum")
         counts = ranking_sums(logits.detach().double().sigmoid(), batch.exists)
         return LossTerms(found, {"nll": found.detach().double(), "ranking": counts})

@@ -20,8 +20,8 @@ from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel
 from regard.models.transformer.build import language_model
-from regard.tasks.head_outputs import run_causal
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.net_outputs import run_causal
 from regard.tasks.next_item.config import NextItemConfig, RecommendConfig
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_predictor import Wording

@@ -14,12 +14,13 @@ from torch import Tensor
 from regard.core.call_checks import require_list
 from regard.core.observation import Alternative, Observation, ObservedStep
 from regard.core.task import Indices, MetricSums, never
+from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELLED, Graph
 from regard.models.graph.build import GraphNet
-from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.graph_batch import GraphTensors, graph_tensors
 from regard.tasks.named_nodes import node_number, observed_edges
 from regard.tasks.nodes.config import NodesConfig
-from regard.tasks.nodes.sampling import Inputs, SomeNodes
+from regard.tasks.nodes.sampling import SomeNodes
 
 __all__ = ["NodeClass", "NodeClassifier"]
 
@@ -77,10 +78,10 @@ class NodeClassifier:
     def _batch(self) -> int:
         return self.config.data.batch_nodes or self.graph.nodes
 
-    def _inputs(self, nodes: npt.NDArray[np.int64]) -> Inputs:
+    def _inputs(self, nodes: npt.NDArray[np.int64]) -> GraphTensors:
         """Tensors that the network reads for these nodes, all different: their whole neighbourhoods."""
         assert self._some is not None
-        return self._some.inputs(nodes, [None] * len(self.net.layers)).to(self._device)
+        return to_device(self._some.inputs(nodes, [None] * len(self.net.layers)), self._device)
 
     def _told(self, node: int, row: list[float]) -> NodeClass:
         named = dict(zip(self.graph.classes, row, strict=True))

@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import nn
 
+from regard.answers.losses import class_loss
+from regard.answers.named_labels import CLASS_METRICS
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -17,7 +19,6 @@ from regard.core.task import (
     CodecsAndSpec,
     Data,
     LossTerms,
-    Metric,
     Objective,
     Report,
     RunFiles,
@@ -27,14 +28,13 @@ from regard.core.wording import counted
 from regard.data.column_names import NODES
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.metrics.classes import class_metrics, class_tables, prediction_sums
-from regard.models.cross_entropy import smoothed_nll
+from regard.metrics.classes import class_metrics, class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
 from regard.tasks.graph_parts import asked_nodes, graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
-from regard.tasks.nodes.sampling import SampledBatch, SampledNodes
+from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 __all__ = ["TASK"]
@@ -85,15 +85,14 @@ def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
 
 
 def _objective(config: NodesConfig) -> Objective:
-    """Cross-entropy of the class of each node that is asked for, in nats, under the label smoothing of the config."""
+    """Return the cross-entropy of the class of each chosen node, in nats, under the label smoothing of the config."""
     smoothing = config.train.label_smoothing
 
-    def loss(net: nn.Module, batch: NodeBatch | SampledBatch, carry: State = ()) -> LossTerms:
-        nodes = batch.asked.nonzero()[:, 0]
-        logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
-        log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        smoothed, nll = smoothed_nll(log_p, label, smoothing=smoothing)
-        return LossTerms(smoothed, {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), label)})
+    def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
+        logits = net(*batch.inputs).index_select(0, batch.nodes)
+        logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        terms = class_loss(logits, batch.label, smoothing=smoothing, evaluating=False)
+        return LossTerms(terms.loss.sum(), terms.sums)
 
     return loss
 
@@ -151,13 +150,8 @@ TASK = Task(
     small_spec={"features": 4, "classes": 2},
     objective=_objective,
     predictor=_predictor,
-    compute_metrics=lambda sums: class_metrics(sums),
-    metrics={
-        "accuracy": Metric(lower_is_better=False, baseline="majority"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
-    },
+    compute_metrics=class_metrics,
+    metrics=CLASS_METRICS,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
