@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
@@ -186,6 +187,10 @@ def test_a_session_longer_than_the_context_is_learnt_whole(tmp_path: Path) -> No
     targets = [examples.targets[examples.target_places(np.array([number]))] for number in range(len(examples))]
     both = [(items.labels(row), tuple(pieces(target))) for (row,), target in zip(examples.rows, targets, strict=True)]
     assert both == [(("<s>", "a"), ("a", "b")), (("b", "c"), ("c", "d")), (("d",), ("e",))]
+    whole = hashlib.sha256(np.array([2, 2, 1], np.int32).tobytes())
+    for (row,), target in zip(examples.rows, targets, strict=True):
+        whole.update(row.tobytes() + target.tobytes())
+    assert examples.digest() == whole.hexdigest(), "earlier runs recorded other contents"
     assert TASK.name == "next-item"
 
 
