@@ -128,7 +128,7 @@ def test_states_of_all_layers_stand_side_by_side() -> None:
     reader = field(degrees=4)
     made = net("gatv2", "mean", reader.sizes["features"])
     inputs = reader.pad(reader.encode([star(4)]).rows)
-    _, (first, last) = made.layer_states(inputs)
+    first, last = made.net.states(*made.arguments(inputs))
     same(made.node_states(inputs), torch.cat([first, torch.nn.functional.elu(last)], -1), "states")
 
 

@@ -97,10 +97,11 @@ class PooledGraphNet(nn.Module):
 
     def node_states(self, graphs: PackedGraphs) -> Float[Tensor, "nodes width"]:
         """Return the states of all layers side by side, those of the last after an ELU."""
-        _, states = self.layer_states(graphs)
+        states = self.net.states(*self.arguments(graphs))
         return torch.cat([*states[:-1], elu(states[-1])], -1)
 
-    def layer_states(self, graphs: PackedGraphs) -> tuple[NodeFeatures, list[Float[Tensor, "nodes features"]]]:
-        """Return the features of the nodes, and the output of each layer."""
+    @staticmethod
+    def arguments(graphs: PackedGraphs) -> tuple[NodeFeatures, Tensor, Tensor]:
+        """Return what the network over nodes reads."""
         features = NodeFeatures(graphs.entries, graphs.values, int(graphs.counts.sum()), graphs.features)
-        return features, self.net.states(features, graphs.pairs, graphs.degree)
+        return features, graphs.pairs, graphs.degree

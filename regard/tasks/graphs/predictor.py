@@ -12,7 +12,6 @@ from regard.core.observation import AttentionWeights, Axis, Observation
 from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine
 from regard.data.graphs import Graph
-from regard.models.graph.layers import GraphAttention
 from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
 
 __all__ = ["GraphPredictor"]
@@ -59,14 +58,11 @@ def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[str
 
     They are computed row by row: a table of all nodes may not fit into memory.
     """
-    features, states = net.layer_states(batch)
     weights: dict[str, Tensor] = {}
-    for number, (layer, inputs) in enumerate(zip(net.net.layers, [features, *states[:-1]], strict=True)):
-        if not isinstance(layer, GraphAttention):
-            continue
+    for name, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
         for row, node in enumerate(shown.tolist()):
             others = torch.from_numpy(graph.neighbours(node))
             table[:, row, others] = layer.weights(inputs, node, others.to(batch.values.device)).float().cpu()
-        weights[f"layers.{number}"] = table[:, :, shown]
+        weights[name] = table[:, :, shown]
     return weights

@@ -14,15 +14,12 @@ from torch import Tensor
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionWeights, Observation, ObservedStep
 from regard.core.predictor_interface import PredictorInterface
-from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import counted_with
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
-from regard.tasks.links.config import LinksConfig
-from regard.tasks.named_nodes import node_number, observed_edges
+from regard.tasks.named_nodes import NodePredictor
 
 __all__ = ["BestLinks", "Link", "Linker"]
 
@@ -53,14 +50,14 @@ class LinkRequest(BaseModel):
     top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Links of an input of one node.")
 
 
-class Linker:
-    """A network with the graph that it was trained on: ``regard.load("runs/papers")([("17", "90")])``."""
+class Linker(NodePredictor):
+    """A trained model of links: ``regard.load("runs/papers")([("17", "90")])``."""
 
     reads_json = True
 
-    def __init__(self, net: LinkNet, graph: Graph, config: LinksConfig) -> None:
-        self.net, self.graph, self.config = net.eval(), graph, config
-        self._tensors = graph_tensors(graph, next(net.parameters()).device)
+    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
+        super().__init__(net, graph, config)
+        self._tensors = graph_tensors(graph, self.device)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = BEST) -> list[Any]:
@@ -104,7 +101,7 @@ class Linker:
             why = "a text is the name of one node, and two nodes are two texts"
             help = f"a pair in Python: model([{shortened(repr(pair))}])"
             raise DataError(f"the graph has no node {shortened(names[0])!r}", why=why, help=help)
-        found = [node_number(self.graph, name) for name in names]
+        found = [self.node(name) for name in names]
         if len(found) == 2 and found[0] == found[1]:
             why = "no pair of a node and itself was trained on"
             raise DataError(
@@ -181,20 +178,14 @@ class Linker:
         rounded = round(output.probability, 6)
         return jsonlib.dumps(output._asdict() | {"probability": rounded}, ensure_ascii=False) if json else f"{rounded}"
 
-    def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
-    ) -> MetricSums:
-        """Nothing: all is counted by the objective."""
-        return {}
-
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
         """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
         self._numbers(names)
         attention: dict[str, AttentionWeights] = {}
         for name in names:
-            node = node_number(self.graph, name)
-            found, _ = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name)
+            node = self.node(name)
+            found, _ = self.observed_edges(self.net.net, self._tensors, node, self.graph.name)
             attention |= {f"{name}: {place}": weights for place, weights in found.items()}
         (link,) = self([names])
         text = " ".join(names)

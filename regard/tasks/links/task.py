@@ -152,7 +152,7 @@ TASK = Task(
     build=_build,
     small_spec={"features": 4},
     objective=_objective,
-    predictor=lambda net, codecs, config, *, engine=None: Linker(net, codecs, config),
+    predictor=Linker,
     compute_metrics=_compute_metrics,
     metrics={"auc": Metric(lower_is_better=False, baseline=0.5), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,

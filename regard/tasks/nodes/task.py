@@ -97,10 +97,6 @@ def _objective(config: NodesConfig) -> Objective:
     return loss
 
 
-def _predictor(net: Any, codecs: Graph, config: NodesConfig, *, engine: Any = None) -> NodeClassifier:
-    return NodeClassifier(net, codecs, config)
-
-
 def sample_graph(folder: Path) -> dict[str, Any]:
     """Two rings of six nodes with one edge between them; a third of the nodes have the features of the other ring."""
     lines = ["node,label,split,a,b,c"]
@@ -149,7 +145,7 @@ TASK = Task(
     build=_build,
     small_spec={"features": 4, "classes": 2},
     objective=_objective,
-    predictor=_predictor,
+    predictor=NodeClassifier,
     compute_metrics=class_metrics,
     metrics=CLASS_METRICS,
     sample=_sample,
