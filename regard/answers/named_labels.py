@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from regard.answers.answer_base import AnswerBase
 from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
@@ -19,16 +19,7 @@ from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
-__all__ = [
-    "CLASS_METRICS",
-    "LABELS_FILE",
-    "NamedLabels",
-    "NoSettings",
-    "SingleLabel",
-    "ranked",
-    "require_label",
-    "to_json",
-]
+__all__ = ["CLASS_METRICS", "LABELS_FILE", "NamedLabels", "SingleLabel", "ranked", "require_label", "to_json"]
 
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
@@ -40,29 +31,16 @@ CLASS_METRICS: Mapping[str, Metric] = {  # of ``metrics.classes.class_metrics``
 }
 
 
-class NoSettings(BaseModel):
-    """A prediction without settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NamedLabels:
+class NamedLabels(AnswerBase):
     """Labels by name, learned from training. A value is the tuple of an example's labels."""
 
-    metrics: ClassVar[Mapping[str, Metric]]
-    per_position: ClassVar[bool] = False
     kind: ClassVar[PredictionKind] = "label"
     noun: ClassVar[str] = "labels"
     remedy: ClassVar[str] = "--set data.label=3 reads the labels from another column"
-    unit: float = 1.0
-    output_scale: tuple[float, float] = (1.0, 0.0)
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.columns, self.labels = columns, Labels((), ())
-
-    @property
-    def measured(self) -> Collection[str]:
-        return [name for name, metric in self.metrics.items() if metric.by_predictor]
+        super().__init__(columns)
+        self.labels = Labels((), ())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -100,17 +78,8 @@ class NamedLabels:
         numbers = self.labels.numbers
         return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
 
-    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        return None
-
-    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.ones(len(targets))
-
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return class_tables(sums, self.labels.names)
-
-    def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        return {}
 
 
 class SingleLabel(NamedLabels):

@@ -67,7 +67,7 @@ class OneClass(SingleLabel):
         self.temperature = 1.0  # the divisor of logits that fits validation best (Guo et al. 2017, §4.2)
 
     @property
-    def output_scale(self) -> tuple[float, float]:  # type: ignore[override]
+    def output_scale(self) -> tuple[float, float]:
         return 1 / self.temperature, 0.0
 
     def open(self, run: RunFiles) -> Self:

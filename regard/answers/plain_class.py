@@ -6,11 +6,11 @@ import json as jsonlib
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, NamedTuple
 
-from pydantic import BaseModel
 from torch import Tensor
 
+from regard.answers.answer_base import NoSettings
 from regard.answers.losses import class_loss
-from regard.answers.named_labels import CLASS_METRICS, DECIMALS, NoSettings, SingleLabel, ranked
+from regard.answers.named_labels import CLASS_METRICS, DECIMALS, SingleLabel, ranked
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
 from regard.core.task import Metric, MetricSums
@@ -34,7 +34,6 @@ class PlainClass(SingleLabel):
     remedy: ClassVar[str] = (
         "--set data.label=KEY reads labels from another key, --set data.label_kind=number learns numbers"
     )
-    settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = CLASS_METRICS
 
     def loss(

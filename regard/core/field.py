@@ -7,16 +7,20 @@ loss. Value is its own type, such as a tuple of texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from regard.core.observation import SurfaceKind
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = ["EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField", "VisitDraws"]
+__all__ = [
+    "ContinuedField", "EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField",
+    "VisitDraws",
+]  # fmt: skip
 
 EncodedRow = (
     Any  # an array (positions, *numbers) of any dtype; of a PackedField another object, its length the positions
@@ -60,6 +64,11 @@ class Padded(NamedTuple):
     def by_row(self, values: Tensor) -> Sequence[Tensor]:
         """Return the rows of values in the shape of ``valid``, padding included."""
         return values.unbind()
+
+    def at_end(self) -> Padded:
+        """Return the batch with an answer at the last valid position of each row, and nowhere else."""
+        places = torch.arange(self.valid.shape[1], device=self.valid.device)
+        return self._replace(answered=places == self.valid.sum(1, keepdim=True) - 1)
 
 
 class VisitDraws(NamedTuple):
@@ -140,6 +149,17 @@ class PositionField(Field, Protocol):
 
     def tokens(self, value: Any) -> tuple[str, ...]:
         """Return the text of each answered position, over all rows of a value."""
+
+
+@runtime_checkable
+class ContinuedField(PositionField, Protocol):
+    """A field with the position after each of its own as the answer: the prediction of a value continues it."""
+
+    def continued(self, values: Sequence[Any]) -> EncodedRows:
+        """Encode values as one row each, whose last position is answered by what follows the value.
+
+        ``labels`` of the row without its first are the texts of the positions that the network predicts.
+        """
 
 
 class PackedField(Field, Protocol):

@@ -169,6 +169,11 @@ class Observation(NamedTuple):
     influences: tuple[Influence, ...] = ()
     facts: Mapping[str, Any] = {}
 
+    @property
+    def maps(self) -> dict[str, AttentionMap]:
+        """The attention by place, such as ``encoder.0.self``."""
+        return {attention.place: attention for attention in self.attention}
+
 
 @runtime_checkable
 class Observes(Protocol):

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.core.field import EncodedRow, EncodedRows, Field, InputBatch, Padded, VisitDraws
+from regard.core.field import ContinuedField, EncodedRow, EncodedRows, Field, InputBatch, Padded, VisitDraws
 from regard.errors import RegardError
 from regard.testing.codec_case import CodecCase, equal_values
 from regard.testing.draw import Draw
@@ -143,6 +143,22 @@ def _require_packed(field: Any, rows: Sequence[EncodedRow], batch: InputBatch) -
     different = [row for place, row in enumerate(rows) if not any(equal_values(row, other) for other in rows[:place])]
     assert len(digests) == len(different), "rows that differ have one digest, or equal ones have two"
     assert "\n" not in field.describe(rows), "the description of rows has several lines"
+
+
+@law(FIELD_LAWS)
+def prediction_reads_what_training_read(case: FieldCase, draw: Draw) -> None:
+    """A value that is continued is read as the same positions before the last one are in training."""
+    field = case.field
+    if not isinstance(field, ContinuedField):
+        return
+    for value, rows in zip(case.values, _by_value(case.encoded), strict=True):
+        begun, alone = field.continued([value[:-1]]), field.continued([value])
+        assert equal_values(alone.rows, field.continued([value, value]).rows[1:]), "the row depends on other values"
+        assert len(alone.rows) == len(alone.truncated) == 1, "a value is continued by several rows"
+        (row,) = begun.rows
+        trained = np.concatenate(rows) if rows else row
+        assert equal_values(row, trained[-len(row) :]), "a continued value is read otherwise than in training"
+        assert begun.truncated[0] or len(row) == len(trained), "a continued value is cut"
 
 
 @law(FIELD_LAWS)

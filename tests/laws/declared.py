@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from regard.answers.label_set import SeveralLabels
+from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
@@ -20,6 +21,7 @@ from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
+from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
 from regard.testing import AnswerCase, FieldCase
@@ -33,6 +35,7 @@ STATED: dict[type[Any], Callable[[Any], Any]] = {
     PlainClass: lambda output: (output.label,),
     SeveralLabels: lambda output: output.labels,
     Number: lambda output: (f"{output.value:.10f}",),
+    NextItem: lambda output: output.items[:1],
     TagSequence: lambda output: TaggedTokens(output.tokens, output.tags),
 }
 
@@ -95,6 +98,12 @@ MOLECULES = rows(
 )  # fmt: skip
 
 
+SESSIONS = [
+    Row({"items": tuple(items.split())}, Path("sessions.txt"), number)
+    for number, items in enumerate(("a b c", "b a", "c d a b c d a", "[1] a", "[1]", "d a b c"), 1)
+]
+
+
 FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text": lambda: FieldCase(text(), TEXTS, tokenized("word")),
     "Text that drops words": lambda: FieldCase(
@@ -110,6 +119,7 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Tokens": lambda: FieldCase(
         lambda: Tokens((1,), max_length=4, word_dropout=0.3), TEXTS, tokenized("word")
     ),
+    "Items": lambda: FieldCase(lambda: Items(("items",), max_length=4), SESSIONS, tokenized("word")),
     "Tokens of characters": lambda: FieldCase(
         lambda: Tokens((1,), max_length=9, subword_features=30), TEXTS, tokenized("character")
     ),
@@ -139,6 +149,7 @@ ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "PlainClass": answer(lambda: PlainClass((1,)), LABELS),
     "SeveralLabels": answer(lambda: SeveralLabels((1,)), SETS),
     "SeveralLabels of columns": answer(lambda: SeveralLabels(("toxic", "rude"), marked=True), MARKS),
+    "NextItem": lambda: AnswerCase(lambda: NextItem(("items",)), SESSIONS, tokenized("word"), stated=STATED[NextItem]),
     "TagSequence": answer(lambda: TagSequence((1, 2)), WORDS),
     "Number": answer(lambda: Number((1,)), NUMBERS),
 }

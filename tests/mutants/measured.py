@@ -19,14 +19,13 @@ from regard.inference.run_search import inputs_of
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
-from regard.metrics.ranking import area_under_curve, average_precision
+from regard.metrics.ranking import area_under_curve, average_precision, ranks
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
 from regard.search.choice import _choose as choose_rows
 from regard.search.sampling import draw_limited
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
-from regard.tasks.next_item.task import _places
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.training.validation import Validator
@@ -101,7 +100,7 @@ METRICS = {
         Edit(number_metrics, "/ count**2", "/ count"), test_scikit_learn.test_figures_of_numbers
     ),
     "equal items all ranked first": Mutant(
-        Edit(_places, "(items == own) & earlier", "(items == own) & (items != own)"),
+        Edit(ranks, "(scores == own) & earlier", "(scores == own) & (scores != own)"),
         test_scikit_learn.test_equal_scores_are_ranked_by_their_order,
     ),
 }
