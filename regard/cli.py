@@ -92,7 +92,7 @@ def main() -> None:
 def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug: bool = False) -> int:
     """Run one command and return its exit code; with ``debug`` failures are raised instead."""
     try:
-        command = typer.main.get_command(build_app(verbs))
+        command = typer.main.get_command(build_app(_named(arguments, verbs)))
         code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
         flush_output()
         return code if isinstance(code, int) else 0
@@ -122,6 +122,12 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
         what = error.format_message().replace("Value error, ", "")
         _print_error(what, help=_nearest_choice(what) or f"{context.command_path if context else 'regard'} --help")
         return 2
+
+
+def _named(arguments: Sequence[str], verbs: Sequence[ModuleType]) -> Sequence[ModuleType]:
+    """Return the verb that the arguments begin with, or all: to build all takes as long as to import what one needs."""
+    name = next(iter(arguments), "").replace("import", "import_")
+    return [verb for verb in verbs if verb.__name__.rpartition(".")[2] == name] or verbs
 
 
 def _nearest_choice(what: str) -> str | None:

@@ -47,8 +47,7 @@ from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
 from regard.tasks.links.config import LinksDataConfig, LinksModelConfig
 from regard.tasks.masked.config import FillConfig, MaskedDataConfig
-from regard.tasks.next_item.config import RecommendConfig
-from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.tasks.next_item.config import RecommendConfig, SessionDataConfig
 from regard.tasks.nodes.config import NodesDataConfig
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig

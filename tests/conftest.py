@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
+import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,6 +50,14 @@ def _unsynced() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", os.fstat)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _certificates_read_once() -> Iterator[None]:
+    """Every request by httpx reads a file of certificates, which took most of the time of a request to a tiny model."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ssl, "create_default_context", functools.cache(ssl.create_default_context))
         yield
 
 

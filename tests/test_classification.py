@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from regard.attention.mask import Span
+from regard.core.observation import WHOLE
 from regard.core.task import find_task
 from regard.core.wording import counted
 from regard.data.padding import padded
@@ -350,10 +351,12 @@ def test_probabilities_are_divided_by_the_temperature_of_validation(tmp_path: Pa
 
 def test_what_a_classifier_looked_at(case: TaskCase) -> None:
     seen = case.predictor.inspect("a fine film")
-    labels = seen.attention["pooling"].key.labels
-    assert labels[1:4] == ("a", "fine", "film") and seen.attention["pooling"].weights.shape == (1, 1, 5)
-    assert len(seen.attention) == 2 and {each.label for each in seen.following} == {"good", "bad"}
-    assert sum(math.exp(each.log_probability) for each in seen.following) == pytest.approx(1)
+    pooling = seen.maps["pooling"]
+    assert pooling.key.labels[1:4] == ("a", "fine", "film") and pooling.weights.shape == (1, 1, 5)
+    assert seen.surfaces[0].pieces == pooling.key.labels and len(seen.attention) == 2
+    (prediction,) = seen.predictions
+    assert prediction.at == WHOLE and {each.label for each in prediction.alternatives} == {"good", "bad"}
+    assert sum(math.exp(each.log_probability) for each in prediction.alternatives) == pytest.approx(1)
     with pytest.raises(RegardError, match="too long"):
         case.predictor.inspect("film " * 300)
 
@@ -376,9 +379,10 @@ def test_texts_apart_are_compared(tmp_path: Path, case: TaskCase) -> None:
     assert [piece for piece, _ in one.weights] == ["<s>", "a", "b", "</s>", "c", "</s>"]
     assert dict(one.weights[:4]) == pytest.approx(dict(longer.weights[:4])) and len(longer.weights) == 8
     seen = model.inspect(("a b", "c"))
-    first, second = (seen.attention[name] for name in seen.attention if name.endswith(("text 1", "text 2")))
+    first, second = (each for each in seen.attention if each.part.endswith(("text 1", "text 2")))
+    assert [surface.pieces for surface in seen.surfaces] == [first.key.labels, second.key.labels]
     assert first.weights.shape[1:] == (4, 4) and second.weights.shape[1:] == (3, 3)
-    assert seen.attention["pooling"].weights.shape == (1, 1, 6)
+    assert seen.maps["pooling"].weights.shape == (1, 1, 6)
     with torch.no_grad():
         rows = [padded([np.array(row)]) for row in ([2, 4, 5, 3], [2, 6, 3])]
         states = [net.encoder(tokens, Span.of(valid)).states[0] for tokens, valid in rows]

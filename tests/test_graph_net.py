@@ -161,11 +161,12 @@ def test_it_tells_classes_by_name(run):
 
 def test_what_it_looks_at_is_its_neighbours(run):
     observed = regard.load(run).inspect("n1")
-    assert list(observed.attention) == ["layers.0", "layers.1"]
-    for weights, query, key in observed.attention.values():
+    assert [each.place for each in observed.attention] == ["encoder.0.edges", "encoder.1.edges"]
+    for _, _, _, weights, query, key, _ in observed.attention:
         assert query.labels == ("n1/left",) and key.labels == ("n0/left", "n1/left", "n2/left")
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
-    assert [step.label for step in observed.steps] == ["n1/left", "n0/left", "n2/left"]
+    assert observed.surfaces[0].pieces == ("n1/left", "n0/left", "n2/left")
+    assert [prediction.at.pieces for prediction in observed.predictions] == [(0,), (1,), (2,)]
 
 
 def test_evaluation_takes_the_part_that_is_asked_for(run, tmp_path):

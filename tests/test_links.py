@@ -100,7 +100,8 @@ def test_nodes_look_along_the_edges_of_training_alone(tmp_path: Path):
     edges = int((model.graph.pairs[0] < model.graph.pairs[1]).sum())
     assert edges == 12 - round(0.2 * 12) - round(0.1 * 12)
     assert 0 < model([("n0", "n1")])[0].probability < 1 and model([]) == []
-    assert set(model.inspect(("n0", "n5")).attention) == {f"{n}: layers.{k}" for n in ("n0", "n5") for k in (0, 1)}
+    places = {each.place for each in model.inspect(("n0", "n5")).attention}
+    assert places == {f"encoder.{layer}.edges of {node}" for node in ("n0", "n5") for layer in (0, 1)}
     with pytest.raises(ValueError, match="two nodes"):
         model.read("n0 n1 n2")
 

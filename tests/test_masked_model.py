@@ -16,6 +16,7 @@ import torch
 
 import regard
 from regard.attention.mask import Span
+from regard.core.observation import Site
 from regard.core.task import find_task
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import ConfigError, DataError
@@ -190,14 +191,14 @@ def test_pseudo_log_probabilities_mask_each_token_in_turn(case: TaskCase) -> Non
 
 def test_inspection_shows_each_head_with_the_gap(case: TaskCase) -> None:
     found = filler(case).inspect("the ___ sat")
-    (weights,) = found.attention.values()
+    (weights,) = found.attention
     assert weights.query.labels == ("<s>", "the", "___", "sat", "</s>")
     torch.testing.assert_close(weights.weights.sum(-1), torch.ones(2, 5))
-    assert [(step.label, bool(step.alternatives)) for step in found.steps] == [
-        ("the ", False), ("___", True), (" sat", False),
-    ]  # fmt: skip
+    assert found.surfaces[0].pieces == ("the ", "___", " sat")
+    (prediction,) = found.predictions
+    assert prediction.at == Site("gap", (1,))
     (filled,) = filler(case)(["the ___ sat"], top_k=10)
-    told = {each.label: math.exp(each.log_probability) for each in found.steps[1].alternatives}
+    told = {each.label: math.exp(each.log_probability) for each in prediction.alternatives}
     assert told == pytest.approx({each.text: each.probability for each in filled.gaps[0]})
 
 

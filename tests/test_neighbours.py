@@ -151,12 +151,13 @@ def test_evaluation_looks_at_all_and_epochs_draw_anew():
     sizes = []
     for visit in (0, 1, 2):
         batch = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
-        sizes.append(batch.sizes[-1].edges)
+        sizes.append(batch.inputs.sizes[-1].edges)
         assert batch.label.tolist() == graph.labels[:1].tolist()
     assert sizes == [len(graph.neighbours(0)), 3, 3]
     every = np.arange(NODES)
     first, again, second = (examples.collate(ExampleIndices(every, np.full(NODES, visit))) for visit in (1, 1, 2))
-    assert torch.equal(first.pairs, again.pairs) and not torch.equal(first.pairs, second.pairs)
+    assert torch.equal(first.inputs.pairs, again.inputs.pairs)
+    assert not torch.equal(first.inputs.pairs, second.inputs.pairs)
 
 
 @pytest.fixture(scope="module")
@@ -198,6 +199,13 @@ def trained(folder: Path, name: str, source: dict[str, Any], **data: Any) -> Any
     return regard.load(regard.train(tables, folder / name))
 
 
+def equal_maps(one: Any, other: Any) -> None:
+    assert one.attention
+    for left, right in zip(one.attention, other.attention, strict=True):
+        assert left.place == right.place
+        torch.testing.assert_close(left.weights, right.weights, atol=1e-5, rtol=0)
+
+
 def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
     beside = {"source": str(arrays / "graph.npz"), "features": str(arrays / "x.npy")}
     batch, inside = {"batch_nodes": 4, "neighbours": [2, 2]}, {"source": str(arrays / "with_x.npz")}
@@ -213,8 +221,7 @@ def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
     np.testing.assert_allclose(found[0], found[1], atol=1e-5)
     np.testing.assert_allclose(found[2], found[3], atol=1e-5)
     observed = [model.inspect("3") for model in models[:2]]
-    for name, weights in observed[0].attention.items():
-        torch.testing.assert_close(weights.weights, observed[1].attention[name].weights, atol=1e-5, rtol=0)
+    equal_maps(*observed)
 
 
 def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path):
@@ -225,9 +232,9 @@ def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path
     for one, other in zip(model(names), whole(names), strict=True):
         assert one.node == other.node and one.probabilities == pytest.approx(other.probabilities, abs=1e-5)
     one, other = model.inspect("6"), whole.inspect("6")
-    assert [step.label for step in one.steps] == [step.label for step in other.steps]
-    for name, weights in one.attention.items():
-        torch.testing.assert_close(weights.weights, other.attention[name].weights, atol=1e-5, rtol=0)
+    assert one.surfaces == other.surfaces
+    assert [each.label for each in one.predictions] == [each.label for each in other.predictions]
+    equal_maps(one, other)
 
 
 REFUSED = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import random
@@ -10,42 +11,47 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from typer.testing import CliRunner
 
 from regard import cli
+from regard.answers.next_item import NextItemSettings
 from regard.attention.mask import Span
+from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import ConfigError, DataError
+from regard.fields.item_vocabulary import item_numbers
+from regard.metrics.ranking import gain_sums, ranks
 from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
-from regard.tasks.next_item.codecs import ItemCodec
-from regard.tasks.next_item.config import RecommendConfig
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.examples import SessionExamples
-from regard.tasks.next_item.recommender import Recommender
-from regard.tasks.next_item.sessions import read_sessions
-from regard.tasks.next_item.task import TASK, _gains, _places
+from regard.tasks.next_item.task import NEXT_ITEM, TASK
+from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_predictor import SupervisedCodecs
+from regard.testing.codec_case import CodecRun
 
 
 def call(*arguments: object, input: str | None = None) -> Any:
     return CliRunner().invoke(cli.build_app(), [str(each) for each in arguments], input=input)
 
 
-def sessions(path: Path, **data: str) -> list[tuple[str, ...]]:
-    files = (FilesConfig(source=path),)
-    config = SessionDataConfig(train=files, **data)
-    return [each.items for each in read_sessions(files, config)]
+def sessions(path: Path, **columns: str) -> list[Any]:
+    return [row.cells[ITEMS] for row in read_sessions([FilesConfig(source=path)], SessionColumns(**columns))]
 
 
-def test_places_and_gains_by_pencil() -> None:
-    """Four special types are no items; an item that training did not have comes behind all."""
-    logits = torch.tensor([[9.0, 9, 9, 9, 3, 1, 2], [9, 9, 9, 9, 0, 5, 4], [9, 9, 9, 9, 1, 2, 3]])
-    assert _places(logits, torch.tensor([4, 4, 1])).tolist() == [0, 2, 3]
-    hits, gain = _gains(torch.tensor([0, 2, 9, 10, 300])).tolist()
+def prepared(config: Any, folder: Path) -> tuple[SupervisedExamples, SupervisedCodecs]:
+    """Return the training examples and the codecs of a config."""
+    codecs = NEXT_ITEM.learn_codecs(CodecRun(folder / "run", config), lambda message: None)
+    return SupervisedExamples(NEXT_ITEM.read(config, "train"), config, codecs), codecs
+
+
+def test_ranks_and_gains_by_pencil() -> None:
+    """An item that training did not have ranks after all."""
+    scores = torch.tensor([[3.0, 1, 2], [0, 5, 4], [1, 2, 3]])
+    assert ranks(scores, torch.tensor([0, 0, -3])).tolist() == [0, 2, 3]
+    hits, gain = gain_sums(torch.tensor([0, 2, 9, 10, 300])).tolist()
     assert hits == 3 and gain == pytest.approx(1 + 1 / math.log2(4) + 1 / math.log2(11))
 
 
@@ -119,7 +125,7 @@ def test_baselines_are_those_of_training_sessions(run: Path) -> None:
         for one, other in pairwise(items):
             after.setdefault(one, {})[other] = after.get(one, {}).get(other, 0) + 1
     codec = load(run / "runs" / "two-before").codec
-    number = {item: int(codec.numbers([item])[0]) for item in counts}
+    number = {item: int(item_numbers(codec.answer.tokenizer, [item])[0]) for item in counts}
     popular = sorted(counts, key=lambda item: (-counts[item], number[item]))[:10]
 
     def likely(item: str) -> list[str]:
@@ -143,8 +149,8 @@ def test_what_is_recommended(run: Path) -> None:
     fresh = model(["i5 i9"], top_k=40, new=True)[0].items
     assert len(fresh) == 38 and not {"i5", "i9"} & {*fresh}
     assert sum(model([""], top_k=40)[0].probabilities) == pytest.approx(1.0)
-    settings = model.config.model_copy(update={"recommend": RecommendConfig(top_k=3, new=True)})
-    own = Recommender(model.net, model.codec, settings)(["i5 i38"])[0].items
+    model.codec.answer.defaults = NextItemSettings(top_k=3, new=True)
+    own = model(["i5 i38"])[0].items
     assert len(own) == 3 and not {"i5", "i38"} & {*own}, "the run's own settings, unless a call has others"
     with pytest.raises(ConfigError, match="top_k"):
         model(["i5"], top_k=0)
@@ -176,10 +182,15 @@ def test_a_session_longer_than_the_context_is_learnt_whole(tmp_path: Path) -> No
     (tmp_path / "x.txt").write_text("a b c d e\n")
     data = {"train": [{"source": str(tmp_path / "x.txt")}], "context": 2}
     config = load_config({"task": {"kind": "next-item"}, "data": data, "train": {"steps": 1, "batch_tokens": 8}})
-    tokenizer = train_tokenizer(["a b c d e"], TokenizerConfig(kind="word"))
-    found = SessionExamples("train", config, ItemCodec(tokenizer, (), {}))
-    pieces = [(tokenizer.pieces(row.read), tokenizer.pieces(row.target)) for row in found.rows]
-    assert pieces == [(["<s>", "a"], ["a", "b"]), (["b", "c"], ["c", "d"]), (["d"], ["e"])]
+    examples, codecs = prepared(config, tmp_path)
+    items, pieces = codecs.fields["items"], codecs.answer.tokenizer.pieces
+    targets = [examples.targets[examples.target_places(np.array([number]))] for number in range(len(examples))]
+    both = [(items.labels(row), tuple(pieces(target))) for (row,), target in zip(examples.rows, targets, strict=True)]
+    assert both == [(("<s>", "a"), ("a", "b")), (("b", "c"), ("c", "d")), (("d",), ("e",))]
+    whole = hashlib.sha256(np.array([2, 2, 1], np.int32).tobytes())
+    for (row,), target in zip(examples.rows, targets, strict=True):
+        whole.update(row.tobytes() + target.tobytes())
+    assert examples.digest() == whole.hexdigest(), "earlier runs recorded other contents"
     assert TASK.name == "next-item"
 
 
@@ -192,12 +203,12 @@ def test_a_loss_of_a_mixer_is_minimised_and_not_reported(tmp_path: Path) -> None
         "task": {"kind": "next-item"}, "data": {"train": [{"source": str(tmp_path / "x.txt")}], "context": 16},
         "model": model, "train": {"steps": 1},
     })  # fmt: skip
-    tokenizer = train_tokenizer(["a b c d e f g h i j k l"], TokenizerConfig(kind="word"))
-    examples = SessionExamples("train", config, ItemCodec(tokenizer, (), {}))
+    examples, codecs = prepared(config, tmp_path)
     batch = examples.collate(examples.batches(0)[0])
-    net = TASK.build(config, {"types": len(tokenizer)}).double()
+    net = TASK.build(config, codecs.spec).double()
     terms = TASK.objective(config)(net, batch)
-    (lost,) = net(batch.input, Span.of(batch.valid)).losses.values()
+    (padded,) = batch.inputs
+    (lost,) = net(padded.values, Span.of(padded.valid)).losses.values()
     assert float(terms.minimised.detach() - terms.sums["nll"]) == pytest.approx(float(lost.detach()), rel=1e-4) != 0
     terms.minimised.backward()
     assert all(layer.mixer.compressor.convolution.weight.grad.abs().sum() > 0 for layer in net.stack)

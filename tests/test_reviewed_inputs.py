@@ -16,11 +16,11 @@ from regard.data.midi import read_midi
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
 from regard.fields.tokens import Tokens
+from regard.metrics.ranking import next_item_metrics
 from regard.runs.parameter_counts import parameters_by_part
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import make_answer
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.task import _compute_metrics
+from regard.tasks.next_item.config import SessionDataConfig
 from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
@@ -99,7 +99,7 @@ def test_items_are_words_where_only_their_number_is_given() -> None:
 
 def test_nothing_that_was_asked_gives_no_figures() -> None:
     sums = {"nll": torch.tensor(2.0), "items": torch.tensor(1), "asked": torch.tensor(0)}
-    assert _compute_metrics(sums) == {"loss": 2.0}
+    assert next_item_metrics(sums) == {"loss": 2.0}
 
 
 def test_sampling_keeps_the_limit_of_n_grams() -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from itertools import product
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +17,7 @@ from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError, ModelError, RegardError
+from regard.fields.items import Items
 from regard.fields.tokens import Tokens
 from regard.models.input import AffixInput, TokenInput
 from regard.models.tagger import build_tagger
@@ -25,7 +25,6 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.links.linker import Linker
-from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.supervised import SupervisedExamples
 from regard.tasks.supervised_predictor import NetOutputs, SupervisedPredictor
 from regard.tasks.tagging.automatic_config import choose
@@ -284,9 +283,10 @@ def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) ->
     told = json.loads(predictor.write(found, json=True))
     assert told.keys() == {"tokens", "tags", "probabilities"}
     seen = predictor.inspect("the dog runs")
-    assert [step.label for step in seen.steps] == ["the", " dog", " runs"]
-    assert [step.alternatives[0].label for step in seen.steps] == list(found.tags)
-    (weights,) = seen.attention.values()
+    assert seen.surfaces[0].pieces == ("the", "dog", "runs")
+    assert [each.at.pieces for each in seen.predictions] == [(0,), (1,), (2,)]
+    assert [each.label for each in seen.predictions] == list(found.tags)
+    (weights,) = seen.attention
     assert weights.query.labels[1:4] == ("the", "dog", "<unk>") and weights.weights.shape == (2, 5, 5)
     with pytest.raises(RegardError, match="no text"):
         predictor.inspect("")
@@ -306,7 +306,7 @@ def test_entities_are_counted_by_sentence_and_told_with_their_words(tmp_path: Pa
     tables[0][3, number("I-LOC")], tables[0][3, number("B-LOC")] = 0.7, 0.3
     tables[1][3:] = np.eye(5)[number("O")] + 1e-9
     parts = [torch.from_numpy(np.log(part)) for table in tables for part in (table[:2], table[2:4], table[4:])]
-    tagger._compute = lambda rows: [NetOutputs(part, {}) for part in parts]  # type: ignore[method-assign]
+    tagger._compute = lambda rows, at_end=False: [NetOutputs(part, {}) for part in parts]  # type: ignore[method-assign]
     sums = tagger.measure(train, np.arange(len(train)), ["entity_f1"])
     assert sums["spans"].tolist() == [6, 5, 5]
     objective = find_task("tagging").objective(run.config)
@@ -367,11 +367,8 @@ def test_files_of_tagged_sentences_are_recognised(tmp_path: Path) -> None:
 )
 def test_a_line_with_a_bracket_is_a_text_unless_it_is_json(line: str, items: tuple[str, ...]) -> None:
     """The same for every predictor of words, items and nodes."""
-    config = SimpleNamespace(data=SimpleNamespace(items="items"))
     assert Tokens(("tokens",), max_length=8).parse(line) == items
-    recommender = object.__new__(Recommender)
-    recommender.config = config  # type: ignore[assignment]
-    assert recommender.read(line) == items
+    assert Items(("items",), max_length=8).parse(line) == items
     linker = object.__new__(Linker)
     linker._numbers = lambda names: []  # type: ignore[assignment,method-assign]
     if len(items) == 2:

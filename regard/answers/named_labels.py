@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict
 from torch import Tensor
 
+from regard.answers.answer_base import AnswerBase
 from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
@@ -19,35 +19,28 @@ from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
-__all__ = ["LABELS_FILE", "NamedLabels", "NoSettings", "ranked", "require_label", "to_json"]
+__all__ = ["CLASS_METRICS", "LABELS_FILE", "NamedLabels", "SingleLabel", "ranked", "require_label", "to_json"]
 
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
+CLASS_METRICS: Mapping[str, Metric] = {  # of ``metrics.classes.class_metrics``
+    "accuracy": Metric(lower_is_better=False, baseline="majority"),
+    "macro_f1": Metric(lower_is_better=False),
+    "calibration_error": Metric(lower_is_better=True),
+    "majority": Metric(lower_is_better=False),
+}
 
 
-class NoSettings(BaseModel):
-    """A prediction without settings."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NamedLabels:
+class NamedLabels(AnswerBase):
     """Labels by name, learned from training. A value is the tuple of an example's labels."""
 
-    metrics: ClassVar[Mapping[str, Metric]]
-    per_position: ClassVar[bool] = False
     kind: ClassVar[PredictionKind] = "label"
     noun: ClassVar[str] = "labels"
-    another_column: ClassVar[str] = "data.label=3"
-    unit: float = 1.0
-    output_scale: tuple[float, float] = (1.0, 0.0)
+    remedy: ClassVar[str] = "--set data.label=3 reads the labels from another column"
 
     def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.columns, self.labels = columns, Labels((), ())
-
-    @property
-    def measured(self) -> Collection[str]:
-        return [name for name, metric in self.metrics.items() if metric.by_predictor]
+        super().__init__(columns)
+        self.labels = Labels((), ())
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -72,8 +65,7 @@ class NamedLabels:
 
     def learn_names(self, run: RunFiles, counts: Counter[str], log: Report, *, where: str) -> None:
         """Learn and save the labels with these counts. Raises DataError if there are not two, or too many."""
-        help = f"--set {self.another_column} reads the {self.noun} from another column"
-        self.labels = Labels.of(counts, where=where, help=help)
+        self.labels = Labels.of(counts, where=where, help=self.remedy)
         self.labels.save(run.tokenizers / f"{self.noun}.json")
         log(f"{self.noun}: {self.labels.told()}")
 
@@ -86,17 +78,20 @@ class NamedLabels:
         numbers = self.labels.numbers
         return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
 
-    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        return None
-
-    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.ones(len(targets))
-
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return class_tables(sums, self.labels.names)
 
-    def measure(self, outputs: Tensor, targets: Tensor) -> dict[str, Tensor]:
-        return {}
+
+class SingleLabel(NamedLabels):
+    """The base of answers that are one label of each example. A value is the tuple of it."""
+
+    marker: ClassVar[str] = "confusion"
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        return (require_label(row, self.columns[0]),)
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([number for (number,) in self.numbers(values, places)], np.int64)
 
 
 def require_label(row: Row, column: Column) -> str:

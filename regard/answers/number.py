@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel
 from torch import Tensor
 
+from regard.answers.answer_base import AnswerBase, NoSettings
 from regard.answers.losses import number_loss
-from regard.answers.named_labels import LABELS_FILE, NoSettings, require_label, to_json
+from regard.answers.named_labels import LABELS_FILE, require_label, to_json
 from regard.answers.scale import Scale, read_number
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
-from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+from regard.core.task import Metric, MetricSums, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.metrics.numbers import number_metrics
 
@@ -30,13 +30,11 @@ class NumberPrediction(NamedTuple):
     cut: bool
 
 
-class Number:
+class Number(AnswerBase):
     """One number of each example. A value is the tuple of its text, which ``targets`` reads."""
 
-    per_position: ClassVar[bool] = False
     kind: ClassVar[PredictionKind] = "number"
     marker: ClassVar[str] = "moments"
-    settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = {
         "rmse": Metric(lower_is_better=True, baseline="mean_rmse"),
         "mae": Metric(lower_is_better=True),
@@ -45,10 +43,11 @@ class Number:
     }
     sizes: Mapping[str, int] = {"classes": 1}
     class_names: tuple[str, ...] = ()
-    measured: Collection[str] = ()
 
-    def __init__(self, columns: tuple[Column, ...]) -> None:
-        self.columns, self.scale = columns, Scale(0.0, 1.0)
+    def __init__(self, columns: tuple[Column, ...], *, digits: int = 10) -> None:
+        """``digits``: significant ones of a number that is written for people."""
+        super().__init__(columns)
+        self.digits, self.scale = digits, Scale(0.0, 1.0)
 
     @property
     def unit(self) -> float:
@@ -65,9 +64,6 @@ class Number:
 
     def value(self, row: Row) -> tuple[str, ...]:
         return (require_label(row, self.columns[0]),)
-
-    def names(self, value: tuple[str, ...]) -> tuple[str, ...]:
-        return ()
 
     def learn(
         self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
@@ -86,12 +82,6 @@ class Number:
         numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
         return (np.array(numbers) - self.scale.mean) / self.scale.deviation
 
-    def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        return None
-
-    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return np.ones(len(targets))
-
     def loss(
         self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
     ) -> LossAndSums:
@@ -101,19 +91,13 @@ class Number:
     def compute_metrics(sums: MetricSums) -> dict[str, float]:
         return number_metrics(sums)
 
-    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
-        return {}
-
-    def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
-        return {}
-
     def predict(self, outputs: Tensor, settings: NoSettings, context: InputContext) -> NumberPrediction:
         return NumberPrediction(
             self.scale.mean + self.scale.deviation * float(outputs[0]), context.weights, context.truncated
         )
 
     def write(self, output: NumberPrediction, *, json: bool) -> str:
-        return to_json(output) if json else f"{output.value:.10g}"
+        return to_json(output) if json else f"{output.value:.{self.digits}g}"
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ()

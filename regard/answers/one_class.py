@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.answers.losses import best_temperature, class_loss
-from regard.answers.named_labels import NamedLabels, ranked, require_label, to_json
+from regard.answers.named_labels import CLASS_METRICS, SingleLabel, ranked, to_json
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
 from regard.core.task import Metric, MetricSums, RunFiles
-from regard.data.rows import Column, Row
+from regard.data.rows import Column
 from regard.metrics.classes import calibration_error, class_metrics, prediction_sums
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
@@ -46,7 +46,7 @@ class Classification(NamedTuple):
     cut: bool
 
 
-class OneClass(NamedLabels):
+class OneClass(SingleLabel):
     """One label of each example.
 
     Args:
@@ -54,13 +54,9 @@ class OneClass(NamedLabels):
         balanced: whether each class has the same weight in the loss, and not each example.
     """
 
-    marker: ClassVar[str] = "confusion"
     settings: ClassVar[type[BaseModel]] = ClassSettings
     metrics: ClassVar[Mapping[str, Metric]] = {
-        "accuracy": Metric(lower_is_better=False, baseline="majority"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
+        **CLASS_METRICS,
         "temperature": Metric(lower_is_better=True, ratio=False),
         "scaled_calibration_error": Metric(lower_is_better=True, by_predictor=True),
     }
@@ -71,19 +67,13 @@ class OneClass(NamedLabels):
         self.temperature = 1.0  # the divisor of logits that fits validation best (Guo et al. 2017, §4.2)
 
     @property
-    def output_scale(self) -> tuple[float, float]:  # type: ignore[override]
+    def output_scale(self) -> tuple[float, float]:
         return 1 / self.temperature, 0.0
 
     def open(self, run: RunFiles) -> Self:
         super().open(run)
         self.temperature = _validated_temperature(run)
         return self
-
-    def value(self, row: Row) -> tuple[str, ...]:
-        return (require_label(row, self.columns[0]),)
-
-    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
-        return np.array([number for (number,) in self.numbers(values, places)], np.int64)
 
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if not self.balanced:

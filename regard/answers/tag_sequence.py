@@ -10,11 +10,11 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel
 from torch import Tensor
 
+from regard.answers.answer_base import NoSettings
 from regard.answers.losses import class_loss
-from regard.answers.named_labels import DECIMALS, NamedLabels, NoSettings, ranked
+from regard.answers.named_labels import DECIMALS, NamedLabels, ranked
 from regard.answers.spans import TagSpan, best_path, spans
 from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
 from regard.core.answer import InputContext, LossAndSums
@@ -52,9 +52,8 @@ class TagSequence(NamedLabels):
     per_position: ClassVar[bool] = True
     kind: ClassVar[PredictionKind] = "tag"
     noun: ClassVar[str] = "tags"
-    another_column: ClassVar[str] = "data.tag=4"
+    remedy: ClassVar[str] = "--set data.tag=4 reads the tags from another column"
     marker: ClassVar[str] = "confusion"
-    settings: ClassVar[type[BaseModel]] = NoSettings
     metrics: ClassVar[Mapping[str, Metric]] = {
         "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
         "macro_f1": Metric(lower_is_better=False),

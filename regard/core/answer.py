@@ -18,7 +18,10 @@ from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["InputContext", "LossAndSums", "TaskAnswer"]
+__all__ = ["MAX_ALTERNATIVES", "ContinuingAnswer", "InputContext", "LossAndSums", "TaskAnswer"]
+
+
+MAX_ALTERNATIVES = 10  # that are shown of a position
 
 
 class LossAndSums(NamedTuple):
@@ -32,7 +35,7 @@ class InputContext(NamedTuple):
     """Facts about an input that its prediction repeats.
 
     ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
-    ``tokens``: the text of each answered position, of an answer per position.
+    ``tokens``: the text of each answered position of the value, of an answer per position.
     """
 
     weights: Sequence[tuple[str, float]] = ()
@@ -53,6 +56,10 @@ class TaskAnswer(Protocol):
     settings: ClassVar[type[BaseModel]]  # of a prediction: all optional, for Python, the command line and HTTP
     marker: ClassVar[str]  # the name of a sum that no other answer of the same task has
     columns: tuple[int | str, ...]
+
+    @property
+    def defaults(self) -> BaseModel:
+        """The settings of a prediction unless a call has others: an instance of ``settings``."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -97,16 +104,22 @@ class TaskAnswer(Protocol):
         """Return the targets (rows, …) of values. Raises DataError, with the place, for an unknown label."""
 
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return (rows,) what each row's loss is multiplied by."""
+        """Return (rows,) what each row's loss is multiplied by; rows with 0 are not counted."""
 
     @property
     def baseline(self) -> Any:
         """The value that a model without inputs predicts: the majority label, or the mean."""
 
     def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        """Return the targets that a baseline predicts for values, such as the most frequent tag of a word.
+        """Return what a baseline predicts for the targets of values, such as the most frequent tag of a word.
 
-        The objective counts how many are right as the sum ``baseline_right``. None: there is no such baseline.
+        Numbers (rows, …), which ``compare`` reads. None: there is no such baseline.
+        """
+
+    def compare(self, outputs: Tensor, targets: Tensor, baseline: Tensor) -> MetricSums:
+        """Return the sums of a baseline, and those of the outputs that are compared with them.
+
+        They are added to those of ``loss``: in evaluation, and in training where the network returns logits.
         """
 
     @property
@@ -146,4 +159,17 @@ class TaskAnswer(Protocol):
         """Return a prediction as one line: for people, or as a JSON object."""
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        """Return the labels of one row's outputs with their log-probabilities, the most likely first."""
+        """Return the labels of one row's outputs with their log-probabilities, the most likely first.
+
+        All of them, or ``MAX_ALTERNATIVES`` of a large vocabulary.
+        """
+
+
+class ContinuingAnswer(TaskAnswer, Protocol):
+    """An answer per position of a ``ContinuedField``: the label of the next position.
+
+    The loss is cross-entropy, which the network's head may compute without logits: row weights are 0 or 1.
+    """
+
+    def log_probability(self, outputs: Tensor, label: str) -> float:
+        """Return the log-probability of a label that is the text of a position."""

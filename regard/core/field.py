@@ -7,10 +7,9 @@ loss. Value is its own type, such as a tuple of texts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -18,9 +17,14 @@ from regard.core.observation import SurfaceKind
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = ["EncodedRow", "EncodedRows", "Field", "Padded", "PositionField", "VisitDraws"]
+__all__ = [
+    "ContinuedField", "EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField",
+    "VisitDraws",
+]  # fmt: skip
 
-EncodedRow = npt.NDArray[Any]  # (positions, *numbers), of any dtype
+EncodedRow = (
+    Any  # an array (positions, *numbers) of any dtype; of a PackedField another object, its length the positions
+)
 
 
 class EncodedRows(NamedTuple):
@@ -35,6 +39,17 @@ class EncodedRows(NamedTuple):
     counts: Sequence[int] | None = None  # None: each value has one row
 
 
+class InputBatch(Protocol):
+    """Rows of one field as a network reads them: ``Padded``, or the NamedTuple of a ``PackedField``."""
+
+    @property
+    def answered(self) -> Tensor | None:
+        """The positions (rows, positions) with an answer of their own; None where a row has one answer."""
+
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return those of each row, of values that a network gives for positions."""
+
+
 class Padded(NamedTuple):
     """A batch of one field: ``values`` (rows, positions, *numbers), and ``valid`` (rows, positions), False in padding.
 
@@ -46,10 +61,14 @@ class Padded(NamedTuple):
     valid: Tensor
     answered: Tensor | None = None
 
-    def to(self, device: torch.device) -> Padded:
-        """Return the batch on a device."""
-        answered = None if self.answered is None else self.answered.to(device)
-        return Padded(self.values.to(device), self.valid.to(device), answered)
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return the rows of values in the shape of ``valid``, padding included."""
+        return values.unbind()
+
+    def at_end(self) -> Padded:
+        """Return the batch with an answer at the last valid position of each row, and nowhere else."""
+        places = torch.arange(self.valid.shape[1], device=self.valid.device)
+        return self._replace(answered=places == self.valid.sum(1, keepdim=True) - 1)
 
 
 class VisitDraws(NamedTuple):
@@ -69,6 +88,7 @@ class Field(Protocol):
 
     columns: tuple[int | str, ...]  # of a row, in the order of their texts
     reads_json: bool  # whether ``parse`` reads JSON values
+    packed: bool  # whether it is a PackedField
     kind: ClassVar[SurfaceKind]  # of its positions
 
     @property
@@ -102,11 +122,11 @@ class Field(Protocol):
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         """Split a row into the sequences that the network encodes separately; in general there is one, the row."""
 
-    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
-        """Pad rows to equal lengths."""
+    def pad(self, rows: Sequence[EncodedRow]) -> InputBatch:
+        """Pad rows to equal lengths, or lay them one after the other."""
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
-        """Return the numbers of a row's own positions, of ``values`` in the shape of ``Padded.valid[i]``."""
+        """Return the numbers of a row's own positions, of ``InputBatch.by_row(…)[i]``."""
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         """Return a text for each position, for people."""
@@ -116,6 +136,16 @@ class Field(Protocol):
 
     def cost(self, value: Any) -> int:
         """Return how many numbers one layer holds at once for this value (``predictor_interface.input_cost``)."""
+
+
+@runtime_checkable
+class HidingField(Field, Protocol):
+    """A field whose pieces can be hidden from the network, to see what a prediction owes to each of them."""
+
+    hiding: ClassVar[str]  # how pieces are hidden
+
+    def hidden(self, row: EncodedRow) -> list[EncodedRow]:
+        """Return for each piece that is inspected the row without it; the row itself where it cannot be hidden."""
 
 
 class PositionField(Field, Protocol):
@@ -129,3 +159,28 @@ class PositionField(Field, Protocol):
 
     def tokens(self, value: Any) -> tuple[str, ...]:
         """Return the text of each answered position, over all rows of a value."""
+
+
+@runtime_checkable
+class ContinuedField(PositionField, Protocol):
+    """A field with the position after each of its own as the answer: the prediction of a value continues it."""
+
+    def continued(self, values: Sequence[Any]) -> EncodedRows:
+        """Encode values as one row each, whose last position is answered by what follows the value.
+
+        ``labels`` of the row without its first are the texts of the positions that the network predicts.
+        """
+
+
+class PackedField(Field, Protocol):
+    """A field whose rows are laid one after the other without padding, such as graphs.
+
+    So examples need not be batched by length, and a batch of N positions has rows of N positions in all. The network
+    reads the batch itself.
+    """
+
+    def digest(self, row: EncodedRow) -> str:
+        """Return a hash of a row's value."""
+
+    def describe(self, rows: Sequence[EncodedRow]) -> str:
+        """Return the sizes of rows, for people: ``of 3 to 8 nodes``."""

@@ -169,6 +169,11 @@ class Observation(NamedTuple):
     influences: tuple[Influence, ...] = ()
     facts: Mapping[str, Any] = {}
 
+    @property
+    def maps(self) -> dict[str, AttentionMap]:
+        """The attention by place, such as ``encoder.0.self``."""
+        return {attention.place: attention for attention in self.attention}
+
 
 @runtime_checkable
 class Observes(Protocol):
@@ -176,6 +181,14 @@ class Observes(Protocol):
 
     def inspect(self, input: Any) -> Observation:
         """Return the observation of one input. Raises ConfigError for one that cannot be shown, with the reason."""
+
+
+@runtime_checkable
+class Influenced(Protocol):
+    """A predictor that can tell what its predictions owe to each piece of their input."""
+
+    def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
+        """Return the influence of each piece on each prediction of ``inspect(input)``; () where none can be hidden."""
 
 
 def require_observation(observation: object) -> Observation:

@@ -1,17 +1,22 @@
-"""Operations on named tensors: finding shared ones, digest, mean."""
+"""Operations on tensors: of named ones shared names, digest and mean; of those in tuples any change."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.errors import ModelError
 
-__all__ = ["added_sums", "digest", "kept_buffers", "mean", "separate", "shared_names"]
+__all__ = [
+    "added_sums", "digest", "kept_buffers", "map_tensors", "mean", "separate", "shared_names", "to_device",
+]  # fmt: skip
+
+Tree = TypeVar("Tree")
 
 
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
@@ -129,3 +134,19 @@ def added_sums(total: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[
         wide = value.detach().to("cpu", torch.float64)
         found[name] = found[name] + wide if name in found else wide
     return found
+
+
+def to_device(batch: Tree, device: torch.device) -> Tree:
+    """Return a batch with its tensors on another device."""
+    moved: Tree = map_tensors(batch, lambda tensor: tensor.to(device, non_blocking=True))
+    return moved
+
+
+def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
+    """Return a tensor changed, and (named) tuples with the tensors in them changed; any other value as it is."""
+    if isinstance(value, Tensor):
+        return change(value)
+    if not isinstance(value, tuple):
+        return value
+    parts = [map_tensors(part, change) for part in value]
+    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +16,33 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, counted_with
 from regard.data.file_names import JSON_LINES, has_ending, named_files
 from regard.data.reading import read_lines, refuse_pipe
-from regard.data.rows import describe_keys, parse_object
+from regard.data.rows import Row, describe_keys, parse_object
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import ConfigError, DataError
 
-__all__ = ["MOST_NODES", "GraphLine", "graph_of", "parse_graph", "read_graph_inputs", "read_graph_lines"]
+__all__ = [
+    "GRAPH", "LABEL", "MOST_FEATURES", "MOST_NODES", "GraphLine", "graph_of", "parse_graph",
+    "read_graph_inputs", "read_graph_lines", "read_graph_rows",
+]  # fmt: skip
+
+GRAPH, LABEL = "graph", "label"  # columns of rows
 
 MOST_NODES = 1 << 18  # of one graph: a line may say any number
 MOST_FEATURES = 1 << 14
 OTHER_NAMES = {"edges": "edge_index", "features": "node_feat", "nodes": "num_nodes", "label": "y"}
 
 
-class GraphLine(NamedTuple):
-    """A graph as a line tells it. ``edges`` (number, 2) are numbers of nodes; ``features`` (nodes, width).
+@dataclass(frozen=True, eq=False)
+class GraphLine:
+    """A graph in the form of a line; two are equal if everything is but the place and the label.
 
-    ``kinds``: a label of each node, or () where nodes have none. ``label``: of the graph, None where none is told.
+    Attributes:
+        where: file and line; None of an input.
+        nodes: the number of nodes.
+        edges: (edges, 2) numbers of nodes.
+        features: (nodes, width).
+        kinds: a label of each node, or () where nodes have none.
+        label: of the graph; None where it has none.
     """
 
     where: str | None
@@ -46,9 +59,26 @@ class GraphLine(NamedTuple):
             whole.update(array.tobytes())
         return whole.hexdigest()
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, GraphLine) and self.digest() == other.digest()
+
+    def __hash__(self) -> int:
+        return hash(self.digest())
+
 
 def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[GraphLine]:
-    """The graphs of files with the labels under ``key``. DataError, with file and line, for one that is none."""
+    """Yield the graphs of ``read_graph_rows``."""
+    for row in read_graph_rows(corpora, key):
+        graph: Any = row.cells[GRAPH]
+        yield graph
+
+
+def read_graph_rows(corpora: Sequence[FilesConfig], key: str) -> Iterator[Row]:
+    """Yield the graphs of files under GRAPH, and the labels that stand under ``key`` under LABEL.
+
+    Raises:
+        DataError: with file and line, for a line that is no graph or has no label.
+    """
     for corpus in corpora:
         for path in named_files(corpus.source):
             refuse_pipe(path)
@@ -61,7 +91,8 @@ def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[Graph
                     help = f"name the key of the labels where it is not {key}: --set data.label=KEY"
                     raise DataError("the graph has no label", where=where, why=describe_keys(row), help=help)
                 if falls_into(found.digest(), corpus.share):
-                    yield found
+                    cells: dict[Any, Any] = {GRAPH: found, LABEL: found.label}
+                    yield Row(cells, path, number)
 
 
 def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
@@ -74,17 +105,22 @@ def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> It
             yield f"{path}:{number}", line
 
 
-def parse_graph(line: str, *, where: str | None = None, key: str = "label") -> tuple[GraphLine, Mapping[str, Any]]:
-    """The graph of a line, and the object that it is. DataError where it spells none."""
+def parse_graph(
+    line: str, *, where: str | None = None, key: str | None = "label"
+) -> tuple[GraphLine, Mapping[str, Any]]:
+    """Return the graph of a line, and the object that it is. Raises DataError if it is none."""
     row = parse_object(line, where=where)
     return graph_of(row, where=where, key=key), row
 
 
-def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str = "label") -> GraphLine:
-    """The graph of an object with ``edges``, and as it may be ``nodes``, ``features`` and a label under ``key``.
+def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str | None = "label") -> GraphLine:
+    """Return the graph of an object with ``edges``, and perhaps ``nodes``, ``features`` and a label under ``key``.
 
     ``nodes`` is their number, or a list of their labels. The names of other collections are read, too: ``edge_index``
-    (two lists), ``num_nodes``, ``node_feat``, ``y``. DataError for what is wrong with it.
+    (two lists), ``num_nodes``, ``node_feat``, ``y``. Without a key no label is read.
+
+    Raises:
+        DataError: something is wrong with it.
     """
     reader = _Reader(row, where)
     pairs = reader.edges()
@@ -102,7 +138,7 @@ def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str = "la
             raise reader.wrong("an edge leads to no node", f"edge {place} is {pair}, and nodes are 0 to {nodes - 1:,}")
     edges = np.array(pairs, np.int64).reshape(-1, 2)
     table = np.zeros((nodes, 0), np.float32) if features is None else np.array(features, np.float32).reshape(nodes, -1)
-    return GraphLine(where, nodes, edges, table, kinds, reader.label(key))
+    return GraphLine(where, nodes, edges, table, kinds, None if key is None else reader.label(key))
 
 
 class _Reader:

@@ -1,9 +1,10 @@
-"""Several graphs as one of disjoint parts, and numbers of nodes that tell what surrounds them."""
+"""Several graphs as one of disjoint parts, and numbers of nodes that describe their surroundings."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,9 @@ from torch import Tensor
 
 from regard.data.graphs import UNLABELLED, Graph
 
-__all__ = ["disjoint_union", "return_probabilities"]
+__all__ = ["PackedGraphs", "disjoint_union", "packed_graphs", "return_probabilities"]
 
+SMALL = 64  # nodes
 TOGETHER = 1 << 20  # chances of walks that are held at once
 Numbers = npt.NDArray[np.int64]
 
@@ -35,6 +37,34 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     )  # fmt: skip
 
 
+class PackedGraphs(NamedTuple):
+    """Graphs as one of disjoint parts, the nodes of each after those of the one before it."""
+
+    entries: Tensor  # (2, entries): node and feature of everything that is not 0
+    values: Tensor  # (entries,)
+    pairs: Tensor  # (2, edges): see ``Graph``
+    degree: Tensor  # (edges,)
+    counts: Tensor  # (graphs,): nodes of each
+    features: int  # of a node
+
+    @property
+    def answered(self) -> Tensor | None:
+        """None: a graph has one answer (``core.field.InputBatch``)."""
+        return None
+
+    def by_row(self, values: Tensor) -> Sequence[Tensor]:
+        """Return the values of each graph's nodes, of the values (nodes, …) of all."""
+        return values.split(self.counts.tolist())
+
+
+def packed_graphs(graphs: Sequence[Graph]) -> PackedGraphs:
+    """Return graphs as a batch."""
+    union, counts = disjoint_union(graphs), np.array([graph.nodes for graph in graphs])
+    arrays = (union.entries, union.values, union.pairs, union.degree, counts)
+    entries, values, pairs, degree, sizes = (torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
+    return PackedGraphs(entries, values, pairs, degree, sizes, union.features)
+
+
 def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[np.float32]:
     """(nodes, steps − 1): (P^k)_ii, the chance that a walk of k = 2 … ``steps`` steps from a node ends there.
 
@@ -46,6 +76,8 @@ def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[
     query, key = pairs[:, pairs[0] != pairs[1]]
     count = np.bincount(query, minlength=nodes)
     step = _rows(np.concatenate([[0], count.cumsum()]), key, 1 / count[query], nodes)
+    if nodes <= SMALL:
+        step = step.to_dense()  # threads of a sparse product wait for each other longer than such a product takes
     found = np.zeros((nodes, max(steps - 1, 0)))
     width = max(1, min(nodes, TOGETHER // nodes))
     for begin in range(

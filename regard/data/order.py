@@ -11,7 +11,10 @@ from regard.core.task import ExampleIndices, Indices
 from regard.core.wording import counted, counted_with
 from regard.errors import ConfigError, DataError
 
-__all__ = ["batches_in_order", "by_length", "does_not_fit", "each_once", "epoch_batches", "mixed_epoch", "shares"]
+__all__ = [
+    "batches_in_order", "by_length", "does_not_fit", "each_once", "each_once_packed", "epoch_batches", "mixed_epoch",
+    "packed_runs", "shares",
+]  # fmt: skip
 
 Lengths = npt.NDArray[np.integer]
 
@@ -83,6 +86,27 @@ def each_once(
     every = np.arange(len(lengths))
     chosen = ExampleIndices(every, np.full_like(every, epoch + 1))
     return by_length(lengths, chosen, tokens, seed=seed, epoch=epoch, where=where)
+
+
+def each_once_packed(lengths: Lengths, positions: int, *, seed: int, epoch: int | None) -> list[ExampleIndices]:
+    """Return the batches of ``each_once`` for rows without padding: nothing is sorted.
+
+    The order is drawn from (seed, epoch); ``None``: for evaluation, that of the examples.
+    """
+    order = np.arange(len(lengths)) if epoch is None else np.random.default_rng((seed, epoch)).permutation(len(lengths))
+    visit = 0 if epoch is None else epoch + 1
+    return [ExampleIndices(part, np.full_like(part, visit)) for part in packed_runs(order, lengths, positions)]
+
+
+def packed_runs(order: Indices, lengths: Lengths, positions: int) -> list[Indices]:
+    """Cut ``order`` into runs of at most so many positions; a row that exceeds them is a run of its own."""
+    cuts, total = list[int](), 0
+    for place, length in enumerate(lengths[order].tolist()):
+        if place and total + length > positions:
+            cuts.append(place)
+            total = 0
+        total += length
+    return np.split(order, cuts) if len(order) else []
 
 
 def mixed_epoch(sizes: Sequence[int], weights: Sequence[float], *, seed: int, epoch: int) -> ExampleIndices:

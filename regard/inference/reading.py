@@ -22,9 +22,10 @@ def reading_form(net: Any, engine: Engine | None) -> nn.Module:
     if engine not in (None, "float32", "int8", "torch", "reference"):
         known = f"{engine!r} is no engine" if engine not in get_args(Engine) else f"no label is told in {engine}"
         raise ConfigError(known, where="engine", help="float32, int8, torch or reference")
-    if engine in ("torch", "reference"):
+    if engine in ("torch", "reference") or not hasattr(net, "encoder"):
         return net
-    reason = reading_obstacle(net.encoder)
+    encoder = getattr(net, "encoder", None)
+    reason = "it has no encoder" if encoder is None else reading_obstacle(encoder)
     if reason is None:
         return read_by_kernels(net, "int8" if engine == "int8" else "float32")
     if engine == "int8":

@@ -1,4 +1,4 @@
-"""One graph as a batch: its nodes in full, and those that are asked for."""
+"""One graph as the only example of a task, and batches of its nodes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,26 @@ import torch
 from torch import Tensor
 
 from regard.core.task import ExampleIndices
-from regard.data.graphs import UNLABELLED, Graph
-from regard.models.graph.layers import NodeFeatures
+from regard.data.graphs import Graph
+from regard.models.graph.layers import LayerSizes, NodeFeatures
 
-__all__ = ["GraphTensors", "NodeBatch", "WholeGraph", "graph_tensors"]
+__all__ = ["GraphTensors", "NodeBatch", "OneGraph", "WholeGraph", "graph_tensors"]
 
 
 class GraphTensors(NamedTuple):
-    """Inputs of a network, the same tensors for as long as the graph is used: its edges are sorted but once."""
+    """Arguments of a ``GraphNet``. Those of one graph are made once: networks sort the edges of a tensor only once.
 
-    features: NodeFeatures
-    pairs: Tensor  # (2, edges)
+    ``sizes``: of the layers, where each reads neighborhoods instead of the graph.
+    """
+
+    features: NodeFeatures | Tensor
+    pairs: Tensor  # (2, edges); with ``sizes`` those of each layer one after the other
     degree: Tensor  # (edges,)
+    sizes: tuple[LayerSizes, ...] = ()
 
 
 def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTensors:
-    """The tensors of a graph."""
+    """Return the tensors of a whole graph."""
 
     def tensor(array: npt.NDArray[Any]) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(array)).to(device)
@@ -36,48 +40,46 @@ def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTens
 
 
 class NodeBatch(NamedTuple):
-    """One graph. Its nodes are no rows: a graph is one example, however many nodes the loss is over."""
+    """Nodes with a loss, and everything that they look at."""
 
-    entries: Tensor  # (2, entries): node and feature of what is not 0
-    values: Tensor  # (entries,)
-    pairs: Tensor  # (2, edges)
-    degree: Tensor  # (edges,)
-    label: Tensor  # (nodes,), UNLABELLED where the loss is not over a node
-    asked: Tensor  # (nodes,) bool: which nodes the loss is over
-    index: Tensor  # type: ignore[assignment]  # (1,); hides tuple.index
+    inputs: GraphTensors
+    nodes: Tensor  # (targets,): the numbers of the nodes among the outputs
+    label: Tensor  # (targets,)
+    index: Tensor  # type: ignore[assignment]  # (examples,); hides tuple.index
     weight: float
-    features: int
-
-    def inputs(self) -> GraphTensors:
-        """Inputs of the network."""
-        features = NodeFeatures(self.entries, self.values, len(self.label), self.features)
-        return GraphTensors(features, self.pairs, self.degree)
 
 
-class WholeGraph:
-    """A graph as the only example of ``core.task.Examples``, asked of some of its nodes."""
+class OneGraph:
+    """A graph as the only example of ``core.task.Examples``: it comes once an epoch.
 
-    def __init__(self, graph: Graph, asked: npt.NDArray[np.bool_]) -> None:
-        self.graph, self.asked = graph, asked
-        features, pairs, degree = graph_tensors(graph)
-        label, chosen = torch.from_numpy(np.where(asked, graph.labels, UNLABELLED)), torch.from_numpy(asked)
-        self._batch = NodeBatch(
-            features.pairs, features.values, pairs, degree, label, chosen, torch.zeros(1, dtype=torch.int64),
-            float(asked.sum()), graph.features,
-        )  # fmt: skip
+    Its nodes are not examples, so that it is never dealt to several shards. ``weight``: the number of targets.
+    """
+
+    def __init__(self, graph: Graph, weight: int) -> None:
+        self.graph, self.weight = graph, weight
+        self.tensors, self.index = graph_tensors(graph), torch.zeros(1, dtype=torch.int64)
 
     def __len__(self) -> int:
         return 1
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
-        """The graph, once an epoch."""
         return [ExampleIndices(np.zeros(1, np.int64), np.array([0 if epoch is None else epoch + 1]))]
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        return np.array([int(self.asked.sum())])
-
-    def collate(self, examples: ExampleIndices) -> NodeBatch:
-        return self._batch
+        return np.array([self.weight])
 
     def where(self, index: int) -> str:
         return self.graph.where
+
+
+class WholeGraph(OneGraph):
+    """A graph whose ``chosen`` nodes have a loss."""
+
+    def __init__(self, graph: Graph, chosen: npt.NDArray[np.bool_]) -> None:
+        super().__init__(graph, int(chosen.sum()))
+        nodes = np.flatnonzero(chosen)
+        labels = torch.from_numpy(graph.labels[nodes])
+        self._batch = NodeBatch(self.tensors, torch.from_numpy(nodes), labels, self.index, float(self.weight))
+
+    def collate(self, examples: ExampleIndices) -> NodeBatch:
+        return self._batch

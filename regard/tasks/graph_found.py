@@ -1,12 +1,13 @@
-"""Files of one graph that nobody wrote a config for: what they hold, as far as their first lines tell."""
+"""The automatic choice for files of one graph: their contents by the first lines, and settings of training."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
 from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
@@ -15,26 +16,34 @@ from regard.data.npz_files import array_names
 from regard.data.tables import read_cells
 from regard.errors import RegardError
 
-__all__ = ["FoundGraph", "found_graph"]
+__all__ = ["FoundGraph", "found_graph", "graph_training", "one_graph"]
 
-SAMPLED = 100  # rows of a table that its kind is told by
+SAMPLED = 100  # rows of a table that are read to recognize it
 MASKS = {"train_mask", "val_mask"}
 
 
 class FoundGraph(NamedTuple):
-    """The files as a config names them, whether nodes have classes and a split, why, and the columns that are read."""
+    """A graph in files.
+
+    Attributes:
+        corpus: the files as a config names them.
+        labelled: whether nodes have classes.
+        split: whether they have parts.
+        description: of the files, for the reason of a choice.
+        columns: lines that state which columns are read.
+    """
 
     corpus: dict[str, str]
     labelled: bool
     split: bool
-    told: str
+    description: str
     columns: list[str]
 
 
 def found_graph(files: Sequence[Path]) -> FoundGraph | None:
-    """The graph of a .npz with edges, a .npy of features beside it or not, or of a table of nodes and one of edges.
+    """Return the graph of a .npz with edges, perhaps with a .npy of features, or of a table of nodes and one of edges.
 
-    The tables may be in either order. None where the files are none of these.
+    The tables may be in either order. None if the files are none of these.
     """
     if not all(file.is_file() for file in files):
         return None
@@ -42,8 +51,26 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
         return _of_arrays(files)
     if len(files) != 2 or not all(has_ending(file, (".csv", ".tsv", ".tab")) for file in files):
         return None
-    found = _of_tables(files[0], files[1])
-    return found if found is not None else _of_tables(files[1], files[0])
+    return _of_tables(files[0], files[1]) or _of_tables(files[1], files[0])
+
+
+def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labelled: bool) -> FoundGraph | None:
+    """Return the graph of these files, if its nodes have labels, or have none.
+
+    A graph has its own validation data, so that there are no files of those.
+    """
+    graph = None if valid else found_graph(files)
+    return None if graph is None or graph.labelled != labelled else graph
+
+
+def graph_training(given: Mapping[str, Any], *, epochs: int, early_stopping: int, **settings: Any) -> dict[str, Any]:
+    """Return settings of training for one graph, which is an update: it ends by epochs unless ``given`` says how."""
+    shared = {
+        "optimizer": "adam", "schedule": "constant", "warmup": 0, "precision": "float32", "validate_every": 1,
+        "save_every": 100_000, "keep": 1,
+    }  # fmt: skip
+    ends = {} if {*TRAINING_ENDS} & given.keys() else {"epochs": epochs, "early_stopping": early_stopping}
+    return shared | settings | ends
 
 
 def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
@@ -57,12 +84,13 @@ def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
     if not head[columns.name].lower().startswith("node") and (edge_columns(edge) is None or edge == head):
         return None  # "id" and "name" are columns of many tables
     corpus, labelled = {"source": str(nodes), "edges": str(edges)}, columns.label is not None
-    told = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
-    return FoundGraph(corpus, labelled, columns.part is not None, told, _described(head, columns, edge, edges))
+    description = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
+    lines = _describe_columns(head, columns, edge, edges)
+    return FoundGraph(corpus, labelled, columns.part is not None, description, lines)
 
 
-def _described(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:
-    """Return the lines that say which columns are read."""
+def _describe_columns(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:
+    """Return lines that state the columns that are read and those that are not."""
     parts = {"node": columns.name, "label": columns.label, "part": columns.part}
     named = [f"{head[place]} ({role})" for role, place in parts.items() if place is not None]
     left = [f"column {place + 1}, which has no name and counts rows" for place in columns.counters]

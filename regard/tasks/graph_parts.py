@@ -1,4 +1,4 @@
-"""Graphs of a run: read once, their features normalised, their nodes dealt to parts; the saved one of a trained run."""
+"""The graph of a run: read from files, with nodes in parts, and the saved graph of a trained run."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
-__all__ = ["GRAPH", "asked_nodes", "graph_of", "is_evaluation", "only_graph", "open_saved", "save_in_run"]
+__all__ = ["GRAPH", "graph_of", "is_evaluation", "nodes_of_part", "only_graph", "open_saved", "save_in_run"]
 
 FEATURES = "features.npy"  # beside it, where features lie in a file of their own
-GRAPH = "graph.npz"  # in the folder of tokenizers: what a trained run tells classes and edges of
+GRAPH = "graph.npz"  # in the folder of tokenizers: predictions are about its nodes
 
 
 def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
-    """The files of the one graph of a run, or of an evaluation, which has nodes and edges, or arrays and features, one
-    after the other.
+    """Return the files of the one graph of a run.
 
-    DataError for several graphs.
+    An evaluation has nodes and edges, or arrays and features, one after the other. Raises DataError for several graphs.
     """
     if len(files) == 2 and files[0].edges is None and files[0].source.suffix != ".npz":
         return files[0].model_copy(update={"edges": files[1].source})
@@ -41,10 +40,10 @@ def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfi
 
 
 def graph_of(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
-    """The graph of these files as the network reads it."""
+    """Return the graph of these files as the network reads it."""
     optional = (None if path is None else FileVersion.of(path) for path in (files.edges, files.features))
-    found = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalise == "rows")
-    return found if data.split is None else replace(found, parts=_drawn(found, data.split))
+    graph = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalise == "rows")
+    return graph if data.split is None else replace(graph, parts=_drawn(graph, data.split))
 
 
 @lru_cache(maxsize=2)  # training and validation are often one graph
@@ -57,13 +56,13 @@ def _read(
 
 
 def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
-    """Masks of so many nodes of each class to train on, and of others to validate and to test on."""
+    """Draw masks of so many nodes of each class to train on, and of others to validate and to test on."""
     order = np.random.default_rng([split.seed, 7]).permutation(np.flatnonzero(graph.labels != UNLABELLED))
     labels = graph.labels[order]
     rank = np.zeros(len(order), np.int64)
     for label in range(len(graph.classes)):
-        of = labels == label
-        rank[of] = np.arange(of.sum())
+        members = labels == label
+        rank[members] = np.arange(members.sum())
     first, rest = order[rank < split.per_class], order[rank >= split.per_class]
     if len(rest) < split.valid:
         why = f"{counted_with(len(order), 'node', 'has', 'have')} a label, {len(first):,} of them to train on"
@@ -77,26 +76,31 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def _fitting(labelled: int, classes: int) -> str | None:
-    """Settings of a split for so few nodes."""
+    """Return settings of a split for so few nodes; None if there is none."""
     split = NodeSplit.fitting(labelled, classes)
     if split is None:
         return None
     return " ".join(f"--set data.split.{name}={size}" for name, size in split.sizes.items())
 
 
-def asked_nodes(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
-    """The labelled nodes of a part; all of them where the graph has no parts. DataError where there are none."""
-    labelled = graph.labels != UNLABELLED
-    asked = labelled if part == "all" or not graph.parts else labelled & graph.parts.get(part, np.zeros_like(labelled))
-    if not asked.any():
+def nodes_of_part(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
+    """Return which nodes of a part have a label; all that have one, if the graph has no parts.
+
+    Raises:
+        DataError: there are none.
+    """
+    chosen = graph.labels != UNLABELLED
+    if part != "all" and graph.parts:
+        chosen = chosen & graph.parts.get(part, np.zeros_like(chosen))
+    if not chosen.any():
         why = f"its parts are {', '.join(graph.parts) or 'none'}"
         help = "give the graph masks, or a column split; or let data.split draw some"
         raise DataError(f"no node of the part {part} has a label", where=graph.where, why=why, help=help)
-    return asked
+    return chosen
 
 
 def save_in_run(graph: Graph, run: RunFiles) -> None:
-    """Keep the graph as the network reads it: to tell of its nodes later, it is needed."""
+    """Save the graph as the network reads it: predictions need it."""
     run.tokenizers.mkdir(parents=True, exist_ok=True)
     save_graph(graph, run.tokenizers / GRAPH)
     if graph.file is not None:
@@ -104,7 +108,7 @@ def save_in_run(graph: Graph, run: RunFiles) -> None:
 
 
 def open_saved(run: RunFiles) -> Graph:
-    """The graph of a trained run. ModelError where it is missing or damaged."""
+    """Return the graph of a trained run. Raises ModelError if it is missing or damaged."""
     try:
         features = run.tokenizers / FEATURES
         file = FeatureFile(features) if features.exists() else None
@@ -117,6 +121,6 @@ def open_saved(run: RunFiles) -> Graph:
 
 
 def is_evaluation(run: RunFiles) -> bool:
-    """Return whether files are opened to be measured alone: their contents are then compared with nothing."""
+    """Return whether files are opened for an evaluation: their contents are then compared with nothing."""
     known: Any = run.contents
     return known is not None and not known

@@ -1,15 +1,17 @@
-"""Config of tasks over graphs: the files of one, and which of its nodes are asked for. Imports no torch."""
+"""The base of configs of tasks over graphs, and the files of one graph. Imports no torch."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence, Set
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from regard.core.wording import counted
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.run_config import DataSection, UnsmoothedRunConfig
+from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["GraphDataConfig", "GraphFilesConfig", "GraphRunConfig", "NodeSplit"]
 
@@ -75,7 +77,15 @@ class GraphDataConfig(DataSection):
 
 
 class GraphRunConfig(UnsmoothedRunConfig):
-    """Base of these configs; no label smoothing unless given."""
+    """The base of these configs; no label smoothing unless a config sets it.
+
+    Attributes:
+        automatic: the module with ``confidence`` and ``choose``.
+        sizes: the names of the sizes of the network.
+    """
+
+    automatic: ClassVar[str]
+    sizes: ClassVar[Set[str]] = frozenset({"features", "classes"})
 
     model: GraphNetConfig = GraphNetConfig()
 
@@ -94,3 +104,17 @@ class GraphRunConfig(UnsmoothedRunConfig):
         return (
             f"{net.kind} over a graph, {counted(net.layers, 'layer')}, width {net.hidden}{heads}, dropout {net.dropout}"
         )
+
+    def check_sizes(self, spec: Mapping[str, int]) -> None:
+        if spec.keys() != self.sizes:
+            raise ValueError(f"its sizes should be those of {' and '.join(sorted(self.sizes))}")
+
+    @classmethod
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+        found: Confidence = import_module(cls.automatic).confidence(files, valid, given)
+        return found
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+        proposal: Proposal | None = import_module(cls.automatic).choose(files, valid, given)
+        return proposal

@@ -1,94 +1,87 @@
-"""Nodes of a trained graph: their numbers by name, and what layers of attention weighed around one."""
+"""The base of predictors about the nodes of one graph: nodes by name, and attention around one of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
 from regard.core.observation import AttentionMap, Axis, Surface
+from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
-from regard.models.graph.layers import GraphAttention
+from regard.tasks.graph_batch import GraphTensors
 
-__all__ = ["neighborhood", "node_number", "observed_edges"]
+__all__ = ["NodePredictor"]
 
-SHOWN = 64  # neighbours; of a node that sees more, those with the greatest weights
+MAX_SHOWN = 64  # neighbors; of a node that sees more, those with the greatest weights
 SEARCHED = 10_000  # names that are compared with one that is unknown
 
 
-class _Inputs(Protocol):
-    """Inputs of a network in its order, among them these."""
+class NodePredictor:
+    """A network with the graph that it was trained on, which the run keeps."""
 
-    @property
-    def features(self) -> Any: ...
-    @property
-    def pairs(self) -> Tensor: ...
-    def __iter__(self) -> Iterator[Any]: ...
+    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
+        self.net, self.graph, self.config = net.eval(), graph, config
+        self.device = next(net.parameters()).device
 
+    def node(self, name: str) -> int:
+        """Return the number of the node of that name. Raises DataError if there is none."""
+        if name not in self.graph.places:
+            known = list(self.graph.places)[:SEARCHED]
+            why = f"it has {self.graph.nodes:,}: {shortened(', '.join(known[:5]))} …"
+            raise DataError(f"the graph has no node {shortened(name)!r}", why=why, help=did_you_mean(name, known))
+        return self.graph.places[name]
 
-def node_number(graph: Graph, name: str) -> int:
-    """The number of the node of that name. DataError where there is none."""
-    if name not in graph.places:
-        known = list(graph.places)[:SEARCHED]
-        why = f"it has {graph.nodes:,}: {shortened(', '.join(known[:5]))} …"
-        raise DataError(f"the graph has no node {shortened(name)!r}", why=why, help=did_you_mean(name, known))
-    return graph.places[name]
+    def measure(
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+    ) -> MetricSums:
+        """Return nothing: the objective has all sums."""
+        return {}
 
+    def observed_edges(
+        self, net: GraphNet, tensors: GraphTensors, node: int, label: Callable[[int], str],
+        places: npt.NDArray[np.int64] | None = None, part: str = "edges",
+    ) -> tuple[tuple[AttentionMap, ...], list[int]]:  # fmt: skip
+        """Return the weights of a node's edges by layer, and the neighbors that are shown, the node perhaps among them.
 
-def observed_edges(
-    net: GraphNet,
-    tensors: _Inputs,
-    graph: Graph,
-    node: int,
-    label: Callable[[int], str],
-    places: npt.NDArray[np.int64] | None = None,
-    *,
-    part: str = "edges",
-) -> tuple[tuple[AttentionMap, ...], list[int]]:
-    """Return the weights of a node's edges by layer, and the neighbors that are shown, the node perhaps among them.
+        Args:
+            net: the network over nodes.
+            tensors: of the whole graph, or of a part with all that the node sees.
+            node: its number.
+            label: the text of a node.
+            places: the numbers in a part of all that the node sees; None: of the whole graph.
+            part: the name of the attention in its layer.
+        """
+        others = self.graph.neighbours(node)
+        places = others if places is None else places
+        own, seen = int(places[others == node][0]), torch.from_numpy(places).to(self.device)
+        layers = {number: layer.weights(inputs, own, seen).cpu() for number, layer, inputs in net.attention(*tensors)}
+        if len(others) > MAX_SHOWN and layers:
+            mean = torch.stack([weights.mean(0) for weights in layers.values()]).mean(0)
+            shown = mean.topk(MAX_SHOWN).indices.sort().values
+        else:
+            shown = torch.arange(min(len(others), MAX_SHOWN))
+        nodes = others[shown.numpy()].tolist()
+        axes = Axis("node", (label(node),)), Axis("neighbor", tuple(map(label, nodes)))
+        maps = (AttentionMap("encoder", number, part, table[:, None, shown], *axes) for number, table in layers.items())
+        return tuple(maps), nodes
 
-    Args:
-        net: the network.
-        tensors: its inputs.
-        graph: the graph.
-        node: whose edges.
-        label: the label of a node.
-        places: of all that the node sees among the nodes of ``tensors``; None where that is the whole graph.
-        part: the name of the attention in its layer.
-    """
-    others = graph.neighbours(node)
-    places = others if places is None else places
-    own, seen = int(places[others == node][0]), torch.from_numpy(places).to(tensors.pairs.device)
-    states = [tensors.features, *net.states(*tensors)]
-    layers = [(number, layer) for number, layer in enumerate(net.layers) if isinstance(layer, GraphAttention)]
-    every = {number: layer.weights(states[number], own, seen).cpu() for number, layer in layers}
-    if len(others) > SHOWN and every:
-        kept = torch.stack([weights.mean(0) for weights in every.values()]).mean(0).topk(SHOWN).indices.sort().values
-    else:
-        kept = torch.arange(min(len(others), SHOWN))
-    shown = others[kept.numpy()].tolist()
-    axes = Axis("node", (label(node),)), Axis("neighbor", tuple(map(label, shown)))
-    maps = (AttentionMap("encoder", number, part, weights[:, None, kept], *axes) for number, weights in every.items())
-    return tuple(maps), shown
-
-
-def neighborhood(graph: Graph, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
-    """Return the drawing of some nodes with the neighbors that are shown, the centers first."""
-    nodes = list(dict.fromkeys([*centers, *shown]))
-    place = {node: number for number, node in enumerate(nodes)}
-    edges = {
-        (min(number, place[other]), max(number, place[other]))
-        for node, number in place.items()
-        for other in graph.neighbours(node).tolist()
-        if other in place and other != node
-    }
-    center = 0 if len(centers) == 1 else None
-    return Surface("graph", tuple(map(label, nodes)), edges=tuple(sorted(edges)), center=center)
+    def neighborhood(self, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
+        """Return the drawing of some nodes with the neighbors that are shown, the centers first."""
+        nodes = list(dict.fromkeys([*centers, *shown]))
+        place = {node: number for number, node in enumerate(nodes)}
+        edges = {
+            (min(number, place[other]), max(number, place[other]))
+            for node, number in place.items()
+            for other in self.graph.neighbours(node).tolist()
+            if other in place and other != node
+        }
+        center = 0 if len(centers) == 1 else None
+        return Surface("graph", tuple(map(label, nodes)), edges=tuple(sorted(edges)), center=center)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from regard.core.task import Report
@@ -49,7 +49,7 @@ def is_own_split(data: Any) -> bool:
 def read_part(
     data: Any,
     name: str,
-    read: Callable[[Sequence[FilesConfig]], Iterable[Example]],
+    read: Callable[[tuple[FilesConfig, ...]], Iterable[Example]],
     *,
     key: Callable[[Example], Hashable],
     labels: Callable[[Example], Iterable[str]],
@@ -76,7 +76,7 @@ def read_part(
     return [example for example in valid if key(example) not in moved]
 
 
-def report_moved(data: Any, read: Callable[[Sequence[FilesConfig]], Iterable[Any]], left: int, log: Report) -> None:
+def report_moved(data: Any, read: Callable[[tuple[FilesConfig, ...]], Iterable[Any]], left: int, log: Report) -> None:
     """Report how many held-out examples went to training; ``left``: those that did not."""
     moved = sum(1 for _ in read(data.valid)) - left if is_own_split(data) else 0
     if moved:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
 from regard.core.contents import PreparedParts
-from regard.core.field import EncodedRow, Field, Padded, VisitDraws
+from regard.core.field import EncodedRow, Field, InputBatch, VisitDraws
 from regard.core.state import State
 from regard.core.task import (
     Advance,
@@ -31,12 +32,20 @@ from regard.core.task import (
     Task,
 )
 from regard.core.wording import counted
-from regard.data.order import each_once
+from regard.data.order import each_once, each_once_packed
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
+from regard.tasks.net_outputs import HeadOutputs
 from regard.tasks.split import is_own_split, read_part, report_moved
-from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor, run_network
+from regard.tasks.supervised_predictor import (
+    PLAIN,
+    RunNetwork,
+    SupervisedCodecs,
+    SupervisedPredictor,
+    Wording,
+    run_network,
+)
 
 __all__ = ["Supervised", "SupervisedBatch", "SupervisedExamples"]
 
@@ -49,14 +58,17 @@ class Example(NamedTuple):
     where: str
 
 
+Reader = Callable[[tuple[FilesConfig, ...]], list[Example]]
+
+
 class SupervisedBatch(NamedTuple):
-    """Padded fields and their targets; ``weight`` counts targets.
+    """Padded fields and their targets; ``weight`` counts those with a loss.
 
     Of an answer per position, targets and what belongs to them are (rows, positions, …), and count where the field is
     ``answered``.
     """
 
-    inputs: tuple[Padded, ...]  # in the order of the fields
+    inputs: tuple[InputBatch, ...]  # in the order of the fields
     targets: Tensor  # (rows, …)
     row_weights: Tensor  # (rows,) factors of the loss
     unit: Tensor  # (rows,) of a target, in the unit of the data
@@ -69,8 +81,7 @@ class SupervisedExamples:
     """Examples in memory, as ``core.task.Examples``. A value that its field splits is several of them."""
 
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
-        self._fields, self._codecs = tuple(codecs.fields.values()), codecs
-        self._batch_tokens, self._seed = config.train.batch_tokens, config.seed
+        self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
@@ -80,19 +91,23 @@ class SupervisedExamples:
         self.targets = codecs.answer.targets(values, self._places)  # of one example after the other
         self._baseline = codecs.answer.baseline_targets(values)
         self._row_weights, self._unit = codecs.answer.row_weights(self.targets), codecs.answer.unit
-        self._counts = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
-        self._ends = np.cumsum(self._counts)
+        self._sizes = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
+        self._ends = np.cumsum(self._sizes)
         self.lengths = np.array([sum(map(len, row)) for row in self.rows], np.int32)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
-        """Return the batches of an epoch: of like lengths, drawn from (seed, epoch)."""
-        return each_once(self.lengths, self._batch_tokens, seed=self._seed, epoch=epoch, where=self.where)
+        """Return the batches of an epoch, drawn from (seed, epoch): of like lengths, where rows are padded."""
+        size, seed = self._config.train.batch_tokens, self._config.seed
+        if self._codecs.packed_field is not None:
+            return each_once_packed(self.lengths, size, seed=seed, epoch=epoch)
+        return each_once(self.lengths, size, seed=seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        return self._counts
+        counted = np.concatenate([[0], np.cumsum(self._row_weights > 0)])
+        return np.asarray(counted[self._ends] - counted[self._ends - self._sizes], np.int64)
 
     def collate(self, examples: ExampleIndices) -> SupervisedBatch:
         visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
@@ -113,19 +128,20 @@ class SupervisedExamples:
         if self._baseline is not None:
             baseline = _at_positions(torch.from_numpy(self._baseline[places]), inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
-        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, float(len(places)))
+        weight = float(np.count_nonzero(self._row_weights[places]))
+        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, weight)
 
     def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return where the targets of these examples are in ``targets``, one example after the other."""
         if not self._codecs.answer.per_position:
             return np.asarray(index, np.int64)
-        bounds = zip((self._ends[index] - self._counts[index]).tolist(), self._ends[index].tolist(), strict=True)
+        bounds = zip((self._ends[index] - self._sizes[index]).tolist(), self._ends[index].tolist(), strict=True)
         return np.concatenate([np.arange(start, end) for start, end in bounds])
 
     def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
         """Return a field's row of an example as training reads it at this visit."""
         rows = [self.rows[index][place], *self._variants[place][self._value[index]]]
-        return self._fields[place].augment(rows, VisitDraws(self._seed, index, visit))
+        return self._fields[place].augment(rows, VisitDraws(self._config.seed, index, visit))
 
     def begun(self, index: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
         """Return the examples of each value whose first example is one of these: a value counts there."""
@@ -136,7 +152,11 @@ class SupervisedExamples:
         return self._places[self._value[index]]
 
     def digest(self) -> str:
-        """Return a sha256 of everything that training reads."""
+        """Return a sha256 of everything that training reads. Runs have recorded it in these three forms."""
+        packed = self._codecs.packed_field
+        if packed is not None:
+            digests = "\n".join(packed.digest(row) for (row,) in self.rows)
+            return hashlib.sha256(digests.encode() + self.targets.tobytes()).hexdigest()
         if self._codecs.answer.per_position:
             digest = hashlib.sha256(self.lengths.tobytes())
             for number, row in enumerate(self.rows):
@@ -149,18 +169,21 @@ class SupervisedExamples:
             digest.update(np.concatenate(rows).tobytes())
         return digest.hexdigest()
 
-    def report(self, noun: str, limit: int) -> str:
-        """Return the numbers of examples, and of those beyond ``limit``, for people."""
-        number = len(self.starts) - 1
+    def report(self, noun: str, position: str = "token") -> str:
+        """Return the numbers of examples, of answered positions, and of examples beyond the limit, for people."""
+        number, packed = len(self.starts) - 1, self._codecs.packed_field
+        if packed is not None:
+            return f"{counted(number, noun)} {packed.describe([row for (row,) in self.rows])}"
+        limit = self._config.data.max_length
         if self._codecs.answer.per_position:
             further = len(self) - number
-            cut = f", {counted(further, 'more part')} of those longer than {limit} pieces" if further else ""
-            return f"{counted(len(self.targets), 'token')} in {counted(number, noun)}{cut}"
+            cut = f", {counted(further, 'more part')} of those longer than {limit} positions" if further else ""
+            return f"{counted(len(self.targets), position)} in {counted(number, noun)}{cut}"
         cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
         return f"{counted(number, noun)}{cut}"
 
 
-def _at_positions(values: Tensor, inputs: Sequence[Padded]) -> Tensor:
+def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:
     """Return values of answers where their positions are, 0 elsewhere; the values themselves where rows have one each.
 
     Dimension 0 of what a batch holds is the row, so that rows can be dealt to workers.
@@ -183,6 +206,9 @@ class Supervised:
         answers: every class of answer that ``answer`` may return; each one's ``marker`` is a sum of its own.
         rows: (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
         noun: singular noun of an example, for messages.
+        wording: further words for people.
+        network: calls the network with the padded fields of a batch.
+        predictor: a class, where a task inspects or writes something of its own.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
@@ -190,11 +216,14 @@ class Supervised:
     answers: Sequence[type[TaskAnswer]]
     rows: Callable[[Any, Sequence[FilesConfig]], Iterator[Row]]
     noun: str = "example"
+    wording: Wording = PLAIN
+    network: RunNetwork = run_network
+    predictor: type[SupervisedPredictor] = SupervisedPredictor
 
     def task(self, **options: Any) -> Task:
         """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
         return Task(
-            open=self._open, prepare=self._prepare, objective=self._objective, predictor=_predictor,
+            open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
@@ -204,9 +233,9 @@ class Supervised:
         fields = {name: field.open(run) for name, field in self.fields(run.config).items()}
         return SupervisedCodecs(fields, self.answer(run.config).open(run))
 
-    def learn_codecs(self, run: RunFiles, log: Report) -> SupervisedCodecs:
+    def learn_codecs(self, run: RunFiles, log: Report, read: Reader | None = None) -> SupervisedCodecs:
         """Learn fields and answer from the training data, and save them. Raises DataError if that is impossible."""
-        examples = self.read(run.config, "train")
+        examples = self.read(run.config, "train", read)
         columns = zip(*(example.values for example in examples), strict=True) if examples else [()]
         fields = {
             name: field.learn(run, column, log)
@@ -217,21 +246,29 @@ class Supervised:
         fault_point("vocabulary")
         return SupervisedCodecs(fields, answer)
 
-    def read(self, config: Any, part: str) -> list[Example]:
+    def read(self, config: Any, part: str, read: Reader | None = None) -> list[Example]:
         """Read ``train`` or ``valid`` of the data: see ``tasks.split.read_part``."""
-        read, names = self._reader(config), self.answer(config).names
+        names = self.answer(config).names
         return read_part(
-            config.data, part, read, key=lambda example: example.values, labels=lambda example: names(example.answer)
-        )
+            config.data, part, read or self._reader(config), key=lambda example: example.values,
+            labels=lambda example: names(example.answer),
+        )  # fmt: skip
 
-    def _reader(self, config: Any) -> Callable[[Sequence[FilesConfig]], Iterator[Example]]:
+    def _reader(self, config: Any) -> Reader:
+        """Return the reader of the examples of files, which reads the same files once."""
         fields, answer = tuple(self.fields(config).values()), self.answer(config)
 
-        def read(corpora: Sequence[FilesConfig]) -> Iterator[Example]:
-            for row in self.rows(config.data, corpora):
-                yield Example(tuple(field.value(row) for field in fields), answer.value(row), row.where)
+        @cache
+        def read(corpora: tuple[FilesConfig, ...]) -> list[Example]:
+            rows = self.rows(config.data, corpora)
+            return [Example(tuple(field.value(row) for field in fields), answer.value(row), row.where) for row in rows]
 
         return read
+
+    def _predictor(
+        self, net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None
+    ) -> SupervisedPredictor:
+        return self.predictor(net, codecs, config, engine, network=self.network, wording=self.wording)
 
     def _open(self, run: RunFiles) -> CodecsAndSpec:
         codecs = self.open_codecs(run)
@@ -239,7 +276,8 @@ class Supervised:
 
     def _prepare(self, run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
         config, data = run.config, run.config.data
-        codecs = self.learn_codecs(run, log) if run.makes_codecs else self.open_codecs(run)
+        read = self._reader(config)
+        codecs = self.learn_codecs(run, log, read) if run.makes_codecs else self.open_codecs(run)
         parts = PreparedParts(run.contents, log)
 
         def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
@@ -247,43 +285,47 @@ class Supervised:
                 why = "the files, or their share, are empty"
                 raise DataError(f"there is no {self.noun}", where=corpora[0].name, why=why)
             prepared = SupervisedExamples(examples, config, codecs)
-            report = f"{part}: {prepared.report(self.noun, data.max_length)}"
+            if not prepared.token_counts().any():
+                known = f"training had none of these {self.wording.position}s"
+                raise DataError(f"no {self.wording.position} is known", where=corpora[0].name, why=known)
+            report = f"{part}: {prepared.report(self.noun, self.wording.position)}"
             parts.add(part, prepared.digest(), report, what=f"{self.noun}s", where=corpora[0].name)
             return prepared
 
         valid = None
         if data.valid:
-            examples = self.read(config, "valid")
-            report_moved(data, self._reader(config), len(examples), log)
+            examples = self.read(config, "valid", read)
+            report_moved(data, read, len(examples), log)
             valid = prepare("valid", examples, data.valid) if examples or not is_own_split(data) else None
-        train = prepare("train", self.read(config, "train"), data.train)
-        return Data(train, valid, codecs, codecs.spec, parts.contents, int(train.lengths.max()))
+        train = prepare("train", self.read(config, "train", read), data.train)
+        longest = int(train.lengths.max()) if codecs.packed_field is None else 0
+        return Data(train, valid, codecs, codecs.spec, parts.contents, longest)
 
     def _objective(self, config: Any) -> Objective:
         """Return the loss of the answer times the weight of each row, under the label smoothing of the config."""
         names, answer = tuple(self.fields(config)), self.answer(config)
 
         def loss(net: nn.Module, batch: SupervisedBatch, carry: State = ()) -> LossTerms:
-            outputs = run_network(net, dict(zip(names, batch.inputs, strict=True))).logits
-            outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
+            outputs = self.network(net, dict(zip(names, batch.inputs, strict=True)))
             answered = batch.inputs[0].answered
             chosen: Any = ... if answered is None else answered
-            targets, unit, smoothing = batch.targets[chosen], batch.unit[chosen], config.train.label_smoothing
-            terms = answer.loss(outputs, targets, unit, smoothing=smoothing, evaluating=not net.training)
-            sums = terms.sums
-            if batch.baseline is not None:
-                sums = sums | {"baseline_right": (batch.baseline[chosen] == targets).sum().double()}
-            return LossTerms((terms.loss * batch.row_weights[chosen].to(terms.loss.dtype)).sum(), sums)
+            targets, baseline = batch.targets[chosen], None if batch.baseline is None else batch.baseline[chosen]
+            weights, smoothing = batch.row_weights[chosen], config.train.label_smoothing
+            if isinstance(outputs, HeadOutputs):
+                return outputs.loss(
+                    answer, targets, weights, baseline, smoothing=smoothing, evaluating=not net.training
+                )
+            logits = outputs.logits.float() if outputs.logits.dtype.itemsize < 4 else outputs.logits
+            unit = batch.unit[chosen]
+            terms = answer.loss(logits, targets, unit, smoothing=smoothing, evaluating=not net.training)
+            sums = terms.sums if baseline is None else {**terms.sums, **answer.compare(logits, targets, baseline)}
+            return LossTerms((terms.loss * weights.to(terms.loss.dtype)).sum(), sums)
 
         return loss
 
     def _compute_metrics(self, sums: MetricSums) -> dict[str, float]:
         """Return the figures of the answer whose sums these are."""
         return next(answer for answer in self.answers if answer.marker in sums).compute_metrics(sums)
-
-
-def _predictor(net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None) -> SupervisedPredictor:
-    return SupervisedPredictor(net, codecs, config, engine)
 
 
 def _tables(sums: MetricSums, codecs: SupervisedCodecs) -> Mapping[str, MetricTable]:

@@ -12,23 +12,24 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, twin
-from regard.core.answer import InputContext, TaskAnswer
+from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
 from regard.core.call_checks import require_list
-from regard.core.field import EncodedRow, Field, Padded, PositionField
-from regard.core.observation import WHOLE, AttentionMap, Axis, Observation, Prediction, Site, Surface
+from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
+from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
-from regard.core.tensors import added_sums
-from regard.errors import ConfigError
+from regard.core.tensors import added_sums, to_device
+from regard.data.order import packed_runs
+from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
+from regard.tasks.influence import influences
+from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
 
-__all__ = ["NetOutputs", "SupervisedCodecs", "SupervisedPredictor", "run_network"]
+__all__ = ["PLAIN", "NetOutputs", "RunNetwork", "SupervisedCodecs", "SupervisedPredictor", "Wording", "run_network"]
 
-BATCH_ROWS = 64
-MAX_ALTERNATIVES = 10  # of a token
+BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # of padded rows, and of packed ones
 MAX_SHOWN = 256  # positions; an observation has their number squared for each head
 Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
 
@@ -64,6 +65,19 @@ class SupervisedCodecs(NamedTuple):
         counts = encoded[0].counts
         return EncodedInputs(rows, truncated, [0, *accumulate([1] * len(rows) if counts is None else counts)])
 
+    def encode_inputs(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
+        """Encode values for prediction: as for training, or as what an answer continues."""
+        if self.continued is None:
+            return self.encode(columns)
+        encoded = self.continued.continued(columns[0])
+        return EncodedInputs([(row,) for row in encoded.rows], encoded.truncated, [*range(len(encoded.rows) + 1)])
+
+    @property
+    def continued(self) -> ContinuedField | None:
+        """The field whose values the answer continues; None where it answers the values themselves."""
+        field = next(iter(self.fields.values()))
+        return field if isinstance(field, ContinuedField) else None
+
     def answers(self, row: Row) -> int:
         """Return how many targets a row has: one, or one for each answered position."""
         return self._position_field.answers(row[0]) if self.answer.per_position else 1
@@ -75,6 +89,12 @@ class SupervisedCodecs(NamedTuple):
     @property
     def _position_field(self) -> PositionField:
         return cast("PositionField", next(iter(self.fields.values())))
+
+    @property
+    def packed_field(self) -> PackedField | None:
+        """The field, where its rows are laid one after the other without padding; it is then the only one."""
+        field = next(iter(self.fields.values()))
+        return cast("PackedField", field) if field.packed else None
 
     @property
     def spec(self) -> dict[str, int]:
@@ -89,37 +109,32 @@ class SupervisedCodecs(NamedTuple):
         return field.tokenizer
 
 
-class NetOutputs(NamedTuple):
-    """``logits`` (rows, outputs), and by field what each position weighs in them, in the shape of ``Padded.valid``.
+class Wording(NamedTuple):
+    """Words for people: what a position of an input is, and inputs and outputs of requests."""
 
-    Of an answer per position, a row of ``logits`` is an answered position, and there are no weights.
-    """
-
-    logits: Tensor
-    weights: Mapping[str, Tensor]
+    position: str = "token"
+    takes: str = "one input a line, as `read` takes it"
+    gives: str = "one output each, as `write` gives it"
 
 
-def run_network(net: nn.Module, inputs: Mapping[str, Padded]) -> NetOutputs:
-    """Call a network with the padded fields of a batch. Every call of a supervised network is here.
-
-    Args:
-        net: reads one field, and returns logits and the weights of its positions; logits (rows, positions, outputs)
-            alone where positions are answered.
-        inputs: the padded fields by name.
-    """
-    ((name, padded),) = inputs.items()
-    parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
-    outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
-    if padded.answered is not None:
-        return NetOutputs(outputs[padded.answered], {})
-    return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
+PLAIN = Wording()
 
 
 class SupervisedPredictor:
     """A trained network with its fields and answer: ``regard.load("runs/sst2")(["a fine film"])[0].label``."""
 
-    def __init__(self, net: nn.Module, codec: SupervisedCodecs, config: Any, engine: Engine | None = None) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        codec: SupervisedCodecs,
+        config: Any,
+        engine: Engine | None = None,
+        *,
+        network: RunNetwork = run_network,
+        wording: Wording = PLAIN,
+    ) -> None:
         self.net, self.codec, self.config, self.engine = net.eval(), codec, config, engine
+        self._network, self._wording = network, wording
 
     @cached_property
     def _reading(self) -> nn.Module:
@@ -140,11 +155,9 @@ class SupervisedPredictor:
     @property
     def interface(self) -> PredictorInterface:
         """For requests: the settings are those that the answer declares."""
-        declared = self.codec.answer.settings
-        return PredictorInterface(
-            "one input a line, as `read` takes it", "one output each, as `write` gives it",
-            declared() if declared.model_fields else None, self._predict,
-        )  # fmt: skip
+        answer, wording = self.codec.answer, self._wording
+        settings = answer.defaults if answer.settings.model_fields else None
+        return PredictorInterface(wording.takes, wording.gives, settings, self._predict)
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]
@@ -164,8 +177,8 @@ class SupervisedPredictor:
         chosen = _validated(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)
-        outputs = self._compute(encoded.rows)
-        predictions = []
+        outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
+        predictions: list[Any] = []
         for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
             weights = [
                 weight
@@ -173,7 +186,11 @@ class SupervisedPredictor:
                 for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
             ]
             context = InputContext(weights, truncated, self.codec.tokens(value))
-            predictions.append(self.codec.answer.predict(self._joined(outputs[start:end]), chosen, context))
+            logits = self._joined(outputs[start:end])
+            if not logits.isfinite().all():
+                what, why = "the output is no finite number", "an input or the weights are beyond what can be computed"
+                raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
+            predictions.append(self.codec.answer.predict(logits, chosen, context))
         return predictions
 
     def _joined(self, outputs: Sequence[NetOutputs]) -> Tensor:
@@ -192,27 +209,40 @@ class SupervisedPredictor:
 
     def _encode(self, values: Sequence[tuple[Any, ...]]) -> EncodedInputs:
         columns = list(zip(*values, strict=True)) if values else [()] * len(self.codec.fields)
-        return self.codec.encode(columns)
+        return self.codec.encode_inputs(columns)
 
     @torch.no_grad()
-    def _compute(self, rows: Sequence[Row]) -> list[NetOutputs]:
-        """Return the outputs of each row: logits (answers, outputs) in float64, and weights."""
-        order = sorted(range(len(rows)), key=lambda number: sum(map(len, rows[number])))
+    def _compute(self, rows: Sequence[Row], *, at_end: bool = False) -> list[NetOutputs]:
+        """Return the outputs of each row: logits (answers, outputs) in float64, and weights.
+
+        Args:
+            rows: of the fields.
+            at_end: whether the last position of each row alone is answered.
+        """
         results: dict[int, NetOutputs] = {}
-        for start in range(0, len(order), BATCH_ROWS):
-            numbers = order[start : start + BATCH_ROWS]
+        for numbers in self._batches(rows):
             inputs = self._padded([rows[number] for number in numbers])
-            outputs, answered = run_network(self._reading, inputs), next(iter(inputs.values())).answered
-            weights = {name: table.cpu() for name, table in outputs.weights.items()}
+            if at_end:
+                inputs = {name: cast("Padded", padded).at_end() for name, padded in inputs.items()}
+            outputs, answered = self._network(self._reading, inputs), next(iter(inputs.values())).answered
+            weights = {name: inputs[name].by_row(table.cpu()) for name, table in outputs.weights.items()}
             logits = outputs.logits.double().cpu().split(1 if answered is None else answered.sum(1).tolist())
             for place, number in enumerate(numbers):
                 results[number] = NetOutputs(logits[place], {name: table[place] for name, table in weights.items()})
         return [results[number] for number in range(len(rows))]
 
-    def _padded(self, rows: Sequence[Row]) -> dict[str, Padded]:
+    def _batches(self, rows: Sequence[Row]) -> list[list[int]]:
+        """Return the numbers of the rows that the network reads at once: of like lengths, where they are padded."""
+        lengths = np.array([sum(map(len, row)) for row in rows], np.int64)
+        if self.codec.packed_field is not None:
+            return [run.tolist() for run in packed_runs(np.arange(len(rows)), lengths, BATCH_POSITIONS)]
+        order = np.argsort(lengths, kind="stable").tolist()
+        return [order[start : start + BATCH_ROWS] for start in range(0, len(order), BATCH_ROWS)]
+
+    def _padded(self, rows: Sequence[Row]) -> dict[str, InputBatch]:
         device = next(self.net.parameters()).device
         columns = zip(self.codec.fields.items(), zip(*rows, strict=True), strict=True)
-        return {name: field.pad(column).to(device) for (name, field), column in columns}
+        return {name: to_device(field.pad(column), device) for (name, field), column in columns}
 
     def _position_weights(self, row: Row, weights: Mapping[str, Tensor]) -> list[tuple[str, float]]:
         """Return the label and the weight of each position."""
@@ -243,15 +273,29 @@ class SupervisedPredictor:
         (row,) = rows
         shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe_calls(shared) as calls:
-            outputs = run_network(shared, self._padded([row]))
+            outputs = self._network(shared, self._padded([row]))
         attention: list[AttentionMap] = []
         for (name, field), part in zip(self.codec.fields.items(), row, strict=True):
-            attention += _encoder_maps(calls, field, part)
+            attention += self._encoder_maps(calls, field, part)
             if name in outputs.weights:
-                pooling, key = field.unpad(part, outputs.weights[name][0].cpu()), Axis("position", field.labels(part))
+                pooling = field.unpad(part, outputs.weights[name][0].cpu())
+                key = Axis(self._wording.position, field.labels(part))
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         logits = outputs.logits.double().cpu()
+        if self.codec.continued is not None:
+            return self._continued(self.codec.continued, row[0], logits, attention)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))
+
+    def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        if len(self.codec.fields) > 1 or self.codec.continued is not None:
+            return ()
+        (field,), ((row,),) = self.codec.fields.values(), self._encode([self._accept(input)]).rows
+
+        def logits(rows: list[EncodedRow]) -> list[Tensor]:
+            return [output.logits for output in self._compute([(row,) for row in rows])]
+
+        return influences(field, self.codec.answer, row, observation.predictions, logits)
 
     def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
         """Return what was read: the answered tokens, or the positions of each part of each field."""
@@ -276,6 +320,34 @@ class SupervisedPredictor:
             Prediction.best(Site("piece", (place,)), answer.kind, answer.alternatives(row)[:MAX_ALTERNATIVES])
             for place, row in enumerate(logits)
         )
+
+    def _continued(
+        self, field: ContinuedField, row: EncodedRow, logits: Tensor, attention: Sequence[AttentionMap]
+    ) -> Observation:
+        """Return an observation of a row that the answer continues: each position is predicted after those before."""
+        answer, labels = cast("ContinuingAnswer", self.codec.answer), field.labels(row)[1:]
+        alternatives = [answer.alternatives(each) for each in logits]
+        predictions = [
+            Prediction(
+                Site("after", (place - 1,)), answer.kind, label, answer.log_probability(logits[place], label),
+                alternatives[place],
+            )
+            for place, label in enumerate(labels)
+        ]  # fmt: skip
+        predictions.append(Prediction.best(Site("after", (len(labels) - 1,)), answer.kind, alternatives[-1]))
+        return Observation((Surface(field.kind, labels, separator=" "),), tuple(predictions), tuple(attention))
+
+    def _encoder_maps(self, calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
+        """Return the attention of the encoder, of each part that is encoded separately."""
+        parts = field.parts(row)
+        side = "encoder" if self.codec.continued is None else "decoder"
+        maps: list[AttentionMap] = []
+        for number, part in enumerate(parts):
+            labels = field.labels(part)
+            query, key = Axis(self._wording.position, labels), Axis(f"{self._wording.position} attended to", labels)
+            for each in attention_maps(calls, query, key, row=number, side=side):
+                maps.append(each._replace(part=f"{each.part} of text {number + 1}") if len(parts) > 1 else each)
+        return maps
 
     def read(self, line: str) -> Any:
         """Return the input that a line is: of several fields one after the other, with a tab between."""
@@ -308,18 +380,6 @@ class SupervisedPredictor:
         for pair in zip(logits, targets, strict=True):
             sums = added_sums(sums, answer.measure(*pair))
         return sums
-
-
-def _encoder_maps(calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
-    """Return the attention of the encoder, of each part that is encoded separately."""
-    parts = field.parts(row)
-    maps: list[AttentionMap] = []
-    for number, part in enumerate(parts):
-        labels = field.labels(part)
-        query, key = Axis("position", labels), Axis("position attended to", labels)
-        for each in attention_maps(calls, query, key, row=number):
-            maps.append(each._replace(part=f"{each.part} of text {number + 1}") if len(parts) > 1 else each)
-    return maps
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:

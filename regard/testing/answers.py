@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core.answer import InputContext, LossAndSums, TaskAnswer
+from regard.core.answer import MAX_ALTERNATIVES, InputContext, LossAndSums, TaskAnswer
 from regard.core.task import MetricSums
 from regard.core.tensors import added_sums
 from regard.testing.codec_case import CodecCase, equal_values
@@ -31,9 +31,9 @@ CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True, tokens=("a",))
 
 @dataclass
 class AnswerCase(CodecCase):
-    """An answer with rows to learn from, of one position each where the answer is per position.
+    """An answer with rows to learn from; a row has several outputs where the answer is per position.
 
-    ``stated``: the value that a prediction states, as ``value`` returns it.
+    ``stated``: the value that a prediction states, as ``value`` returns it; that of its last positions may do.
     """
 
     stated: Callable[[Any], Any] = lambda output: output
@@ -53,33 +53,48 @@ class AnswerCase(CodecCase):
         (size,) = self.answer.sizes.values()
         return size
 
+    @cached_property
+    def counts(self) -> list[int]:
+        """The number of targets of each row."""
+        return [len(self.answer.targets([value], ["row"])) for value in self.values]
+
+    def index(self, rows: Sequence[int]) -> Tensor:
+        """Return the numbers of the targets of these rows."""
+        places = torch.arange(sum(self.counts)).split(self.counts)
+        return torch.cat([places[row] for row in rows])
+
     def outputs(self, draw: Draw) -> Tensor:
-        """Draw outputs (rows, outputs) of a network."""
-        return draw.tensor(len(self.rows), self.width, scale=2.0)
+        """Draw outputs (targets, outputs) of a network."""
+        return draw.tensor(sum(self.counts), self.width, scale=2.0)
+
+    def by_row(self, outputs: Tensor) -> tuple[Tensor, ...]:
+        """Return the outputs of each row."""
+        return outputs.split(self.counts)
 
     def loss(self, outputs: Tensor, rows: Sequence[int], *, smoothing: float = 0.0, evaluating: bool) -> LossAndSums:
-        """Compute the loss of these rows, ``outputs`` those of all rows."""
-        index = torch.tensor(list(rows))
-        unit = torch.full((len(rows),), self.answer.unit, dtype=torch.float64)
+        """Compute the losses of these rows, ``outputs`` those of all rows."""
+        index = self.index(rows)
+        unit = torch.full((len(index),), self.answer.unit, dtype=torch.float64)
         targets = torch.from_numpy(self.targets)[index]
         return self.answer.loss(outputs[index], targets, unit, smoothing=smoothing, evaluating=evaluating)
 
     def sums(self, outputs: Tensor, rows: Sequence[int]) -> MetricSums:
         """Return everything that an evaluation sums over these rows."""
-        index = torch.tensor(list(rows))
+        index = self.index(rows)
         targets, sums = torch.from_numpy(self.targets)[index], self.loss(outputs, rows, evaluating=True).sums
         baseline = self.answer.baseline_targets([self.values[row] for row in rows])
         if baseline is not None:
-            sums = {**sums, "baseline_right": (torch.from_numpy(baseline) == targets).sum().double()}
+            sums = {**sums, **self.answer.compare(outputs[index], targets, torch.from_numpy(baseline))}
         if not self.answer.per_position:
             return {**sums, **self.answer.measure(outputs[index], targets)}
-        measured = [self.answer.measure(outputs[[row]], torch.from_numpy(self.targets[[row]])) for row in rows]
+        own = [self.index([row]) for row in rows]
+        measured = [self.answer.measure(outputs[index], torch.from_numpy(self.targets)[index]) for index in own]
         return {**sums, **_total(measured)}
 
     def predict(self, outputs: Tensor, settings: Any, answer: TaskAnswer | None = None) -> Any:
-        """Return the prediction of a row's outputs (outputs,), by another answer where one is given."""
+        """Return the prediction of a row's outputs (targets, outputs), by another answer where one is given."""
         answer = answer or self.answer
-        return answer.predict(outputs[None] if answer.per_position else outputs, settings, CONTEXT)
+        return answer.predict(outputs if answer.per_position else outputs[0], settings, CONTEXT)
 
 
 def check_answer(
@@ -120,7 +135,7 @@ def opened_is_as_learned(case: AnswerCase, draw: Draw) -> None:
     assert equal_values(opened.targets(case.values, case.places), case.targets), "targets of an opened answer differ"
     assert equal_values(opened.row_weights(case.targets), learned.row_weights(case.targets)), "row weights differ"
     settings = learned.settings()
-    for outputs in case.outputs(draw):
+    for outputs in case.by_row(case.outputs(draw)):
         predictions = [case.predict(outputs, settings, answer) for answer in (learned, opened)]
         assert predictions[0] == predictions[1], "an opened answer predicts otherwise"
 
@@ -129,12 +144,13 @@ def opened_is_as_learned(case: AnswerCase, draw: Draw) -> None:
 def targets_do_not_depend_on_neighbors(case: AnswerCase, draw: Draw) -> None:
     """A value has the same target and weight alone as among any others."""
     weights = case.answer.row_weights(case.targets)
-    assert weights.shape == (len(case.rows),), "there is not one weight for each row"
+    assert weights.shape == (len(case.targets),), "there is not one weight for each target"
     for number in draw.source.sample(range(len(case.rows)), len(case.rows)):
         alone = case.answer.targets([case.values[number]], [case.places[number]])
-        assert equal_values(alone, case.targets[number : number + 1]), "the target of a value depends on the others"
-        (weight,) = case.answer.row_weights(alone)
-        assert weight == weights[number], "the weight of a row depends on the other rows"
+        index = case.index([number]).numpy()
+        assert equal_values(alone, case.targets[index]), "the targets of a value depend on the others"
+        own = case.answer.row_weights(alone)
+        assert equal_values(own, weights[index]), "the weight of a target depends on the other rows"
 
 
 @law(ANSWER_LAWS)
@@ -182,7 +198,7 @@ def metrics_are_ratios_of_sums(case: AnswerCase, draw: Draw) -> None:
 @law(ANSWER_LAWS)
 def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw) -> None:
     """Over drawn settings, a prediction is the same again after any others."""
-    answer, outputs = case.answer, case.outputs(draw)
+    answer, outputs = case.answer, case.by_row(case.outputs(draw))
     calls = [
         (row, answer.settings(**drawn_values(answer.settings, draw.source)))
         for row in range(len(outputs)) for _ in range(SETTINGS)
@@ -197,7 +213,7 @@ def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw)
 @law(ANSWER_LAWS)
 def a_prediction_is_one_line(case: AnswerCase, draw: Draw) -> None:
     """Over drawn settings, written for people or as JSON, which is an object."""
-    for outputs in case.outputs(draw):
+    for outputs in case.by_row(case.outputs(draw)):
         settings = case.answer.settings(**drawn_values(case.answer.settings, draw.source))
         prediction = case.predict(outputs, settings)
         lines = [case.answer.write(prediction, json=as_json) for as_json in (False, True)]
@@ -215,11 +231,13 @@ def _is_object(line: str) -> bool:
 
 @law(ANSWER_LAWS)
 def alternatives_are_ranked(case: AnswerCase, draw: Draw) -> None:
-    """They are labels, each once, the most likely first."""
+    """They are labels, each once, the most likely first; all, or the first of them."""
     for outputs in case.outputs(draw):
         alternatives = case.answer.alternatives(outputs)
         names = [alternative.label for alternative in alternatives]
-        assert sorted(names) == sorted(case.answer.class_names), "the alternatives are not the labels"
+        known = case.answer.class_names
+        assert len({*names}) == len(names) and {*names} <= {*known}, "the alternatives are not the labels"
+        assert len(names) >= min(len(known), MAX_ALTERNATIVES), "labels are missing in the alternatives"
         scores = [alternative.log_probability for alternative in alternatives]
         assert scores == sorted(scores, reverse=True), "the most likely alternative is not the first"
         assert all(score <= 0 for score in scores), "an alternative has a probability above 1"
@@ -235,7 +253,9 @@ def memorized_outputs_predict_their_targets(case: AnswerCase, draw: Draw) -> Non
         optimizer.zero_grad()
         (case.loss(outputs, rows, evaluating=False).loss * weights).sum().backward()
         optimizer.step()
-    for row, target, value in zip(outputs.detach(), case.targets, case.values, strict=True):
-        prediction = case.predict(row, case.answer.settings())
-        stated = case.answer.targets([case.stated(prediction)], ["prediction"])[0]
-        assert np.allclose(stated, target, atol=1e-3), f"{prediction} is predicted for {value}"
+    for row, value in enumerate(case.values):
+        index = case.index([row])
+        prediction = case.predict(outputs.detach()[index], case.answer.settings())
+        stated = case.answer.targets([case.stated(prediction)], ["prediction"])
+        expected = case.targets[index.numpy()][-len(stated) :]
+        assert np.allclose(stated, expected, atol=1e-3), f"{prediction} is predicted for {value}"

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import weakref
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -62,10 +62,15 @@ class CodecCase:
 
 
 def equal_values(one: Any, other: Any) -> bool:
-    """Return whether two values are equal: arrays and tensors in every number, sequences in every part."""
+    """Return whether two values are equal.
+
+    Arrays and tensors are compared in every number, sequences and dataclasses without ``__eq__`` in every part.
+    """
     if isinstance(one, Tensor | np.ndarray) or isinstance(other, Tensor | np.ndarray):
         left, right = np.asarray(one), np.asarray(other)
         return left.dtype == right.dtype and np.array_equal(left, right)
     if isinstance(one, tuple | list) and isinstance(other, tuple | list):
         return len(one) == len(other) and all(map(equal_values, one, other))
+    if is_dataclass(one) and type(one) is type(other) and type(one).__eq__ is object.__eq__:
+        return all(equal_values(getattr(one, part.name), getattr(other, part.name)) for part in fields(one))
     return bool(one == other)

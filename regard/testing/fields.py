@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import deepcopy
 from functools import cached_property
 from itertools import islice
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from regard.core.field import EncodedRow, EncodedRows, Field, VisitDraws
+from regard.core.field import ContinuedField, EncodedRow, EncodedRows, Field, InputBatch, Padded, VisitDraws
 from regard.errors import RegardError
 from regard.testing.codec_case import CodecCase, equal_values
 from regard.testing.draw import Draw
@@ -110,10 +111,17 @@ def encoding_does_not_depend_on_neighbors(case: FieldCase, draw: Draw) -> None:
 
 @law(FIELD_LAWS)
 def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
-    """The valid positions of a padded row are the positions of its parts, whatever it is padded with."""
+    """The valid positions of a padded row are the positions of its parts, whatever it is padded with.
+
+    Those of a packed row come after the rows before it.
+    """
     field, rows = case.field, case.encoded.rows
     order = draw.rows(len(rows)).tolist()
     padded = field.pad([rows[number] for number in order])
+    if field.packed:
+        _require_packed(field, [rows[number] for number in order], padded)
+        return
+    assert isinstance(padded, Padded), "a field that is not packed pads its rows"
     assert padded.valid.dtype == torch.bool, "valid is no mask"
     assert padded.values.shape[: padded.valid.dim()] == padded.valid.shape, "values and valid differ in shape"
     for place, number in enumerate(order):
@@ -122,6 +130,35 @@ def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
         assert torch.equal(actual, expected.to(actual.dtype)), "the valid positions are not those of the row"
         own = field.unpad(rows[number], padded.valid[place].double())
         assert own.tolist() == [1.0] * len(rows[number]), "unpad returns other positions than those of the row"
+
+
+def _require_packed(field: Any, rows: Sequence[EncodedRow], batch: InputBatch) -> None:
+    """Check that each position of the rows is in a batch once, and that digests and sizes are those of the rows."""
+    positions = torch.arange(sum(map(len, rows)))
+    own = [field.unpad(row, values) for row, values in zip(rows, batch.by_row(positions), strict=True)]
+    assert [*map(len, own)] == [*map(len, rows)], "unpad returns other positions than those of the row"
+    assert torch.equal(torch.cat(own), positions), "the positions of the rows are not one after the other"
+    assert batch.answered is None, "a packed row has one answer"
+    digests = {field.digest(row) for row in rows}
+    different = [row for place, row in enumerate(rows) if not any(equal_values(row, other) for other in rows[:place])]
+    assert len(digests) == len(different), "rows that differ have one digest, or equal ones have two"
+    assert "\n" not in field.describe(rows), "the description of rows has several lines"
+
+
+@law(FIELD_LAWS)
+def prediction_reads_what_training_read(case: FieldCase, draw: Draw) -> None:
+    """A value that is continued is read as the same positions before the last one are in training."""
+    field = case.field
+    if not isinstance(field, ContinuedField):
+        return
+    for value, rows in zip(case.values, _by_value(case.encoded), strict=True):
+        begun, alone = field.continued([value[:-1]]), field.continued([value])
+        assert equal_values(alone.rows, field.continued([value, value]).rows[1:]), "the row depends on other values"
+        assert len(alone.rows) == len(alone.truncated) == 1, "a value is continued by several rows"
+        (row,) = begun.rows
+        trained = np.concatenate(rows) if rows else row
+        assert equal_values(row, trained[-len(row) :]), "a continued value is read otherwise than in training"
+        assert begun.truncated[0] or len(row) == len(trained), "a continued value is cut"
 
 
 @law(FIELD_LAWS)
@@ -146,12 +183,12 @@ def the_first_visit_has_the_encoded_row(case: FieldCase, draw: Draw) -> None:
 def augmenting_is_a_function_of_seed_index_and_visit(case: FieldCase, draw: Draw) -> None:
     """The row of a visit does not depend on other visits or draws; its positions can be padded and labeled as any."""
     seed, visits = draw.integer(0, 9), range(1, 1 + VISITS)
-    before = [[row.copy() for row in rows] for rows in case.choices]
+    before = deepcopy(case.choices)
 
     def rows_of(visit: int) -> list[EncodedRow]:
         return [case.field.augment(rows, VisitDraws(seed, index, visit)) for index, rows in enumerate(case.choices)]
 
-    first = [[row.copy() for row in rows_of(visit)] for visit in visits]
+    first = [deepcopy(rows_of(visit)) for visit in visits]
     np.random.default_rng().random()
     torch.rand(3)
     again = [rows_of(visit) for visit in reversed(visits)][::-1]
@@ -159,4 +196,6 @@ def augmenting_is_a_function_of_seed_index_and_visit(case: FieldCase, draw: Draw
     assert equal_values(case.choices, before), "augmenting changes the encoded rows"
     for row in (row for rows in first for row in rows):
         assert len(case.field.labels(row)) == len(row), "the row of a visit cannot be labeled"
-        assert row.dtype == before[0][0].dtype, "the row of a visit has another type of numbers"
+        assert type(row) is type(before[0][0]), "the row of a visit has another type"
+        if isinstance(row, np.ndarray):
+            assert row.dtype == before[0][0].dtype, "the row of a visit has another type of numbers"

@@ -11,13 +11,13 @@ from torch import Tensor, nn
 
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Objective
-from regard.core.tensors import added_sums, kept_buffers
+from regard.core.tensors import added_sums, kept_buffers, to_device
 from regard.errors import ConfigError
 from regard.training.canonical_ranks import added, gathered
 from regard.training.carry import continued, handed_on
 from regard.training.ranks import Peers
 from regard.training.row_parts import is_cut
-from regard.training.shards import CPU, as_parameter, to_device
+from regard.training.shards import CPU, as_parameter
 from regard.training.strategy import Carries, Gradient, Trainable
 
 __all__ = ["OneShard", "first_of", "reaching_all"]

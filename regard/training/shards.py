@@ -9,19 +9,19 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from operator import add
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.core.task import Batch, Carry, ExampleIndices, Examples, MetricSums
-from regard.core.tensors import added_sums
+from regard.core.tensors import added_sums, map_tensors, to_device
 from regard.native.passes import add_to
 from regard.training.carry import continued, handed_on
 from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["Part", "Shards", "TreeSum", "Workers", "as_parameter", "joined_parts", "to_device"]
+__all__ = ["Part", "Shards", "TreeSum", "Workers", "as_parameter", "joined_parts"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -205,7 +205,7 @@ class Shards:
 
 def _dealt_rows(batch: Batch, workers: int) -> list[Batch]:
     number = min(workers, len(batch.index))
-    return [_with(batch, partial(_every, number, first)) for first in range(number)]
+    return [map_tensors(batch, partial(_every, number, first)) for first in range(number)]
 
 
 def _every(number: int, first: int, tensor: Tensor) -> Tensor:
@@ -249,26 +249,6 @@ def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | 
         return found
     values = iter(found)
     return [next(values) if each.requires_grad else None for each in parameters]
-
-
-def to_device(batch: Batch, device: torch.device) -> Batch:
-    """The batch with its tensors on another device."""
-    return _with(batch, lambda tensor: tensor.to(device, non_blocking=True))
-
-
-def _with(batch: Batch, change: Callable[[Tensor], Tensor]) -> Batch:
-    changed: Batch = _changed(batch, change)
-    return changed
-
-
-def _changed(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a tensor changed, and tuples with the tensors in them changed; any other value as it is."""
-    if isinstance(value, Tensor):
-        return change(value)
-    if not isinstance(value, tuple):
-        return value
-    parts = [_changed(part, change) for part in value]
-    return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
 
 
 def _empty(parameter: Tensor) -> Tensor:

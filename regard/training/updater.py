@@ -13,13 +13,13 @@ from regard.core.contents import contents_changed
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
+from regard.core.tensors import to_device
 from regard.core.wording import counted
 from regard.errors import TrainingError
 from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, dealt_anew, read_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
-from regard.training.shards import to_device
 from regard.training.strategy import Carries, Gradient, Strategy, on_any_rank
 
 __all__ = ["Updater", "batch_memory", "require_not_diverged"]

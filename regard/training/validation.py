@@ -13,13 +13,13 @@ from torch import nn
 from regard.core import atomic_files
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task, never
-from regard.core.tensors import added_sums
+from regard.core.tensors import added_sums, to_device
 from regard.errors import ModelError
 from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, handed_on
 from regard.training.optim import Optimizer
 from regard.training.progress import Validation
-from regard.training.shards import TreeSum, to_device
+from regard.training.shards import TreeSum
 from regard.training.strategy import Strategy, on_any_rank
 from regard.training.updater import batch_memory
 

@@ -61,9 +61,11 @@ def test_evaluation_and_inspection(regard, graphs_run: Path) -> None:
     ).stdout
     assert "pooling" in shown and ("ring" in shown or "star" in shown)
     found = package.load(graphs_run).inspect(json.loads(TASK.sample_lines[2]))
-    weights = found.attention["layers.0"].weights  # of a star: each leaf sees itself and the centre
+    maps = {each.place: each.weights for each in found.attention}
+    weights = maps["encoder.0.edges"]  # of a star: each leaf sees itself and the centre
     assert weights.shape == (2, 4, 4) and bool((weights[:, 1, 2:] == 0).all()) and bool((weights[:, 1, :2] > 0).all())
-    assert found.attention["pooling"].weights.shape == (1, 1, 4)
+    assert maps["pooling"].shape == (1, 1, 4)
+    assert found.surfaces[0].edges == ((0, 1), (0, 2), (0, 3)) and found.facts == {"nodes": 4, "edges": 3}
 
 
 def test_a_damaged_run_says_so(graphs_run: Path, tmp_path: Path) -> None:
@@ -100,7 +102,8 @@ def test_numbers_of_graphs(regard, tmp_path: Path) -> None:
     assert abs(float(value) - 5.5) < 1.0
     (found_json,) = regard("graphs", run, "--json", input=json.dumps(rows[9]) + "\n").stdout.splitlines()
     assert abs(json.loads(found_json)["value"] - float(value)) < 1e-3
-    assert "5." in package.load(run).inspect(rows[9]).text or "6." in package.load(run).inspect(rows[9]).text
+    (prediction,) = package.load(run).inspect(rows[9]).predictions
+    assert prediction.kind == "number" and prediction.label == value
 
 
 def test_files_choose_the_task(tmp_path: Path) -> None:
@@ -132,11 +135,13 @@ def test_equal_graphs_of_which_none_can_be_held_out(tmp_path: Path) -> None:
 
 def test_an_answer_that_is_no_number(graphs_run: Path) -> None:
     model = package.load(graphs_run)
-    model.codec = model.codec._replace(scale=(1e-30,))
+    field = model.codec.fields["graph"]
+    field.codec = field.codec._replace(scale=(1e-30,))
     graphs = [{"edges": [[0, 1]], "features": [[each], [-each]]} for each in (0.0, 9e29)]
     assert model(graphs[:1])[0].probability > 0
-    with pytest.raises(DataError, match="no finite number"):
+    with pytest.raises(DataError, match="no finite number") as caught:
         model(graphs)
+    assert caught.value.where == "input 2"
 
 
 def test_a_figure_of_the_other_kind_chooses_no_checkpoint() -> None:

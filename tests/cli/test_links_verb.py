@@ -46,4 +46,4 @@ def test_a_name_that_is_none_is_told_with_its_line(regard, links_run: Path) -> N
 def test_one_node_is_looked_into(regard, links_run: Path) -> None:
     shown = regard("inspect", links_run, "n1", "--terminal").stdout
     best = package.load(links_run)(["n1"])[0].links[0]
-    assert f"…           {best.target} {100 * best.probability:.1f} %" in shown
+    assert shown.startswith(f"n1   {100 * best.probability:.1f} %  {best.target} {100 * best.probability:.1f} %")

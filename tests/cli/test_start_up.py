@@ -99,6 +99,13 @@ def test_a_command_line_made_again_has_the_same_commands() -> None:
     assert commands(build_app()) == commands(build_app())
 
 
+@pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.__name__)
+def test_a_verb_is_named_as_its_module(verb: ModuleType) -> None:
+    """A command thus builds its own verb alone."""
+    commands = typer.main.get_command(build_app([verb])).commands  # type: ignore[attr-defined]
+    assert verb.__name__.rpartition(".")[2].removesuffix("_") in commands
+
+
 def test_the_version_needs_no_torch() -> None:
     code = "import sys; from regard.cli import run; run(['--version']); print('torch' in sys.modules)"
     version, torch_imported = python(code).splitlines()

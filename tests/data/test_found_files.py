@@ -17,13 +17,13 @@ from regard.core.task_table import locate
 from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
 from regard.data.rows import form_of, read_head, read_rows
+from regard.data.sessions import ITEMS, SessionColumns, read_sessions
+from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError, RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import given_files
 from regard.tasks.find_config import find_config
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.sessions import read_sessions
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
 
@@ -373,8 +373,8 @@ def test_time_orders_the_items_of_a_session(tmp_path: Path) -> None:
     config, said = found(path)
     assert config.task.kind == "next-item" and "items of a session are sorted by timestamp" in said
     sessions = [
-        each.items
-        for each in read_sessions([config.data.train[0].model_copy(update={"share": (0.0, 1.0)})], config.data)
+        row.cells[ITEMS]
+        for row in read_sessions([config.data.train[0].model_copy(update={"share": (0.0, 1.0)})], config.data.columns)
     ]
     assert sessions == [("i2", "i3", "i4", "i0", "i1")] * 2
     write(tmp_path, "r.csv", path.read_text().replace("timestamp", "when"))
@@ -386,11 +386,11 @@ def test_time_orders_the_items_of_a_session(tmp_path: Path) -> None:
 )
 def test_times_are_numbers_or_dates(tmp_path: Path, times: tuple[str, str]) -> None:
     path = write(tmp_path, "a.csv", f"user,item,time\nu,a,{times[0]}\nu,b,{times[1]}\n")
-    data = SessionDataConfig.model_validate({"train": [{"source": str(path)}], "time": "time"})
-    assert [each.items for each in read_sessions(data.train, data)] == [("b", "a")]
+    files, columns = [FilesConfig(source=path)], SessionColumns(time="time")
+    assert [row.cells[ITEMS] for row in read_sessions(files, columns)] == [("b", "a")]
     write(tmp_path, "a.csv", f"user,item,time\nu,a,{times[0]}\nu,b,yesterday\n")
     with pytest.raises(RegardError, match="'yesterday' is not a time") as caught:
-        list(read_sessions(data.train, data))
+        list(read_sessions(files, columns))
     assert caught.value.where == f"{path}:3"
 
 

@@ -19,13 +19,13 @@ from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus, read_pai
 from regard.data.documents import Cut, read_documents
 from regard.data.lint.check import lint
 from regard.data.rows import Row, column_names, read_rows
+from regard.data.sessions import ITEMS, SessionColumns, read_sessions
+from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
 from regard.errors import DataError, RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.find_config import find_config
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.sessions import read_sessions
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
 
@@ -214,8 +214,8 @@ def test_documents(table: Any) -> None:
 
 @pytest.mark.parametrize("columns", [{"items": [["3", "1"], ["2"]]}, {"user_id": [7, 9, 7], "item_id": [3, 2, 1]}])
 def test_sessions(table: Any, columns: Columns) -> None:
-    data = SessionDataConfig.model_validate({"train": [{"source": str(table(columns))}]})
-    assert [each.items for each in read_sessions(data.train, data)] == [("3", "1"), ("2",)]
+    files = [FilesConfig(source=table(columns))]
+    assert [row.cells[ITEMS] for row in read_sessions(files, SessionColumns())] == [("3", "1"), ("2",)]
 
 
 MANY = range(40)

@@ -11,12 +11,17 @@ from typing import Any
 import numpy as np
 
 from regard.answers.label_set import SeveralLabels
+from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
+from regard.answers.plain_class import PlainClass
 from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.data.graph_lines import graph_of
 from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.fields.frames import Frames
+from regard.fields.graphs import Graphs
+from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
 from regard.testing import AnswerCase, FieldCase
@@ -27,8 +32,10 @@ __all__ = ["ANSWERS", "FIELDS", "STATED", "defined_in"]
 # The value that a prediction of each answer states.
 STATED: dict[type[Any], Callable[[Any], Any]] = {
     OneClass: lambda output: (output.label,),
+    PlainClass: lambda output: (output.label,),
     SeveralLabels: lambda output: output.labels,
     Number: lambda output: (f"{output.value:.10f}",),
+    NextItem: lambda output: output.items[:1],
     TagSequence: lambda output: TaggedTokens(output.tokens, output.tags),
 }
 
@@ -72,6 +79,29 @@ def text(columns: tuple[int, ...] = (1,), **options: Any) -> Callable[[], Text]:
 FRAMES = rows(
     *(np.random.default_rng(length).normal(3, 2, (length, 3)).astype(np.float32) for length in (3, 1, 7, 2, 5))
 )
+RING = [[0, 1], [1, 2], [2, 0]]
+GRAPHS = rows(
+    *(graph_of(graph, where="graphs.jsonl:1") for graph in (
+        {"edges": RING, "features": [[1.5, 0], [0.1, 0], [-2, 0]]},
+        {"edges": [[0, 1]], "features": [[1e-3, 0], [7, 0]]},
+        {"edges": [], "features": [[3, 0]]},
+        {"edges": [[0, 1], [0, 2], [0, 3]], "features": [[2, 0], [0, 0], [1, 0], [1, 0]]},
+        {"edges": [[1, 0]], "features": [[0, 0], [0, 0], [0.3, 0]]},
+    ))
+)  # fmt: skip
+MOLECULES = rows(
+    *(graph_of(graph) for graph in (
+        {"edges": RING, "nodes": ["C", "C", "Ö"]}, {"edges": [[0, 1]], "nodes": ["O", "C"]},
+        {"edges": [], "nodes": ["a b"]}, {"edges": [[1, 0]], "nodes": ["O", "C"]},
+        {"edges": [[0, 1], [2, 1]], "nodes": ["C", "O", "C"]},
+    ))
+)  # fmt: skip
+
+
+SESSIONS = [
+    Row({"items": tuple(items.split())}, Path("sessions.txt"), number)
+    for number, items in enumerate(("a b c", "b a", "c d a b c d a", "[1] a", "[1]", "d a b c"), 1)
+]
 
 
 FIELDS: dict[str, Callable[[], FieldCase]] = {
@@ -89,9 +119,13 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Tokens": lambda: FieldCase(
         lambda: Tokens((1,), max_length=4, word_dropout=0.3), TEXTS, tokenized("word")
     ),
+    "Items": lambda: FieldCase(lambda: Items(("items",), max_length=4), SESSIONS, tokenized("word")),
     "Tokens of characters": lambda: FieldCase(
         lambda: Tokens((1,), max_length=9, subword_features=30), TEXTS, tokenized("character")
     ),
+    "Graphs": lambda: FieldCase(lambda: Graphs((1,), degrees=3, walks=3), GRAPHS),
+    "Graphs with noise": lambda: FieldCase(lambda: Graphs((1,), noise=2), GRAPHS),
+    "Graphs of labeled nodes": lambda: FieldCase(lambda: Graphs((1,), directed=True, degrees=1, noise=1), MOLECULES),
     "Text of strands": lambda: FieldCase(
         text(other_strand=True, word_dropout=0.2, max_length=20), STRANDS, tokenized("character")
     ),
@@ -112,8 +146,10 @@ def answer(make: Callable[[], Any], rows: Sequence[Row]) -> Callable[[], AnswerC
 ANSWERS: dict[str, Callable[[], AnswerCase]] = {
     "OneClass": answer(lambda: OneClass((1,)), LABELS),
     "OneClass that is balanced": answer(lambda: OneClass((1,), balanced=True), LABELS),
+    "PlainClass": answer(lambda: PlainClass((1,)), LABELS),
     "SeveralLabels": answer(lambda: SeveralLabels((1,)), SETS),
     "SeveralLabels of columns": answer(lambda: SeveralLabels(("toxic", "rude"), marked=True), MARKS),
+    "NextItem": lambda: AnswerCase(lambda: NextItem(("items",)), SESSIONS, tokenized("word"), stated=STATED[NextItem]),
     "TagSequence": answer(lambda: TagSequence((1, 2)), WORDS),
     "Number": answer(lambda: Number((1,)), NUMBERS),
 }

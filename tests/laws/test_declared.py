@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from regard.core.task import Task, find_task
 from regard.core.task_table import TASKS
+from regard.models.head import Head
+from regard.tasks.net_outputs import HeadOutputs
 from regard.tasks.supervised import Supervised
 from regard.testing import ANSWER_LAWS, FIELD_LAWS, AnswerCase, Draw, FieldCase, TaskCase, check_answer, check_field
 from regard.training.optim import Optimizer
@@ -84,10 +89,19 @@ def test_check_field_and_check_answer_return_the_names_of_the_laws() -> None:
     assert names == [law.name for law in ANSWER_LAWS]
 
 
+def walks(folder: Path) -> dict[str, Any]:
+    """Sessions whose first item determines all others."""
+    sample = find_task("next-item").sample(folder)
+    lines = [" ".join(f"i{(start * step) % 7}" for step in range(1, 3 + start)) for start in range(1, 5)]
+    (folder / "sample.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return {**sample, "model": {**sample["model"], "dropout": 0.0}}
+
+
 @pytest.mark.parametrize("kind", [*(kind for kind in TASKS if declaration_of(find_task(kind)) is not None), "frames"])
 def test_a_memorized_batch_is_predicted(kind: str) -> None:
     """A network that is trained on one batch predicts its targets, through the task's own predictor."""
     task, kind = (frames_task.TASK, "classification") if kind == "frames" else (find_task(kind), kind)
+    task = replace(task, sample=walks) if kind == "next-item" else task
     case, declaration = TaskCase(task, kind), declaration_of(task)
     assert declaration is not None
     batch = max(case.data.train.batches(0), key=lambda batch: len(batch.index))
@@ -99,12 +113,35 @@ def test_a_memorized_batch_is_predicted(kind: str) -> None:
         (terms.minimised / collated.weight).backward()
         optimizer.step(0.01)
     predictor = case.task.predictor(net, case.data.codecs, case.config)
-    values = [examples[index].values for index in batch.index]
+    values, answer = [examples[index].values for index in batch.index], case.data.codecs.answer
+    if case.data.codecs.continued is not None:  # what is predicted of a session without its last item is this item
+        values = [(value[:-1],) for (value,) in values]
+        targets = train.targets[[train.target_places(batch.index[[row]])[-1] for row in range(len(values))]]
     outputs = predictor([value[0] if len(value) == 1 else value for value in values])
-    answer = case.data.codecs.answer
     predicted = answer.targets([STATED[type(answer)](output) for output in outputs], ["prediction"] * len(outputs))
     assert len({*map(str, targets)}) > 1, "the targets of the batch are equal"
     assert np.allclose(predicted, targets, atol=0.1), "a network that memorized a batch predicts something else"
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_the_loss_of_a_head_is_that_of_its_logits(smoothing: float) -> None:
+    """Without an item that training did not have, and with the losses of the network's own parts."""
+    case, draw = ANSWERS["NextItem"](), Draw(random.Random(1))
+    session = (*("d", "e", "a", "b"), *case.values[0])  # training had no e
+    answer, values = case.answer, [session, *case.values]
+    targets, baseline = torch.from_numpy(answer.targets(values, [""] * len(values))), answer.baseline_targets(values)
+    assert baseline is not None
+    ranked, weights = torch.from_numpy(baseline), torch.from_numpy(answer.row_weights(targets.numpy()))
+    head = Head(torch.nn.Parameter(draw.tensor(case.width, 3)), draw.tensor(case.width))
+    outputs = HeadOutputs(draw.tensor(len(targets), 3), head, {"own": torch.tensor(0.5)})
+    terms = outputs.loss(answer, targets, weights, ranked, smoothing=smoothing, evaluating=True)
+    expected = answer.loss(outputs.logits, targets, torch.ones(len(targets)), smoothing=smoothing, evaluating=True)
+    assert terms.minimised.item() == pytest.approx((expected.loss * weights).sum().item() + 0.5)
+    sums = expected.sums | answer.compare(outputs.logits, targets, ranked)
+    assert terms.sums.keys() == sums.keys() and (weights == 0).sum() == 1
+    for name, value in sums.items():
+        assert terms.sums[name].tolist() == pytest.approx(value.tolist()), name
+    assert outputs.loss(answer, targets, weights, ranked, smoothing=0, evaluating=False).sums.keys() == {"nll", "items"}
 
 
 def test_a_wrong_answer_fails_by_the_name_of_the_law() -> None:

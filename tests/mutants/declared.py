@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 from regard.answers import losses
+from regard.answers.followers import Followers
 from regard.answers.label_set import SeveralLabels
 from regard.answers.named_labels import ranked, to_json
+from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
+from regard.answers.plain_class import PlainClass
 from regard.answers.scale import Scale
+from regard.core.field import Padded
+from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels
+from regard.data.order import packed_runs
 from regard.data.padding import padded
 from regard.fields.frames import Frames
+from regard.fields.graphs import Graphs
+from regard.fields.items import Items
+from regard.fields.node_features import EncodedGraph
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
+from regard.metrics.ranking import gain_sums, next_item_metrics
+from regard.tasks.net_outputs import HeadOutputs
+from regard.tasks.supervised import SupervisedExamples
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from regard.testing.law import run_laws
+from tests import test_graph_pooling
 from tests.laws.declared import ANSWERS, FIELDS
-from tests.laws.test_declared import test_a_memorized_batch_is_predicted
+from tests.laws.test_declared import test_a_memorized_batch_is_predicted, test_the_loss_of_a_head_is_that_of_its_logits
 
 from .editing import Edit
 from .table import Mutant
@@ -95,8 +108,72 @@ DECLARED = {
     "frames cut from a line": caught(
         Edit(Frames.text, "value.frames]", "value.frames[1:]]"), "Frames", "parsing_gives_the_value_of_a_row"
     ),
+    "sessions that are split apart": caught(
+        Edit(Items._rows, "range(0, len(items), self.max_length)", "range(0, len(items))"),
+        "Items", "prediction_reads_what_training_read",
+    ),
+    "sessions continued from their first item": caught(
+        Edit(Items.continued, "[BEGIN, *numbers", "[*numbers"), "Items", "prediction_reads_what_training_read"
+    ),
+    "the first items of a long session": caught(
+        Edit(Items.continued, "row[-self.max_length :]", "row[: self.max_length]"),
+        "Items", "prediction_reads_what_training_read",
+    ),
+    "items read as a list": caught(
+        Edit(Items.text, "return line if json_value(line) is None else", "return line if line else"),
+        "Items", "parsing_gives_the_value_of_a_row",
+    ),
     "labels of channels": caught(
         Edit(Frames.labels, "len(row)", "row.shape[1]"), "Frames", "each_position_has_a_label"
+    ),
+    "graphs without their features": caught(
+        Edit(Graphs.text, "if value.features.shape[1]", "if not value.nodes"),
+        "Graphs", "parsing_gives_the_value_of_a_row",
+    ),
+    "features whose scale is not saved": caught(
+        Edit(Graphs.learn, "self.codec._asdict()", '{"scale": [1.0] * len(self.codec.scale), "kinds": []}'),
+        "Graphs", "opened_is_as_learned",
+    ),
+    "graphs in another order": caught(
+        Edit(Graphs.encode, "for value in values", "for value in values[::-1]"),
+        "Graphs", "encoding_does_not_depend_on_neighbors",
+    ),
+    "graphs of equally many nodes": caught(
+        Edit(PackedGraphs.by_row, "split(self.counts.tolist())", "tensor_split(len(self.counts))"),
+        "Graphs", "padding_adds_nothing",
+    ),
+    "a digest of the number of nodes": caught(
+        Edit(Graphs.digest, "row.digest", "str(len(row))"), "Graphs", "padding_adds_nothing"
+    ),
+    "labels without the first node": caught(
+        Edit(Graphs.labels, "range(len(row))", "range(1, len(row))"),
+        "Graphs of labeled nodes", "each_position_has_a_label",
+    ),
+    "noise of a visit in evaluation": caught(
+        Edit(Graphs.augment, "draws.visit) if draws.visit", "draws.visit + 1) if row"),
+        "Graphs with noise", "the_first_visit_has_the_encoded_row",
+    ),
+    "noise that nothing repeats": caught(
+        Edit(EncodedGraph.with_noise, "default_rng([int(self.digest[:15], 16), visit])", "default_rng()"),
+        "Graphs with noise", "augmenting_is_a_function_of_seed_index_and_visit",
+    ),
+    "noise added to noise": Mutant(
+        Edit(EncodedGraph.with_noise, "graph.entries[1] < first", "graph.entries[1] >= 0"),
+        test_graph_pooling.test_noise_is_of_the_visit_in_training_and_of_the_graph_elsewhere,
+    ),
+    "a graph too many in a batch": Mutant(
+        Edit(packed_runs, "total + length > positions", "total > positions"),
+        test_graph_pooling.test_batches_are_cut_where_they_are_full,
+    ),
+    "contents in another order than recorded": Mutant(
+        Edit(SupervisedExamples.digest, "digests.encode() + self.targets.tobytes()", "self.targets.tobytes()"),
+        test_graph_pooling.test_contents_are_those_that_older_runs_recorded,
+    ),
+    "the least likely label": caught(
+        Edit(PlainClass.predict, "max(p,", "min(p,"), "PlainClass", "memorized_outputs_predict_their_targets"
+    ),
+    "a label in the place of JSON": caught(
+        Edit(PlainClass.write, "if not json:", "if json:"), "PlainClass", "a_prediction_is_one_line"
     ),
     "a scale that is not saved": caught(
         Edit(Scale.save, "self._asdict()", '{"mean": 0.0, "deviation": 1.0}'), "Number", "opened_is_as_learned"
@@ -148,6 +225,39 @@ DECLARED = {
     ),
     "the label next to the predicted one": caught(
         Edit(OneClass.predict, "names[best]", "names[best - 1]"), "OneClass", "memorized_outputs_predict_their_targets"
+    ),
+    "followers that are not saved": caught(
+        Edit(Followers.save, "list(self.popular)", "list(self.popular)[:1]"), "NextItem", "opened_is_as_learned"
+    ),
+    "gains as a mean": caught(
+        Edit(gain_sums, "best.new_tensor(float(len(best)))", "best.new_tensor(float(len(best)) / max(len(rank), 1))"),
+        "NextItem", "losses_add_over_rows",
+    ),
+    "hits that are a sum": caught(
+        Edit(next_item_metrics, "/ asked).tolist()", ").tolist()"), "NextItem", "metrics_are_ratios_of_sums"
+    ),
+    "the item before the predicted one": caught(
+        Edit(NextItem._best, "[place + FIRST for", "[place + FIRST - 1 for"),
+        "NextItem", "memorized_outputs_predict_their_targets",
+    ),
+    "the item after the first one": caught(
+        Edit(NextItem.predict, "outputs[-1,", "outputs[0,"), "NextItem", "memorized_outputs_predict_their_targets"
+    ),
+    "a loss of unknown items": Mutant(
+        Edit(HeadOutputs.loss, "weights > 0", "weights >= 0"),
+        test_the_loss_of_a_head_is_that_of_its_logits, {"smoothing": 0.0},
+    ),
+    "settings that stay": caught(
+        Edit(NextItem.predict, "exclude_none=True))", "exclude_none=True)); self.defaults = chosen"),
+        "NextItem", "predictions_depend_on_the_row_and_the_settings",
+    ),
+    "the worst items as alternatives": caught(
+        Edit(NextItem._best, "topk(min(count, len(log_p)))", "topk(min(count, len(log_p)), largest=False)"),
+        "NextItem", "memorized_outputs_predict_their_targets",
+    ),
+    "an answer at the first position": Mutant(
+        Edit(Padded.at_end, "keepdim=True) - 1", "keepdim=True) - self.valid.sum(1, keepdim=True)"),
+        test_a_memorized_batch_is_predicted, {"kind": "next-item"},
     ),
     "the labels below the threshold": caught(
         Edit(SeveralLabels.predict, ">= threshold", "< threshold"),

@@ -19,15 +19,13 @@ from regard.inference.run_search import inputs_of
 from regard.metrics.classes import calibration_error, class_figures, class_metrics
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
-from regard.metrics.ranking import area_under_curve, average_precision
+from regard.metrics.ranking import area_under_curve, average_precision, ranks
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
 from regard.search.choice import _choose as choose_rows
 from regard.search.sampling import draw_limited
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
-from regard.tasks.links.examples import LinkExamples
-from regard.tasks.next_item.task import _places
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.training.validation import Validator
@@ -102,7 +100,7 @@ METRICS = {
         Edit(number_metrics, "/ count**2", "/ count"), test_scikit_learn.test_figures_of_numbers
     ),
     "equal items all ranked first": Mutant(
-        Edit(_places, "(items == own) & earlier", "(items == own) & (items != own)"),
+        Edit(ranks, "(scores == own) & earlier", "(scores == own) & (scores != own)"),
         test_scikit_learn.test_equal_scores_are_ranked_by_their_order,
     ),
 }
@@ -116,16 +114,12 @@ GRAPHS = {
         test_directed_graphs.test_weights_by_degree_are_those_of_the_matrix,
     ),
     "maxima that share no ties": Mutant(
-        Edit(GraphPooling.weights, "(greatest / ties)", "greatest"),
+        Edit(GraphPooling.pool, "(greatest / ties)", "greatest"),
         test_directed_graphs.test_weights_of_pooling_share_ties_and_sum_to_one,
         {"kind": "max"},
     ),
     "pairs drawn among the edges of other parts": Mutant(
-        Edit(
-            LinkExamples.__init__,
-            "whole.pairs[0] * whole.nodes + whole.pairs[1]",
-            "seen.pairs[0] * seen.nodes + seen.pairs[1]",
-        ),
+        Edit(links_task._prepare, "LinkExamples(codec, whole,", "LinkExamples(codec, codec,"),
         test_links.test_pairs_drawn_in_a_part_are_edges_of_none,
         {"directed": False},
     ),
@@ -135,7 +129,7 @@ GRAPHS = {
         {"kind": "nodes", "name": "held_out_data_leave_training_alone"},
     ),
     "nodes that look along held-out edges": Mutant(
-        Edit(links_task._prepare, "replace(whole, pairs=along(whole, edges.train, directed=data.directed))", "whole"),
+        Edit(links_task._prepare, "edge_pairs(edges.train, whole.nodes, directed=data.directed)", "whole.pairs"),
         task_law,
         {"kind": "links", "name": "held_out_data_leave_training_alone"},
     ),

@@ -14,8 +14,7 @@ from hypothesis.extra.numpy import arrays
 from regard.metrics.classes import calibration_error, class_figures, class_metrics, prediction_sums
 from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
 from regard.metrics.numbers import number_metrics, number_sums
-from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
-from regard.tasks.next_item.task import _gains, _places
+from regard.metrics.ranking import area_under_curve, average_precision, gain_sums, ranking_sums, ranks
 
 calibration: Any = pytest.importorskip("sklearn.calibration", reason="scikit-learn is not installed")
 metrics: Any = pytest.importorskip("sklearn.metrics", reason="scikit-learn is not installed")
@@ -126,18 +125,18 @@ def test_figures_of_numbers(rows: int, seed: int, offset: float) -> None:
 def test_gains_of_rankings(rows: int, items: int, seed: int) -> None:
     """NDCG of one item that counts, among the first ten; scores are all different."""
     draw = np.random.default_rng(seed)
-    scores = draw.permuted(np.tile(np.arange(items + 4.0), (rows, 1)), axis=1)
+    scores = draw.permuted(np.tile(np.arange(float(items)), (rows, 1)), axis=1)
     target = draw.integers(0, items, rows)
-    hits, gains = _gains(_places(torch.from_numpy(scores), torch.from_numpy(target + 4))).tolist()
+    hits, gains = gain_sums(ranks(torch.from_numpy(scores), torch.from_numpy(target))).tolist()
     relevant = np.eye(items)[target]
-    assert gains / rows == pytest.approx(metrics.ndcg_score(relevant, scores[:, 4:], k=10))
+    assert gains / rows == pytest.approx(metrics.ndcg_score(relevant, scores, k=10))
     if items > 10:
         labels = np.arange(items)
-        expected = metrics.top_k_accuracy_score(target, scores[:, 4:], k=10, labels=labels)
+        expected = metrics.top_k_accuracy_score(target, scores, k=10, labels=labels)
         assert hits / rows == pytest.approx(expected)
 
 
 def test_equal_scores_are_ranked_by_their_order() -> None:
     """A model that prefers nothing finds no more than ten of the items."""
-    place = _places(torch.zeros(20, 24), torch.arange(20) + 4)
-    assert place.tolist() == list(range(20)) and _gains(place)[0] == 10
+    place = ranks(torch.zeros(20, 20), torch.arange(20))
+    assert place.tolist() == list(range(20)) and gain_sums(place)[0] == 10

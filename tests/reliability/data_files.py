@@ -22,6 +22,7 @@ from regard.data.graph_lines import read_graph_lines
 from regard.data.music_files import read_pieces
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.rows import column_names, read_rows
+from regard.data.sessions import SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.text_files import read_lines, require_content
@@ -30,8 +31,6 @@ from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.frame_input import read_examples
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.find_config import find_config
-from regard.tasks.next_item.data_config import SessionDataConfig
-from regard.tasks.next_item.sessions import read_sessions
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
 
@@ -81,7 +80,7 @@ def of_tags(path: Path) -> None:
 
 def of_sessions(path: Path) -> None:
     files = (FilesConfig(source=path),)
-    exhausted(read_sessions(files, SessionDataConfig(train=files)))
+    exhausted(read_sessions(files, SessionColumns()))
 
 
 def of_graph(path: Path) -> None:

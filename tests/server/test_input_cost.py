@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 
 from regard.core.predictor_interface import input_cost
-from regard.data.graph_lines import parse_graph
+from regard.fields.items import Items
 from regard.fields.text import Text
 from regard.fields.tokens import Tokens
-from regard.tasks.graphs.classifier import GraphClassifier
+from regard.tasks.graphs.config import GraphsConfig
+from regard.tasks.graphs.task import GRAPHS
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
-from regard.tasks.next_item.recommender import Recommender
 from regard.tasks.translation.translator import Translator
 
 from .conftest import serving
 from .predicting import Mean, mean
 
 PREDICTORS = (
-    "supervised_predictor:SupervisedPredictor", "graphs.classifier:GraphClassifier",
+    "supervised_predictor:SupervisedPredictor",
     "language_model.generator:Generator",
-    "links.linker:Linker", "masked.filler:Filler", "next_item.recommender:Recommender",
+    "links.linker:Linker", "masked.filler:Filler",
     "nodes.classifier:NodeClassifier", "translation.translator:Translator",
 )  # fmt: skip
 
@@ -38,9 +38,10 @@ def test_each_predictor_states_the_cost_of_an_input(place: str) -> None:
 
 
 def graph_cost(line: str, sees: str) -> int:
-    net = SimpleNamespace(sees=sees, heads=2, output_heads=1, hidden=16)
-    predictor: Any = SimpleNamespace(config=SimpleNamespace(model=net))
-    return GraphClassifier.cost(predictor, parse_graph(line)[0])
+    model = {"sees": sees, "heads": 2, "output_heads": 1, "width": 8}
+    data = {"train": [{"source": "a.jsonl"}]}
+    (graphs,) = GRAPHS.fields(GraphsConfig.model_validate({"task": "graphs", "data": data, "model": model})).values()
+    return graphs.cost(graphs.parse(line))
 
 
 def test_few_characters_of_a_graph_may_cost_much() -> None:
@@ -55,12 +56,13 @@ def test_a_sequence_costs_the_square_of_what_is_read() -> None:
     assert (text.cost(("abc",)), text.cost(("abc" * 1_000,))) == (25, 121)
     assert (tokens.cost(("a", "bc")), tokens.cost(("a",) * 98)) == (25, 1_200)
     short: Any = SimpleNamespace(
-        context=4, config=SimpleNamespace(data=SimpleNamespace(context=4)), _tokens=str.split, _encode=str.split,
+        context=4, _tokens=str.split, _encode=str.split,
         parts=lambda line: [part.split() for part in line.split(";")],
     )  # fmt: skip
     assert Filler.cost(short, "a b _ c") == 16
     assert [Generator.cost(short, prompt) for prompt in ("a b", "a b c d e")] == [9, 16]
-    assert [Recommender.cost(short, ["a"] * items) for items in (2, 5)] == [9, 16]
+    items = Items(("items",), max_length=4)
+    assert [items.cost(("a",) * number) for number in (2, 5)] == [9, 16]
     assert Translator.cost(short, "a b c; d e") == 9 + 4
 
 

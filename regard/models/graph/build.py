@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -90,6 +90,19 @@ class GraphNet(nn.Module):
             found.append(mixed)
             x = mixed
         return found
+
+    def attention(
+        self,
+        x: Float[Tensor, "nodes features"] | NodeFeatures,
+        pairs: Int[Tensor, "2 edges"],
+        degree: Float[Tensor, "edges"],
+        sizes: Sequence[LayerSizes] = (),
+    ) -> Iterator[tuple[int, GraphAttention, Tensor | NodeFeatures]]:
+        """Yield the number of each layer of attention, the layer, and its inputs."""
+        inputs = [x, *self.states(x, pairs, degree, sizes)]
+        for number, layer in enumerate(self.layers):
+            if isinstance(layer, GraphAttention):
+                yield number, layer, inputs[number]
 
     def _looks(
         self, nodes: int, pairs: Tensor, degree: Tensor, sizes: Sequence[LayerSizes]

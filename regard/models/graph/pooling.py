@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import torch
 from jaxtyping import Float, Int
@@ -10,11 +10,12 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from regard.attention.edge_kernel import EdgeLayout, edge_softmax, edge_sum
+from regard.data.graph_union import PackedGraphs
 from regard.models.dropout import Dropout
 from regard.models.graph.build import GraphNet
 from regard.models.graph.layers import NodeFeatures
 
-__all__ = ["GraphPooling", "PooledGraphNet", "PoolingKind"]
+__all__ = ["GraphPooling", "PooledGraphNet", "PooledOutputs", "PoolingKind"]
 
 PoolingKind = Literal["mean", "sum", "max", "attention"]
 
@@ -35,20 +36,25 @@ class GraphPooling(nn.Module):
         self.score = nn.Parameter(torch.empty(hidden).normal_(std=hidden**-0.5)) if kind == "attention" else None
 
     def forward(self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]) -> Float[Tensor, "graphs width"]:
-        """``counts``: the nodes of each graph, at least one."""
-        if self.kind == "max":
-            return torch.segment_reduce(z, "max", lengths=counts, axis=0)
-        layout = _members(counts)
-        return edge_sum(self._weights(z, layout, counts)[None], z[None], layout)[0]
+        """Return the vector of each graph. ``counts``: the nodes of each graph, at least one."""
+        return self.pool(z, counts)[0]
 
-    def weights(self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]) -> Float[Tensor, "nodes"]:
-        """The weight of each node in its graph; of ``max`` the share of features that it is the greatest in."""
+    def pool(
+        self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]
+    ) -> tuple[Float[Tensor, "graphs width"], Float[Tensor, "nodes"]]:
+        """Return the vector of each graph, and the weight of each node in its graph.
+
+        Of ``max`` the weight is the share of features that the node is the greatest in.
+        """
         if self.kind != "max":
-            return self._weights(z, _members(counts), counts)
+            layout = _members(counts)
+            weights = self._weights(z, layout, counts)
+            return edge_sum(weights[None], z[None], layout)[0], weights
+        pooled = torch.segment_reduce(z, "max", lengths=counts, axis=0)
         graph = torch.repeat_interleave(torch.arange(len(counts), device=counts.device), counts)
-        greatest = (z == self(z, counts).index_select(0, graph)).to(z.dtype)
+        greatest = (z == pooled.index_select(0, graph)).to(z.dtype)
         ties = torch.segment_reduce(greatest, "sum", lengths=counts, axis=0).index_select(0, graph)
-        return cast(Tensor, (greatest / ties).mean(-1))
+        return pooled, (greatest / ties).mean(-1)
 
     def _weights(self, z: Tensor, layout: EdgeLayout, counts: Tensor) -> Tensor:
         if self.hidden is not None and self.score is not None:
@@ -62,6 +68,13 @@ def _members(counts: Tensor) -> EdgeLayout:
     graphs, nodes = len(counts), int(counts.sum())
     graph = torch.repeat_interleave(torch.arange(graphs, device=counts.device), counts)
     return EdgeLayout(torch.stack([graph, torch.arange(nodes, device=counts.device)]), graphs, nodes)
+
+
+class PooledOutputs(NamedTuple):
+    """Outputs of each graph, and the weight of each node in the vector of its graph."""
+
+    logits: Float[Tensor, "graphs outputs"]
+    weights: Float[Tensor, "nodes"]
 
 
 class PooledGraphNet(nn.Module):
@@ -78,25 +91,17 @@ class PooledGraphNet(nn.Module):
         self.outer = nn.Linear(width, outputs)
         self.dropout = Dropout(dropout)
 
-    def forward(
-        self,
-        x: NodeFeatures,
-        pairs: Int[Tensor, "2 edges"],
-        degree: Float[Tensor, "edges"],
-        counts: Int[Tensor, "graphs"],
-    ) -> Float[Tensor, "graphs outputs"]:
-        """``x``, ``pairs``, ``degree``: of the graphs as one of disjoint parts. ``counts``: the nodes of each."""
-        return self.answer(self.node_states(x, pairs, degree), counts)
+    def forward(self, graphs: PackedGraphs) -> PooledOutputs:
+        pooled, weights = self.pooling.pool(self.node_states(graphs), graphs.counts)
+        return PooledOutputs(cast(Tensor, self.outer(self.dropout(elu(self.inner(pooled))))), weights)
 
-    def node_states(
-        self, x: NodeFeatures, pairs: Int[Tensor, "2 edges"], degree: Float[Tensor, "edges"]
-    ) -> Float[Tensor, "nodes width"]:
-        """The states of all layers, those of the last after an ELU."""
-        states = self.net.states(x, pairs, degree)
+    def node_states(self, graphs: PackedGraphs) -> Float[Tensor, "nodes width"]:
+        """Return the states of all layers side by side, those of the last after an ELU."""
+        states = self.net.states(*self.arguments(graphs))
         return torch.cat([*states[:-1], elu(states[-1])], -1)
 
-    def answer(
-        self, states: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]
-    ) -> Float[Tensor, "graphs outputs"]:
-        """Outputs of graphs by the states of their nodes."""
-        return cast(Tensor, self.outer(self.dropout(elu(self.inner(self.pooling(states, counts))))))
+    @staticmethod
+    def arguments(graphs: PackedGraphs) -> tuple[NodeFeatures, Tensor, Tensor]:
+        """Return what the network over nodes reads."""
+        features = NodeFeatures(graphs.entries, graphs.values, int(graphs.counts.sum()), graphs.features)
+        return features, graphs.pairs, graphs.degree

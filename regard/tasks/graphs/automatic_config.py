@@ -1,4 +1,4 @@
-"""A config for a file of graphs that nobody wrote a recipe for, each choice with its reason."""
+"""The automatic choice of a model of graphs for files, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.tasks.found_files import common_head, found_corpus, held_out_parts
 
 __all__ = ["choose", "confidence"]
 
-LOOKED_AT = 2_000  # graphs
+SAMPLED = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
 CLASSES = 20  # numbers of more different values are numbers, not classes
 
@@ -32,7 +32,7 @@ def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str,
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """A model of graphs for JSON lines with edges and a label; None for any other files."""
+    """Choose a model of graphs for JSON lines with edges and a label; else None."""
     data = given.get("data", {})
     corpus = found_corpus(files)
     if corpus is None or not _holds_graphs(corpus.first):
@@ -42,16 +42,16 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     def keys(part: FilesConfig) -> Iterator[str]:
         return (line.digest() for line in read_graph_lines([part], label))
 
-    lines = _looked_at(corpus.first, str(data.get("label", "label")))
-    parts, told = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold", keys=keys)
-    kind = data.get("label_kind", "number" if _are_numbers(lines) else "class")
+    graphs = _first_graphs(corpus.first, label)
+    parts, held_out = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold", keys=keys)
+    kind = data.get("label_kind", "number" if _are_numbers(graphs) else "class")
     what = "a number" if kind == "number" else "a class"
-    settings: dict[str, Any] = {"batch_tokens": _batch(lines), "clip_norm": 1.0, "precision": "float32"}
+    settings: dict[str, Any] = {"batch_tokens": _batch(graphs), "clip_norm": 1.0, "precision": "float32"}
     if "optimizer" not in given:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
     if not set(TRAINING_ENDS) & given.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
-    walks = WALKS if max((line.nodes for line in lines), default=0) <= WALKED else 0
+    walks = WALKS if max((graph.nodes for graph in graphs), default=0) <= WALKED else 0
     if "valid" not in parts:
         settings.pop("early_stopping", None)
     config = {
@@ -60,13 +60,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "model": {"kind": "gatv2"},
         "train": settings,
     }
-    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", told, _network(lines, walks)]
+    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", held_out, _network(graphs, walks)]
     return Proposal(config, reasons)
 
 
 def _holds_graphs(path: Path) -> bool:
-    """Whether the first line that is not blank is an object with a list of edges; what is wrong in it is told later."""
-    if not path.is_file() or not has_ending(path, JSON_LINES):  # a pipe can be read once, by nobody who only looks
+    """Return whether the first line that is not blank is an object with a list of edges, right or wrong."""
+    if not path.is_file() or not has_ending(path, JSON_LINES):  # a pipe can be read only once
         return False
     try:
         row = parse_json(next((line for line in read_lines(path) if line.strip()), ""))
@@ -75,33 +75,33 @@ def _holds_graphs(path: Path) -> bool:
         return False
 
 
-def _looked_at(path: Path, key: str) -> list[GraphLine]:
+def _first_graphs(path: Path, key: str) -> list[GraphLine]:
     try:
-        return list(islice(read_graph_lines([FilesConfig(source=path)], key), LOOKED_AT))
+        return list(islice(read_graph_lines([FilesConfig(source=path)], key), SAMPLED))
     except RegardError:  # reported by the next reader
         return []
 
 
-def _are_numbers(lines: Sequence[GraphLine]) -> bool:
+def _are_numbers(graphs: Sequence[GraphLine]) -> bool:
     """Return whether labels are numbers of which many differ."""
-    labels = {line.label or "" for line in lines}
+    labels = {graph.label or "" for graph in graphs}
     try:
         return len(labels) > CLASSES and all(abs(float(label)) < float("inf") for label in labels)
     except ValueError:
         return False
 
 
-def _batch(lines: Sequence[GraphLine]) -> int:
-    """Nodes of an update: some 32 graphs."""
-    return max(256, round(32 * sum(line.nodes for line in lines) / max(len(lines), 1)))
+def _batch(graphs: Sequence[GraphLine]) -> int:
+    """Return the nodes of an update: those of some 32 graphs."""
+    return max(256, round(32 * sum(graph.nodes for graph in graphs) / max(len(graphs), 1)))
 
 
-def _network(lines: Sequence[GraphLine], walks: int) -> str:
-    told = ["the number of their neighbours"]
-    if any(line.features.shape[1] for line in lines):
-        told.insert(0, "their features")
-    if any(line.kinds for line in lines):
-        told.insert(0, "their labels")
+def _network(graphs: Sequence[GraphLine], walks: int) -> str:
+    inputs = ["the number of their neighbours"]
+    if any(graph.features.shape[1] for graph in graphs):
+        inputs.insert(0, "their features")
+    if any(graph.kinds for graph in graphs):
+        inputs.insert(0, "their labels")
     if walks:
-        told.append(f"how often walks of up to {counted(walks, 'step')} come back")
-    return f"nodes are told by {', '.join(told)}; three layers of graph attention, pooled by attention"
+        inputs.append(f"how often walks of up to {counted(walks, 'step')} come back")
+    return f"nodes are told by {', '.join(inputs)}; three layers of graph attention, pooled by attention"

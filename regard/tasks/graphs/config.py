@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.run_config import Confidence, DataSection, Proposal
+from regard.runs.run_config import DataSection
 from regard.tasks.graph_run_config import GraphRunConfig
 
 __all__ = ["GraphsConfig", "GraphsDataConfig", "GraphsModelConfig"]
@@ -63,6 +61,7 @@ class GraphsModelConfig(GraphNetConfig):
 class GraphsConfig(GraphRunConfig):
     """Everything that decides the run of a model of graphs. Frozen; saved with every value."""
 
+    automatic: ClassVar[str] = "regard.tasks.graphs.automatic_config"
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
     data: GraphsDataConfig
@@ -71,23 +70,6 @@ class GraphsConfig(GraphRunConfig):
     @property
     def summary(self) -> str:
         return f"{super().summary}, pooling {self.model.pooling}"
-
-    def check_sizes(self, spec: Mapping[str, int]) -> None:
-        if spec.keys() != {"features", "classes"}:
-            raise ValueError("it should have the number of features and that of classes")
-
-    @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-        from regard.tasks.graphs.automatic_config import confidence
-
-        return confidence(files, valid, given)
-
-    @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one file of JSON lines with the edges of a graph each."""
-        from regard.tasks.graphs.automatic_config import choose
-
-        return choose(files, valid, given)
 
     @model_validator(mode="after")
     def _best_by_fits_the_labels(self) -> Self:

@@ -1,4 +1,4 @@
-"""Whole graphs as a task: the record that training, validation and serving go by."""
+"""Graphs: a graph to a class or a number."""
 
 from __future__ import annotations
 
@@ -7,59 +7,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
-
-from regard.answers.losses import class_loss, number_loss
-from regard.core.contents import PreparedParts
-from regard.core.state import State
-from regard.core.task import (
-    Advance,
-    Card,
-    Data,
-    LossTerms,
-    Metric,
-    MetricSums,
-    MetricTable,
-    Objective,
-    Report,
-    RunFiles,
-    Task,
-)  # fmt: skip
-from regard.data.graph_lines import read_graph_inputs, read_graph_lines
+from regard.answers.number import Number
+from regard.answers.plain_class import PlainClass
+from regard.core.task import Card
+from regard.data.graph_lines import GRAPH, LABEL, read_graph_inputs, read_graph_lines, read_graph_rows
 from regard.data.shared_files import FilesConfig
-from regard.metrics.classes import class_metrics, class_tables
-from regard.metrics.numbers import number_metrics
+from regard.fields.graphs import Graphs
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.pooling import GraphPooling, PooledGraphNet
-from regard.tasks.graphs.classifier import GraphClassifier
-from regard.tasks.graphs.codec import GraphCodec, make_codec, no_graphs, open_codec, open_run, read_graph_part
 from regard.tasks.graphs.config import GraphsConfig
-from regard.tasks.graphs.examples import GraphExamples, GraphsBatch
+from regard.tasks.graphs.predictor import GraphPredictor
 from regard.tasks.held_out_samples import validated_on
-from regard.tasks.split import is_own_split, report_moved
+from regard.tasks.supervised import Supervised
 
-__all__ = ["TASK"]
-
-
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
-    config: GraphsConfig = run.config
-    codec = make_codec(run, say) if run.makes_codecs else open_codec(run)
-    parts = PreparedParts(run.contents, say)
-
-    def examples(name: str, corpora: tuple[FilesConfig, ...]) -> GraphExamples:
-        lines = read_graph_part(config.data, name)
-        if not lines:
-            raise no_graphs(corpora)
-        found = GraphExamples(lines, codec, nodes=config.train.batch_tokens, seed=config.seed)
-        parts.add(name, found.digest(), f"{name}: {found.told}", what="graphs", where=corpora[0].name)
-        return found
-
-    valid, data = None, config.data
-    if data.valid:
-        left = len(read_graph_part(data, "valid"))
-        report_moved(data, lambda corpora: read_graph_lines(corpora, data.label), left, say)
-        valid = examples("valid", data.valid) if left or not is_own_split(data) else None
-    return Data(examples("train", config.data.train), valid, codec, codec.spec, parts.contents)
+__all__ = ["GRAPHS", "TASK"]
 
 
 def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
@@ -69,28 +30,8 @@ def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
     return PooledGraphNet(net, pooling, width=width, outputs=spec["classes"], dropout=model.dropout)
 
 
-def _objective(config: GraphsConfig) -> Objective:
-    """Cross-entropy of the class of each graph, in nats, or the squared error of its number."""
-    smoothing, kind = config.train.label_smoothing, config.data.label_kind
-
-    def loss(net: nn.Module, batch: GraphsBatch, carry: State = ()) -> LossTerms:
-        outputs = net(*batch.inputs())
-        outputs = outputs.float() if outputs.dtype.itemsize < 4 else outputs
-        if kind == "number":
-            found = number_loss(outputs[:, 0], batch.label, batch.unit)
-        else:
-            found = class_loss(outputs, batch.label, smoothing=smoothing, evaluating=False)
-        return LossTerms(found.loss.sum(), found.sums)
-
-    return loss
-
-
-def _tables(sums: MetricSums, codec: GraphCodec) -> Mapping[str, MetricTable]:
-    return class_tables(sums, codec.labels.names) if "confusion" in sums else {}
-
-
 def sample_graphs(folder: Path) -> dict[str, Any]:
-    """Rings and stars of three to eight nodes, with a feature that says little."""
+    """Write rings and stars of three to eight nodes, with a feature of little use, and return the files."""
     lines = []
     for nodes in range(3, 9):
         ring, star = [[n, (n + 1) % nodes] for n in range(nodes)], [[0, n] for n in range(1, nodes)]
@@ -124,30 +65,35 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
     """Yield contents, labels and places: see ``core.task.Task.lint_rows``."""
-    for each in read_graph_lines(corpora, data.label):
-        yield each.digest(), each.label, each.where or ""
+    for graph in read_graph_lines(corpora, data.label):
+        yield graph.digest(), graph.label, graph.where or ""
 
 
-TASK = Task(
+def _graphs(config: GraphsConfig) -> Graphs:
+    data, model = config.data, config.model
+    layer = max(model.heads, model.output_heads), model.hidden, model.sees == "all"
+    return Graphs(
+        (GRAPH,), directed=data.directed, degrees=data.degrees, walks=data.walks, noise=data.noise, layer=layer
+    )
+
+
+def _answer(config: GraphsConfig) -> PlainClass | Number:
+    return Number((LABEL,), digits=6) if config.data.label_kind == "number" else PlainClass((LABEL,))
+
+
+GRAPHS = Supervised(
+    fields=lambda config: {"graph": _graphs(config)},
+    answer=_answer,
+    answers=(PlainClass, Number),
+    rows=lambda data, corpora: read_graph_rows(corpora, data.label),
+    noun="graph",
+    predictor=GraphPredictor,
+)
+TASK = GRAPHS.task(
     name="graphs",
     unit="graphs",
-    open=open_run,
-    prepare=_prepare,
     build=_build,
     small_spec={"features": 4, "classes": 2},
-    objective=_objective,
-    predictor=lambda net, codecs, config, *, engine=None: GraphClassifier(net, codecs, config),
-    compute_metrics=lambda sums: number_metrics(sums) if "moments" in sums else class_metrics(sums),
-    metrics={
-        "accuracy": Metric(lower_is_better=False, baseline="majority"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
-        "rmse": Metric(lower_is_better=True, baseline="mean_rmse"),
-        "mae": Metric(lower_is_better=True),
-        "pearson": Metric(lower_is_better=False),
-        "mean_rmse": Metric(lower_is_better=True),
-    },
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=read_graph_inputs,
@@ -158,6 +104,5 @@ TASK = Task(
         '{"edges": [], "features": [[0.5]]}',
         '{"edge_index": [[0, 0, 0], [1, 2, 3]], "node_feat": [[1], [0], [0], [2]], "label": "star"}',
     ),
-    tables=_tables,
     card=Card("graph-ml", 'print(model([{"edges": [[0, 1]]}])[0])', "graphs {run} < graphs.jsonl"),
 )

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, ClassVar, Literal
+from collections.abc import Set
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from regard.models.graph.config import GraphNetConfig
-from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["LinksConfig", "LinksDataConfig", "LinksModelConfig"]
@@ -35,24 +33,9 @@ class LinksModelConfig(GraphNetConfig):
 class LinksConfig(GraphRunConfig):
     """Everything that decides the run of a model of links. Frozen; saved with every value."""
 
+    automatic: ClassVar[str] = "regard.tasks.links.automatic_config"
+    sizes: ClassVar[Set[str]] = frozenset({"features"})
     metric_names: ClassVar[tuple[str, ...]] = ("auc", "average_precision")
 
     data: LinksDataConfig
     model: LinksModelConfig = LinksModelConfig()
-
-    def check_sizes(self, spec: Mapping[str, int]) -> None:
-        if spec.keys() != {"features"}:
-            raise ValueError("it should have the number of features")
-
-    @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-        from regard.tasks.links.automatic_config import confidence
-
-        return confidence(files, valid, given)
-
-    @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For a .npz with edges and no classes, or a table of nodes without labels and one of edges."""
-        from regard.tasks.links.automatic_config import choose
-
-        return choose(files, valid, given)

@@ -1,4 +1,4 @@
-"""A trained model of links at work: two nodes to the probability of an edge, one to those it should have."""
+"""The predictor of links: two nodes to the probability of an edge, one node to its most likely links."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from regard.answers.named_labels import DECIMALS
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
-from regard.core.task import Indices, MetricSums, never
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import counted_with
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.models.graph.links import LinkNet
 from regard.tasks.graph_batch import graph_tensors
-from regard.tasks.links.config import LinksConfig
-from regard.tasks.named_nodes import neighborhood, node_number, observed_edges
+from regard.tasks.named_nodes import NodePredictor
 
 __all__ = ["BestLinks", "Link", "Linker"]
 
-BEST = 10  # links of one node
-ROWS = 256  # nodes that are held against all at once
+TOP_K = 10  # links of one node
+ROWS = 256  # nodes that are compared with all at once
 
 
 class Link(NamedTuple):
@@ -39,91 +37,93 @@ class Link(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """A node, and the nodes that it likeliest has an edge to of those it has none to in the graph, best first."""
+    """A node, and its most likely links to nodes to which the graph has no edge, the best first."""
 
     source: str
     links: list[Link]
 
 
-class LinkRequest(BaseModel):
-    """Settings of links that a request may have."""
+class LinkSettings(BaseModel):
+    """Settings of a request."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Links of an input of one node.")
 
 
-class Linker:
-    """A network with the graph that it was trained on: ``regard.load("runs/papers")([("17", "90")])``."""
+class Linker(NodePredictor):
+    """A trained model of links: ``regard.load("runs/papers")([("17", "90")])``."""
 
     reads_json = True
 
-    def __init__(self, net: LinkNet, graph: Graph, config: LinksConfig) -> None:
-        self.net, self.graph, self.config = net.eval(), graph, config
-        self._tensors = graph_tensors(graph, next(net.parameters()).device)
+    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
+        super().__init__(net, graph, config)
+        self._tensors = graph_tensors(graph, self.device)
 
     @torch.no_grad()
-    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = BEST) -> list[Any]:
-        """A ``Link`` for two names of nodes, ``BestLinks`` for one. DataError for a name that the graph has not.
+    def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
+        """Return a ``Link`` for two names of nodes, ``BestLinks`` for one.
 
-        ``top_k``: links of one node. ConfigError where it is below 1.
+        Args:
+            inputs: one or two names each.
+            top_k: the number of links of one node.
+
+        Raises:
+            ConfigError: ``top_k`` is below 1.
+            DataError: the graph does not have a name.
         """
         require_list(inputs)
         require_count("top_k", top_k)
         inputs = [(names,) if isinstance(names, str) else names for names in inputs]
         numbers = [self._numbers(names) for names in inputs]
-        pairs = [each for each in numbers if len(each) == 2]
-        told = iter(self._probabilities(pairs) if pairs else ())
+        pairs = [nodes for nodes in numbers if len(nodes) == 2]
+        probabilities = iter(self._probabilities(pairs) if pairs else ())
         z = self._states() if len(pairs) < len(numbers) else torch.empty(0)
         return [
-            Link(names[0], names[1], next(told)) if len(each) == 2 else self._best(z, each[0], top_k)
-            for names, each in zip(inputs, numbers, strict=True)
+            Link(names[0], names[1], next(probabilities)) if len(nodes) == 2 else self._best(z, nodes[0], top_k)
+            for names, nodes in zip(inputs, numbers, strict=True)
         ]
 
     @property
     def interface(self) -> PredictorInterface:
-        """Settings of a request: for servers."""
+        """Inputs, outputs and settings of a request, for servers."""
 
-        def predict(names: Sequence[str], asked: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
-            found: Link | BestLinks = self([names], top_k=asked.top_k)[0]
-            return found
+        def predict(names: Sequence[str], settings: Any, interrupted: Callable[[], bool]) -> Link | BestLinks:
+            output: Link | BestLinks = self([names], top_k=settings.top_k)[0]
+            return output
 
         takes = "two nodes, with a space between them or as a JSON list; or one node"
         gives = "the probability of an edge; of one node, those that it likeliest has an edge to"
-        return PredictorInterface(takes, gives, LinkRequest(top_k=BEST), predict)
+        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
-        """The numbers of one node, or of two that differ."""
+        """Return the number of one node, or of two that differ."""
         if len(names) not in (1, 2):
-            raise DataError(
-                f"{counted_with(len(names), 'node', 'is', 'are')} named",
-                why="two have a link, and one has its best links",
-            )
+            what = f"{counted_with(len(names), 'node', 'is', 'are')} named"
+            raise DataError(what, why="two have a link, and one has its best links")
         if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
             why = "a text is the name of one node, and two nodes are two texts"
             help = f"a pair in Python: model([{shortened(repr(pair))}])"
             raise DataError(f"the graph has no node {shortened(names[0])!r}", why=why, help=help)
-        found = [node_number(self.graph, name) for name in names]
-        if len(found) == 2 and found[0] == found[1]:
-            why = "no pair of a node and itself was trained on"
-            raise DataError(
-                f"{names[0]!r} is both ends of the link", why=why, help="name another node, or this one alone"
-            )
-        return found
+        nodes = [self.node(name) for name in names]
+        if len(nodes) == 2 and nodes[0] == nodes[1]:
+            what, why = f"{names[0]!r} is both ends of the link", "no pair of a node and itself was trained on"
+            raise DataError(what, why=why, help="name another node, or this one alone")
+        return nodes
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
-        columns = torch.tensor(pairs, device=self._tensors.pairs.device).T
-        found: list[float] = self.net(*self._tensors, columns).double().sigmoid().tolist()
-        return found
+        columns = torch.tensor(pairs, device=self.device).T
+        probabilities: list[float] = self.net(*self._tensors[:3], columns).double().sigmoid().tolist()
+        return probabilities
 
     def _states(self) -> Tensor:
         z: Tensor = self.net.net(*self._tensors)
         return z
 
     def _logits(self, z: Tensor, nodes: Tensor) -> Tensor:
-        """(some, nodes): of every pair without an edge, −∞ of others; one node's neighbours are not missing."""
-        logits = self.net.against_all(z, nodes).double().cpu()
+        """Return (some, nodes): the logit of every pair without an edge, −∞ of one with an edge."""
+        logits: Tensor = self.net.against_all(z, nodes).double().cpu()
         for row, node in zip(logits, nodes.tolist(), strict=True):
             row[torch.from_numpy(self.graph.neighbours(node))] = -math.inf
         return logits
@@ -132,19 +132,20 @@ class Linker:
         (logits,) = self._logits(z, torch.tensor([node], device=z.device))
         value, place = logits.topk(min(number, len(logits)))
         name = self.graph.name
-        found = [
+        links = [
             Link(name(node), name(other), probability)
             for other, probability in zip(place.tolist(), value.sigmoid().tolist(), strict=True) if probability > 0
         ]  # fmt: skip
-        return BestLinks(name(node), found)
+        return BestLinks(name(node), links)
 
     @torch.no_grad()
     def missing(self, number: int) -> list[Link]:
-        """The likeliest pairs of the whole graph without an edge, best first; of an undirected one each pair once.
+        """Return the most likely pairs of the whole graph without an edge, the best first.
 
-        Cost: the square of the nodes in time, and ``number`` and some rows of it in memory.
+        Of an undirected graph each pair comes once. Cost: the square of the nodes in time, and ``number`` and some
+        rows of it in memory.
         """
-        z, found = self._states(), list[tuple[float, int, int]]()
+        z, best = self._states(), list[tuple[float, int, int]]()
         for begin in range(0, self.graph.nodes, ROWS):
             nodes = torch.arange(begin, min(begin + ROWS, self.graph.nodes), device=z.device)
             logits = self._logits(z, nodes)
@@ -152,16 +153,16 @@ class Linker:
                 logits = logits.masked_fill(torch.arange(self.graph.nodes) < nodes.cpu()[:, None], -math.inf)
             value, place = logits.flatten().topk(min(number, logits.numel()))
             first, second = place // self.graph.nodes + begin, place % self.graph.nodes
-            ends = zip(value.tolist(), first.tolist(), second.tolist(), strict=True)
-            found += [each for each in ends if each[0] > -math.inf]
-            found = sorted(found, key=lambda each: (-each[0], *each[1:]))[:number]
+            links = zip(value.tolist(), first.tolist(), second.tolist(), strict=True)
+            best += [link for link in links if link[0] > -math.inf]
+            best = sorted(best, key=lambda link: (-link[0], *link[1:]))[:number]
         name = self.graph.name
-        return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in found]
+        return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in best]
 
     def read(self, line: str) -> tuple[str, ...]:
-        """One name, or two with a space between them, or a JSON list of them."""
-        found = json_value(line)
-        names = found if isinstance(found, list) else line.split()
+        """Return the names of a line: one, or two with a space between them, or a JSON list of them."""
+        value = json_value(line)
+        names = value if isinstance(value, list) else line.split()
         if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
             raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
         self._numbers(names)
@@ -172,37 +173,33 @@ class Linker:
         return len(names)
 
     def write(self, output: Link | BestLinks, *, json: bool) -> str:
-        """The probability, or the names of the best nodes; or an object with both."""
+        """Return the probability, or the names of the best nodes; or an object with both."""
         if isinstance(output, BestLinks):
             if not json:
-                return " ".join(each.target for each in output.links)
-            links = [{"target": each.target, "probability": round(each.probability, 6)} for each in output.links]
+                return " ".join(link.target for link in output.links)
+            links = [{"target": link.target, "probability": round(link.probability, DECIMALS)} for link in output.links]
             return jsonlib.dumps({"source": output.source, "links": links}, ensure_ascii=False)
-        rounded = round(output.probability, 6)
+        rounded = round(output.probability, DECIMALS)
         return jsonlib.dumps(output._asdict() | {"probability": rounded}, ensure_ascii=False) if json else f"{rounded}"
-
-    def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
-    ) -> MetricSums:
-        """Nothing: all is counted by the objective."""
-        return {}
 
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
-        """Attention of the nodes to their neighbours, and the probability of an edge, or the best links of one."""
+        """Return attention of the nodes to their neighbors, and the probability of an edge, or one node's best links.
+
+        Raises:
+            DataError: the graph does not have a name.
+        """
         nodes, maps, shown = self._numbers(names), list[AttentionMap](), list[int]()
         for node in nodes:
-            part = f"edges of {self.graph.name(node)}"
-            found, neighbors = observed_edges(self.net.net, self._tensors, self.graph, node, self.graph.name, part=part)
-            maps, shown = [*maps, *found], [*shown, *neighbors]
-        (link,) = self([names])
-        if isinstance(link, BestLinks):
-            position, probabilities = Site("node", (0,)), {each.target: each.probability for each in link.links}
+            part, name = f"edges of {self.graph.name(node)}", self.graph.name
+            edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
+            maps, shown = [*maps, *edges], [*shown, *neighbors]
+        (output,) = self([names])
+        if isinstance(output, BestLinks):
+            site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
         else:
-            position = Site("pair", (0, 1))
-            probabilities = {"edge": link.probability, "no edge": 1 - link.probability}
-        ranked = sorted(probabilities.items(), key=lambda item: -item[1])
-        best = [Alternative(name, math.log(max(probability, 1e-300))) for name, probability in ranked]
-        predictions = (Prediction.best(position, "link", best),) if best else ()
-        surface = neighborhood(self.graph, nodes, shown, self.graph.name)
-        return Observation((surface,), predictions, tuple(maps))
+            site, probabilities = Site("pair", (0, 1)), {"edge": output.probability, "no edge": 1 - output.probability}
+        ordered = sorted(probabilities.items(), key=lambda item: -item[1])
+        best = [Alternative(label, math.log(max(p, 1e-300))) for label, p in ordered]
+        predictions = (Prediction.best(site, "link", best),) if best else ()
+        return Observation((self.neighborhood(nodes, shown, self.graph.name),), predictions, tuple(maps))

@@ -1,4 +1,4 @@
-"""Links as a task: the record that training, validation and serving go by."""
+"""Links: two nodes of one graph to the probability of an edge. Written by hand as nodes are (``tasks.nodes.task``)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from regard.core.task import (
 )  # fmt: skip
 from regard.core.wording import counted
 from regard.data.column_names import edge_columns
-from regard.data.graphs import Graph
+from regard.data.graphs import Graph, edge_pairs
 from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
@@ -36,18 +36,18 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.links.examples import LinkBatch, LinkExamples, along, dealt_edges
+from regard.tasks.links.examples import LinkBatch, LinkExamples, dealt_edges
 from regard.tasks.links.linker import Linker
 
 __all__ = ["TASK"]
 
 
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
     config: LinksConfig = run.config
     data = config.data
     whole = graph_of(only_graph(data.train, "data.train"), data)
     edges = dealt_edges(whole, data)
-    seen = replace(whole, pairs=along(whole, edges.train, directed=data.directed))
+    seen = replace(whole, pairs=edge_pairs(edges.train, whole.nodes, directed=data.directed))
     if run.makes_codecs:
         save_in_run(seen, run)
     codec = seen if run.makes_codecs else open_saved(run)
@@ -55,7 +55,7 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
         why = f"it has {counted(whole.nodes, 'node')} of {counted(whole.features, 'feature')}"
         raise DataError("this graph is not the model's", where=whole.where, why=why)
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in edges._asdict().items())
-    parts = PreparedParts(run.contents, say)
+    parts = PreparedParts(run.contents, log)
     parts.add("graph", whole.digest(), f"links: {whole.told()}; edges: {sizes}", what="graph", where=whole.where)
 
     def examples(name: str, stream: int) -> LinkExamples:
@@ -84,28 +84,28 @@ def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
 
 
 def _objective(config: LinksConfig) -> Objective:
-    """Cross-entropy of edge or none, in nats, over edges and as many pairs without one."""
+    """Return the cross-entropy of edge or none, in nats, over edges and as many pairs without one."""
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
-        logits = net(*batch.inputs(), batch.ends)
-        found = binary_cross_entropy_with_logits(logits, batch.exists.to(logits.dtype), reduction="sum")
+        logits = net(*batch.inputs[:3], batch.ends)
+        nll = binary_cross_entropy_with_logits(logits, batch.exists.to(logits.dtype), reduction="sum")
         counts = ranking_sums(logits.detach().double().sigmoid(), batch.exists)
-        return LossTerms(found, {"nll": found.detach().double(), "ranking": counts})
+        return LossTerms(nll, {"nll": nll.detach().double(), "ranking": counts})
 
     return loss
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``auc``: chance that an edge is above a pair without one; by guessing it and ``average_precision`` are 1/2."""
+    """Return the figures. ``auc`` is the chance that an edge ranks above a pair without one; guessing gives 1/2."""
     counts = sums["ranking"].double()
     loss = float(sums["nll"]) / max(float(counts.sum()), 1.0)
     return {"loss": loss, "auc": area_under_curve(counts), "average_precision": average_precision(counts)}
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """A ring of twelve nodes, each of which is its own feature."""
-    lines = ["node," + ",".join(f"f{each}" for each in range(12))]
-    lines += [f"n{node}," + ",".join(str(int(each == node)) for each in range(12)) for node in range(12)]
+    """Write a ring of twelve nodes, each of which is its own feature."""
+    lines = ["node," + ",".join(f"f{feature}" for feature in range(12))]
+    lines += [f"n{node}," + ",".join(str(int(feature == node)) for feature in range(12)) for node in range(12)]
     (folder / "nodes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     edges = [f"n{node},n{(node + 1) % 12}" for node in range(12)]
     (folder / "edges.csv").write_text("\n".join(edges) + "\n", encoding="utf-8")
@@ -117,10 +117,10 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Thirty edges between far more nodes; then those held out lead from the same node to the next but one.
+    """Write thirty edges between far more nodes; then held-out edges lead from the same node to the next but one.
 
-    Each keeps its place in the order of the edges, by which they are dealt to parts. Pairs without an edge that
-    training draws are, of so many nodes, edges in neither graph.
+    Each keeps its place in the order of the edges, by which they are dealt to parts. Of so many nodes, the pairs
+    without an edge that training draws are edges in neither graph.
     """
     nodes = folder / "many.csv"
     nodes.write_text("node,a,b\n" + "".join(f"n{node},{node % 3},1\n" for node in range(900)), encoding="utf-8")
@@ -131,15 +131,15 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
         corpus = {"source": str(nodes), "edges": str(folder / f"{name}.csv")}
         tables = {**sample, "data": sample["data"] | {"train": [corpus], "valid": [corpus]}}
         data = LinksConfig.model_validate({**tables, "task": "links"}).data
-        kept = dealt_edges(graph_of(only_graph(data.train, "data.train"), data), data).train
-        edges = [(one, one + 1 if [one, one + 1] in kept.tolist() else one + 2) for one, _ in edges]
+        trained = dealt_edges(graph_of(only_graph(data.train, "data.train"), data), data).train.tolist()
+        edges = [(one, one + 1 if [one, one + 1] in trained else one + 2) for one, _ in edges]
         configs.append(tables)
     return configs
 
 
-def _read_ends(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+def _read_ends(config: Any, path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, str]]:
     """Yield the place and the ends of each row as a JSON list: see ``core.task.Task.row_inputs``."""
-    columns = given or edge_columns(column_names(path)) or (1, 2)
+    columns = columns or edge_columns(column_names(path)) or (1, 2)
     for row in read_rows(path, columns):
         yield row.where, json.dumps([text_of(row, column).strip() for column in columns], ensure_ascii=False)
 
@@ -152,7 +152,7 @@ TASK = Task(
     build=_build,
     small_spec={"features": 4},
     objective=_objective,
-    predictor=lambda net, codecs, config, *, engine=None: Linker(net, codecs, config),
+    predictor=Linker,
     compute_metrics=_compute_metrics,
     metrics={"auc": Metric(lower_is_better=False, baseline=0.5), "average_precision": Metric(lower_is_better=False)},
     sample=_sample,

@@ -1,25 +1,81 @@
-"""The config of a model of next items: sessions, a causal stack, what is recommended. Imports no torch."""
+"""The config of a model of next items: sessions, a causal stack, settings of recommending. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.core.wording import counted
+from regard.data.sessions import SessionColumns
+from regard.data.shared_files import FilesConfig
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.run_config import Confidence, Proposal, UnsmoothedRunConfig
-from regard.tasks.next_item.data_config import SessionDataConfig
+from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 __all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
 
+CONTEXT = 50
+Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
+
+
+class SessionDataConfig(DataSection):
+    """Sessions, and how their items become numbers."""
+
+    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    valid: tuple[FilesConfig, ...] | None = None
+    items: str = Field("items", min_length=1, description="column or key of the list of items of a row")
+    session: Column | None = Field(
+        None,
+        description="column of the session, where a row is one item: a number from 1, or a name; unset: 1 in a TSV, "
+        "or a well-known name such as `user_id`",
+    )
+    item: Column | None = Field(
+        None, description="column of the item, where a row is one item; unset: 2 in a TSV, or a name such as `item_id`"
+    )
+    time: Column | None = Field(
+        None,
+        description="column of the time by which the items of a session are sorted: numbers, or dates in ISO 8601; "
+        "unset: items are in the order of the rows",
+    )
+    tokenizer: TokenizerConfig = Field(
+        TokenizerConfig(kind="word"), description="`word`: an item is a piece; with `size`, only the most frequent are"
+    )
+    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="items before the one that is predicted, at most")
+
+    @property
+    def max_length(self) -> int:
+        """Items that are read at once."""
+        return self.context
+
+    @property
+    def columns(self) -> SessionColumns:
+        """The columns of the files."""
+        return SessionColumns(self.items, self.session, self.item, self.time)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _default_kind(cls, value: Any) -> Any:
+        """Let a tokenizer of which the config has the size alone be one of words."""
+        own = value.get("tokenizer") if isinstance(value, dict) else None
+        return value | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else value
+
+    @model_validator(mode="after")
+    def _an_item_is_a_piece(self) -> Self:
+        if self.tokenizer.kind != "word":
+            raise Misfit(
+                "data.tokenizer.kind", why="an item is one piece, whatever its letters",
+                help="--set data.tokenizer.kind=word",
+            )  # fmt: skip
+        return self
+
 
 class RecommendConfig(BaseModel):
-    """Settings of recommending, unless a command says otherwise."""
+    """Settings of a prediction, unless a call has others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -28,7 +84,7 @@ class RecommendConfig(BaseModel):
 
 
 class NextItemConfig(UnsmoothedRunConfig):
-    """Everything that decides a run. Frozen; every key has its value in the saved file."""
+    """The config of a run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("hit_rate_10", "ndcg_10")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -66,7 +122,7 @@ class NextItemConfig(UnsmoothedRunConfig):
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one file of JSON lines with a list of items each."""
+        """Propose a config for rows with a list of items, or with a session and an item."""
         from regard.tasks.next_item.automatic_config import choose
 
         return choose(files, valid, given)

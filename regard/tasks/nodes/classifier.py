@@ -1,9 +1,9 @@
-"""A trained classifier of nodes at work: names of nodes to classes with their probabilities."""
+"""The predictor of nodes: names of nodes to classes."""
 
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,21 +11,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from regard.answers.named_labels import DECIMALS, ranked
 from regard.core.call_checks import require_list
-from regard.core.observation import Alternative, Observation, Prediction, Site
-from regard.core.task import Indices, MetricSums, never
+from regard.core.observation import Observation, Prediction, Site
+from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELLED, Graph
-from regard.models.graph.build import GraphNet
-from regard.tasks.graph_batch import graph_tensors
-from regard.tasks.named_nodes import neighborhood, node_number, observed_edges
-from regard.tasks.nodes.config import NodesConfig
-from regard.tasks.nodes.sampling import Inputs, SomeNodes
+from regard.tasks.graph_batch import GraphTensors, graph_tensors
+from regard.tasks.named_nodes import NodePredictor
+from regard.tasks.nodes.sampling import SomeNodes
 
 __all__ = ["NodeClass", "NodeClassifier"]
 
+MAX_ALTERNATIVES = 10  # of a node
+
 
 class NodeClass(NamedTuple):
-    """The likeliest class of a node, its probability, and those of all classes."""
+    """The most likely class of a node, its probability, and those of all classes."""
 
     node: str
     label: str
@@ -33,65 +34,64 @@ class NodeClass(NamedTuple):
     probabilities: dict[str, float]
 
 
-class NodeClassifier:
-    """A network with the graph that it was trained on: ``regard.load("runs/cora")(["31336"])[0].label``.
+class NodeClassifier(NodePredictor):
+    """A trained classifier of nodes: ``regard.load("runs/cora")(["31336"])[0].label``.
 
-    With ``data.batch_nodes`` so many nodes at a time are read, with all that they look at; without, the whole graph.
+    With ``data.batch_nodes`` it reads so many nodes at a time, with their neighborhoods; without, the whole graph.
     """
 
-    def __init__(self, net: GraphNet, graph: Graph, config: NodesConfig) -> None:
-        self.net, self.graph, self.config = net.eval(), graph, config
-        self._device = next(net.parameters()).device
-        self._whole = graph_tensors(graph, self._device) if config.data.batch_nodes is None else None
+    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
+        super().__init__(net, graph, config)
+        self._whole = graph_tensors(graph, self.device) if config.data.batch_nodes is None else None
         self._some = SomeNodes(graph) if self._whole is None else None
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
-        """One outcome for each name of a node. DataError for a name that the graph has not."""
+        """Return a prediction for each name of a node. Raises DataError for a name that the graph does not have."""
         require_list(inputs)
-        nodes = [node_number(self.graph, name) for name in inputs]
-        found = self._log_probabilities(nodes).exp()
-        return [self._told(node, row) for node, row in zip(nodes, found.tolist(), strict=True)]
+        nodes = [self.node(name) for name in inputs]
+        predictions = []
+        for node, row in zip(nodes, self._log_probabilities(nodes).exp().tolist(), strict=True):
+            p = dict(zip(self.graph.classes, row, strict=True))
+            label = max(p, key=p.__getitem__)
+            predictions.append(NodeClass(self.graph.name(node), label, p[label], p))
+        return predictions
 
     def _log_probabilities(self, nodes: Sequence[int]) -> Tensor:
-        """(nodes, classes), in the order of ``nodes``."""
+        """Return (nodes, classes), in the order of ``nodes``."""
         if self._whole is not None:
             logits: Tensor = self.net(*self._whole)[list(nodes)]
         else:
             different, place = np.unique(np.array(nodes, np.int64), return_inverse=True)
-            parts = np.split(different, range(self._batch, len(different), self._batch))
-            logits = torch.cat([self.net(*self._inputs(part)) for part in parts])[torch.from_numpy(place)]
+            logits = torch.cat([self.net(*self._inputs(part)) for part in self._parts(different)])
+            logits = logits[torch.from_numpy(place)]
         return logits.double().log_softmax(-1).cpu()
 
     @torch.no_grad()
     def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Outputs (nodes, width) of the last hidden layer, or of the only layer; ``nodes`` are all different."""
+        """Return the outputs (nodes, width) of the last hidden layer, or of the only layer. All ``nodes`` differ."""
         place = -2 if len(self.net.layers) > 1 else -1
         if self._whole is not None:
-            return self.net.states(*self._whole)[place][torch.from_numpy(nodes)].float().cpu().numpy()
-        parts = np.split(nodes, range(self._batch, len(nodes), self._batch))
-        found = [self.net.states(*self._inputs(part))[place][: len(part)] for part in parts]
-        return torch.cat(found).float().cpu().numpy()
+            states: Tensor = self.net.states(*self._whole)[place][torch.from_numpy(nodes)]
+        else:
+            parts = self._parts(nodes)
+            states = torch.cat([self.net.states(*self._inputs(part))[place][: len(part)] for part in parts])
+        return states.float().cpu().numpy()
 
-    @property
-    def _batch(self) -> int:
-        return self.config.data.batch_nodes or self.graph.nodes
+    def _parts(self, nodes: npt.NDArray[np.int64]) -> list[npt.NDArray[np.int64]]:
+        size = self.config.data.batch_nodes or self.graph.nodes
+        return np.split(nodes, range(size, len(nodes), size))
 
-    def _inputs(self, nodes: npt.NDArray[np.int64]) -> Inputs:
-        """Tensors that the network reads for these nodes, all different: their whole neighbourhoods."""
+    def _inputs(self, nodes: npt.NDArray[np.int64]) -> GraphTensors:
+        """Return the tensors of some nodes, which all differ, and of their whole neighborhoods."""
         assert self._some is not None
-        return self._some.inputs(nodes, [None] * len(self.net.layers)).to(self._device)
-
-    def _told(self, node: int, row: list[float]) -> NodeClass:
-        named = dict(zip(self.graph.classes, row, strict=True))
-        label = max(named, key=named.__getitem__)
-        return NodeClass(self.graph.name(node), label, named[label], named)
+        return to_device(self._some.inputs(nodes, [None] * len(self.net.layers)), self.device)
 
     def read(self, line: str) -> str:
-        """The name of a node, or its number where nodes have none."""
+        """Return the name of a node, or its number where nodes have no names."""
         if not line.strip():
             raise ValueError("a line names a node")
-        node_number(self.graph, line.strip())
+        self.node(line.strip())
         return line.strip()
 
     def cost(self, name: str) -> int:
@@ -99,40 +99,28 @@ class NodeClassifier:
         return 1
 
     def write(self, output: NodeClass, *, json: bool) -> str:
-        """The class, or an object with the probabilities of all."""
+        """Return the class, or an object with the probabilities of all classes."""
         if not json:
             return output.label
-        rounded = {name: round(p, 6) for name, p in output.probabilities.items()}
+        rounded = {name: round(p, DECIMALS) for name, p in output.probabilities.items()}
         return jsonlib.dumps({"node": output.node, "label": output.label, "probabilities": rounded}, ensure_ascii=False)
-
-    def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
-    ) -> MetricSums:
-        """Nothing: all is counted by the objective."""
-        return {}
 
     @torch.no_grad()
     def inspect(self, name: str) -> Observation:
-        """Attention of a node to its neighbours in each layer, and the likeliest classes of both."""
-        node = node_number(self.graph, name)
+        """Return the attention of a node to its neighbors in each layer, and the most likely classes of both."""
+        node = self.node(name)
         others = self.graph.neighbours(node)
         tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
-        maps, shown = observed_edges(self.net, tensors, self.graph, node, self._label, places)
+        maps, shown = self.observed_edges(self.net, tensors, node, self._label, places)
         nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
         predictions = tuple(
-            Prediction.best(Site("node", (place,)), "label", self._alternatives(log_p))
+            Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
             for place, log_p in enumerate(self._log_probabilities(nodes))
         )
-        return Observation((neighborhood(self.graph, [node], shown, self._label),), predictions, maps)
+        return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
 
     def _label(self, node: int) -> str:
+        """Return the name of a node, with its class where that is known."""
         number = int(self.graph.labels[node])
-        told = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
-        return f"{self.graph.name(node)}{told}"
-
-    def _alternatives(self, log_p: Tensor) -> list[Alternative]:
-        values, numbers = log_p.topk(min(10, len(log_p)))
-        return [
-            Alternative(self.graph.classes[number], value)
-            for number, value in zip(numbers.tolist(), values.tolist(), strict=True)
-        ]
+        known = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
+        return f"{self.graph.name(node)}{known}"

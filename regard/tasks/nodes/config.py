@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
 from regard.core.wording import counted
-from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 __all__ = ["NodesConfig", "NodesDataConfig"]
@@ -35,6 +32,7 @@ class NodesDataConfig(GraphDataConfig):
 class NodesConfig(GraphRunConfig):
     """Everything that decides the run of a classifier of nodes. Frozen; saved with every value."""
 
+    automatic: ClassVar[str] = "regard.tasks.nodes.automatic_config"
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error")
 
     data: NodesDataConfig
@@ -58,20 +56,3 @@ class NodesConfig(GraphRunConfig):
             why = "where every node looks at every other, no part of the graph is enough for some of its nodes"
             raise Misfit("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")
         return self
-
-    def check_sizes(self, spec: Mapping[str, int]) -> None:
-        if spec.keys() != {"features", "classes"}:
-            raise ValueError("it should have the number of features and that of classes")
-
-    @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-        from regard.tasks.nodes.automatic_config import confidence
-
-        return confidence(files, valid, given)
-
-    @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For a .npz with edges and classes, a .npy of features beside it or not, or tables of nodes and of edges."""
-        from regard.tasks.nodes.automatic_config import choose
-
-        return choose(files, valid, given)

@@ -1,4 +1,8 @@
-"""Classes of nodes as a task: the record that training, validation and serving go by."""
+"""Nodes: each node of one graph to a class.
+
+A graph is one example with many targets, and a prediction is about a node of the graph that the run keeps: so this is
+no field and answer of ``tasks.supervised``.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,8 @@ from typing import Any
 
 from torch import nn
 
+from regard.answers.losses import class_loss
+from regard.answers.named_labels import CLASS_METRICS
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -17,7 +23,6 @@ from regard.core.task import (
     CodecsAndSpec,
     Data,
     LossTerms,
-    Metric,
     Objective,
     Report,
     RunFiles,
@@ -27,20 +32,19 @@ from regard.core.wording import counted
 from regard.data.column_names import NODES
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.metrics.classes import class_metrics, class_tables, prediction_sums
-from regard.models.cross_entropy import smoothed_nll
+from regard.metrics.classes import class_metrics, class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
-from regard.tasks.graph_parts import asked_nodes, graph_of, is_evaluation, only_graph, open_saved, save_in_run
+from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
-from regard.tasks.nodes.sampling import SampledBatch, SampledNodes
+from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 __all__ = ["TASK"]
 
 
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
     config: NodesConfig = run.config
     data = config.data
     graph = graph_of(only_graph(data.train, "data.train"), data)
@@ -49,19 +53,19 @@ def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Dat
             raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
         save_in_run(graph, run)
     codec = graph if run.makes_codecs else open_saved(run)
-    parts = PreparedParts(run.contents, say)
+    parts = PreparedParts(run.contents, log)
 
-    def examples(name: str, found: Graph) -> WholeGraph | SampledNodes:
-        if (found.features, found.classes) != (codec.features, codec.classes):
-            why = f"{_kind(found)}, and those of the model are {_kind(codec)}"
-            raise DataError("this graph is of another kind than the model's", where=found.where, why=why)
-        asked = asked_nodes(found, data.part if is_evaluation(run) else name)
-        report = f"{name}: {int(asked.sum()):,} of {found.told()}"
-        parts.add(name, found.digest(), report, what="graph", where=found.where)
+    def examples(name: str, graph: Graph) -> WholeGraph | SampledNodes:
+        if (graph.features, graph.classes) != (codec.features, codec.classes):
+            why = f"{_kind(graph)}, and those of the model are {_kind(codec)}"
+            raise DataError("this graph is of another kind than the model's", where=graph.where, why=why)
+        chosen = nodes_of_part(graph, data.part if is_evaluation(run) else name)
+        report = f"{name}: {int(chosen.sum()):,} of {graph.told()}"
+        parts.add(name, graph.digest(), report, what="graph", where=graph.where)
         if data.batch_nodes is None:
-            return WholeGraph(found, asked)
-        most = data.neighbours or [None] * config.model.layers
-        return SampledNodes(found, asked, batch=data.batch_nodes, most=most, seed=config.seed)
+            return WholeGraph(graph, chosen)
+        limits = data.neighbours or [None] * config.model.layers
+        return SampledNodes(graph, chosen, batch=data.batch_nodes, most=limits, seed=config.seed)
 
     valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None
     return Data(examples("train", graph), valid, codec, _spec(codec), parts.contents)
@@ -85,25 +89,23 @@ def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
 
 
 def _objective(config: NodesConfig) -> Objective:
-    """Cross-entropy of the class of each node that is asked for, in nats, under the label smoothing of the config."""
+    """Return the cross-entropy of the class of each chosen node, in nats, under the label smoothing of the config."""
     smoothing = config.train.label_smoothing
 
-    def loss(net: nn.Module, batch: NodeBatch | SampledBatch, carry: State = ()) -> LossTerms:
-        nodes = batch.asked.nonzero()[:, 0]
-        logits, label = net(*batch.inputs()).index_select(0, nodes), batch.label[nodes]
-        log_p = logits.float().log_softmax(-1) if logits.dtype.itemsize < 4 else logits.log_softmax(-1)
-        smoothed, nll = smoothed_nll(log_p, label, smoothing=smoothing)
-        return LossTerms(smoothed, {"nll": nll.detach().double(), **prediction_sums(log_p.detach(), label)})
+    def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
+        logits = net(*batch.inputs).index_select(0, batch.nodes)
+        logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        terms = class_loss(logits, batch.label, smoothing=smoothing, evaluating=False)
+        return LossTerms(terms.loss.sum(), terms.sums)
 
     return loss
 
 
-def _predictor(net: Any, codecs: Graph, config: NodesConfig, *, engine: Any = None) -> NodeClassifier:
-    return NodeClassifier(net, codecs, config)
-
-
 def sample_graph(folder: Path) -> dict[str, Any]:
-    """Two rings of six nodes with one edge between them; a third of the nodes have the features of the other ring."""
+    """Write two rings of six nodes with one edge between them, and return their files.
+
+    A third of the nodes have the features of the other ring.
+    """
     lines = ["node,label,split,a,b,c"]
     for node in range(12):
         part = ("train", "train", "valid")[node % 3]
@@ -124,22 +126,22 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The graph of ``sample`` with a node to test on; and with the other label at each node that is held out."""
-    given = sample["data"]["train"][0]
-    table = Path(given["source"]).read_text(encoding="utf-8")
+    """Return the graph of ``sample`` with a node to test on; and with the other label at each held-out node."""
+    files = sample["data"]["train"][0]
+    table = Path(files["source"]).read_text(encoding="utf-8")
     table, other = table.replace("n11,right,valid", "n11,right,test"), {"left": "right", "right": "left"}
     swapped = re.sub(r",(left|right),(valid|test)", lambda match: f",{other[match[1]]},{match[2]}", table)
     configs = []
     for name, content in (("first", table), ("second", swapped)):
         (folder / f"{name}.csv").write_text(content, encoding="utf-8")
-        corpus = given | {"source": str(folder / f"{name}.csv")}
+        corpus = files | {"source": str(folder / f"{name}.csv")}
         configs.append({**sample, "data": {**sample["data"], "train": [corpus], "valid": [corpus]}})
     return configs
 
 
-def _read_names(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+def _read_names(config: Any, path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, str]]:
     """Yield the place and the node of each row: see ``core.task.Task.row_inputs``."""
-    return rows_of_one_column(path, named_column(path, given, (), NODES))
+    return rows_of_one_column(path, named_column(path, columns, (), NODES))
 
 
 TASK = Task(
@@ -150,14 +152,9 @@ TASK = Task(
     build=_build,
     small_spec={"features": 4, "classes": 2},
     objective=_objective,
-    predictor=_predictor,
-    compute_metrics=lambda sums: class_metrics(sums),
-    metrics={
-        "accuracy": Metric(lower_is_better=False, baseline="majority"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
-    },
+    predictor=NodeClassifier,
+    compute_metrics=class_metrics,
+    metrics=CLASS_METRICS,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,

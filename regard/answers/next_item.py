@@ -1,0 +1,149 @@
+"""The item after each position of a session, as a ranking of all items."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+
+from regard.answers.answer_base import AnswerBase
+from regard.answers.followers import Followers
+from regard.answers.named_labels import DECIMALS
+from regard.core.answer import MAX_ALTERNATIVES, InputContext, LossAndSums
+from regard.core.observation import Alternative, PredictionKind
+from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
+from regard.data.rows import Column, Row
+from regard.data.sessions import require_items
+from regard.data.tokenizers.catalogue import Tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN
+from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
+from regard.metrics.ranking import NEXT_ITEM_METRICS, next_item_metrics, next_item_sums, next_item_tables, ranks
+
+FIRST = len(SPECIALS)  # the number of the first item
+
+
+class NextItemSettings(BaseModel):
+    """Settings of a prediction; those of the run unless given."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    top_k: int | None = Field(None, ge=1, le=1000, description="Items that are recommended.")
+    new: bool | None = Field(None, description="Only items that the session has not had.")
+
+
+class Recommendation(NamedTuple):
+    """The most likely next items and their probabilities, best first; ``unknown``: items that training did not have."""
+
+    items: tuple[str, ...]
+    probabilities: tuple[float, ...]
+    unknown: tuple[str, ...] = ()
+
+
+class NextItem(AnswerBase):
+    """A ``ContinuingAnswer``. A value is the items of a session; each is a target, unless training did not have it."""
+
+    per_position: ClassVar[bool] = True
+    kind: ClassVar[PredictionKind] = "item"
+    marker: ClassVar[str] = "items"
+    settings: ClassVar[type[BaseModel]] = NextItemSettings
+    metrics: ClassVar[Mapping[str, Metric]] = NEXT_ITEM_METRICS
+
+    def __init__(self, columns: tuple[Column, ...], *, top_k: int = 10, new: bool = False) -> None:
+        super().__init__(columns, NextItemSettings(top_k=top_k, new=new))
+        self.tokenizer: Tokenizer
+        self.followers = Followers()
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"types": len(self.tokenizer)}
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return tuple(self.tokenizer.pieces(range(FIRST, len(self.tokenizer))))
+
+    @property
+    def baseline(self) -> tuple[str, ...]:
+        """The most popular items."""
+        return tuple(self.tokenizer.pieces(self.followers.popular))
+
+    def value(self, row: Row) -> tuple[str, ...]:
+        return require_items(row.cells[self.columns[0]], row.where)
+
+    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+        self.tokenizer = learn_items(run, values)
+        self.followers = Followers.learn(self.tokenizer.encode(" ".join(items)) for items in values)
+        self.followers.save(run)
+        return self
+
+    def open(self, run: RunFiles) -> Self:
+        self.tokenizer = open_items(run)
+        self.followers = Followers.open(run, range(FIRST, len(self.tokenizer)))
+        return self
+
+    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.zeros(0, np.int64), *(item_numbers(self.tokenizer, items) for items in values)])
+
+    def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return np.asarray(targets != UNKNOWN, np.float64)
+
+    def baseline_targets(self, values: Sequence[tuple[str, ...]]) -> npt.NDArray[np.int64]:
+        sessions = (item_numbers(self.tokenizer, items).tolist() for items in values)
+        return np.array([pair for numbers in sessions for pair in self.followers.ranks(numbers)], np.int64)
+
+    def compare(self, outputs: Tensor, targets: Tensor, baseline: Tensor) -> MetricSums:
+        """Sum hits and gains of every item with an item before it; one that training did not have is a miss."""
+        follows = baseline[:, 0] >= 0
+        rank = ranks(outputs[follows].float()[:, FIRST:], targets[follows] - FIRST)
+        return next_item_sums(rank, *baseline[follows].unbind(1))
+
+    def loss(
+        self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
+    ) -> LossAndSums:
+        log_p, known = outputs.log_softmax(-1), targets != UNKNOWN
+        nll = -log_p.gather(1, targets[:, None])[:, 0]
+        sums = {"nll": nll.detach()[known].double().sum(), self.marker: known.sum().double()}
+        return LossAndSums((1 - smoothing) * nll - smoothing * log_p.mean(-1), sums)
+
+    @staticmethod
+    def compute_metrics(sums: MetricSums) -> dict[str, float]:
+        return next_item_metrics(sums)
+
+    def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
+        return next_item_tables(sums)
+
+    def predict(self, outputs: Tensor, settings: NextItemSettings, context: InputContext) -> Recommendation:
+        chosen: Any = self.defaults.model_copy(update=settings.model_dump(exclude_none=True))
+        numbers = item_numbers(self.tokenizer, context.tokens)
+        left_out = np.unique(numbers[numbers != UNKNOWN]) - FIRST if chosen.new else numbers[:0]
+        log_p = outputs[-1, FIRST:].log_softmax(-1).index_fill(0, torch.from_numpy(left_out), -torch.inf)
+        names, best = self._best(log_p, min(chosen.top_k, len(log_p) - len(left_out)))
+        unknown = [item for item, number in zip(context.tokens, numbers, strict=True) if number == UNKNOWN]
+        return Recommendation(tuple(names), tuple(best.exp().tolist()), tuple(unknown))
+
+    def write(self, output: Recommendation, *, json: bool) -> str:
+        """The items with spaces between them, or an object with their probabilities."""
+        if not json:
+            return " ".join(output.items)
+        fields = output._asdict() | {"probabilities": [round(p, DECIMALS) for p in output.probabilities]}
+        return jsonlib.dumps(
+            {name: part for name, part in fields.items() if part or name != "unknown"}, ensure_ascii=False
+        )
+
+    def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
+        names, best = self._best(outputs[FIRST:].log_softmax(-1), MAX_ALTERNATIVES)
+        return tuple(map(Alternative, names, best.tolist()))
+
+    def _best(self, log_p: Tensor, count: int) -> tuple[list[str], Tensor]:
+        """Return the names of the most likely items, best first, and their log-probabilities."""
+        best, places = log_p.topk(min(count, len(log_p)))
+        return self.tokenizer.pieces([place + FIRST for place in places.tolist()]), best
+
+    def log_probability(self, outputs: Tensor, label: str) -> float:
+        (number,) = item_numbers(self.tokenizer, (label,))
+        return float(outputs[FIRST:].log_softmax(-1)[number - FIRST])

@@ -1,0 +1,141 @@
+"""A graph: nodes with features, labels, degrees, returns of walks and noise, and the edges between them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from regard.core.codec_files import open_codec_file, save_codec_file
+from regard.core.field import EncodedRow, EncodedRows, VisitDraws
+from regard.core.observation import SurfaceKind
+from regard.core.task import Report, RunFiles
+from regard.core.wording import counted
+from regard.data.graph_lines import GraphLine, graph_of, parse_graph
+from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabilities
+from regard.data.graphs import UNLABELLED, Graph, edge_count, edge_pairs
+from regard.data.rows import Column, Row
+from regard.errors import DataError
+from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
+
+__all__ = ["Graphs"]
+
+FILE, MAX_WALKED = "nodes.json", 4096  # nodes of a graph on which walks are followed
+
+
+class Graphs:
+    """Graphs whose nodes have these columns: 1, their features, label, degree and walks; then noise.
+
+    Args:
+        columns: the column of the graph.
+        directed: whether an edge lets only its first node see its second.
+        degrees: the largest number of neighbors that is distinguished; 0: none is.
+        walks: nodes have the chances that walks of 2 … ``walks`` steps return; 0: none.
+        noise: columns of normal numbers, drawn anew at each visit.
+        layer: heads and width of a layer, and whether every node looks at every other, for ``cost``.
+    """
+
+    reads_json, packed = True, True
+    kind: ClassVar[SurfaceKind] = "graph"
+
+    def __init__(
+        self, columns: tuple[Column, ...], *, directed: bool = False, degrees: int = 0, walks: int = 0, noise: int = 0,
+        layer: tuple[int, int, bool] = (1, 1, False),
+    ) -> None:  # fmt: skip
+        self.columns, self.directed, self.layer = columns, directed, layer
+        self.degrees, self.walks, self.noise = degrees, walks, noise
+        self.codec: NodeCodec | None = None  # None: nothing was learned yet
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        assert self.codec is not None
+        structure = (self.degrees + 1 if self.degrees else 0) + max(self.walks - 1, 0)
+        return {"features": self.codec.width + structure + self.noise}
+
+    def value(self, row: Row) -> GraphLine:
+        return self.accept(row.cells[self.columns[0]], row.where)
+
+    def accept(self, value: Any, where: str | None = None) -> GraphLine:
+        if not isinstance(value, GraphLine | Mapping):
+            help = 'an object such as {"edges": [[0, 1], [1, 2]]}'
+            raise DataError("the input is no graph", where=where, why=f"it is {value!r:.80}", help=help)
+        graph = value if isinstance(value, GraphLine) else graph_of(value, where=where, key=None)
+        if self.codec is not None:
+            self.codec.require(graph, where)
+        if self.walks and graph.nodes > MAX_WALKED:
+            what, why = f"the graph has {counted(graph.nodes, 'node')}", f"walks are followed on up to {MAX_WALKED:,}"
+            raise DataError(what, where=graph.where or where, why=why, help="data.walks = 0")
+        return graph
+
+    def parse(self, text: str) -> GraphLine:
+        return self.accept(parse_graph(text, key=None)[0])
+
+    def text(self, value: GraphLine) -> str:
+        line: dict[str, Any] = {"edges": value.edges.tolist(), "nodes": list(value.kinds) or value.nodes}
+        if value.features.shape[1]:
+            line["features"] = [[float(str(number)) for number in row] for row in value.features]
+        return json.dumps(line, ensure_ascii=False)
+
+    def learn(self, run: RunFiles, values: Sequence[GraphLine], log: Report) -> Graphs:
+        if not values:
+            why = "the files, or their share, are empty"
+            raise DataError("there is no graph", where=run.config.data.train[0].name, why=why)
+        self.codec = NodeCodec.of(values)
+        save_codec_file(run.tokenizers / FILE, self.codec._asdict())
+        return self
+
+    def open(self, run: RunFiles) -> Graphs:
+        self.codec = open_codec_file(run.tokenizers / FILE, NodeCodec.parse)
+        return self
+
+    def encode(self, values: Sequence[GraphLine]) -> EncodedRows:
+        rows = [self._encoded(self.accept(value)) for value in values]
+        return EncodedRows(rows, [False] * len(rows))
+
+    def _encoded(self, value: GraphLine) -> EncodedGraph:
+        assert self.codec is not None
+        pairs, columns = edge_pairs(value.edges, value.nodes, directed=self.directed), FeatureColumns()
+        self.codec.add_to(columns, value)
+        if self.degrees:
+            degree = (np.bincount(pairs[0], minlength=value.nodes) - 1).clip(max=self.degrees)
+            columns.add_chosen(np.arange(value.nodes), degree, self.degrees + 1)
+        if self.walks > 1:
+            columns.add_table(return_probabilities(pairs, value.nodes, self.walks))
+        unlabelled = np.full(value.nodes, UNLABELLED, np.int64)
+        width = self.sizes["features"]
+        graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabelled, ())
+        return EncodedGraph(value.kinds, value.digest(), graph).with_noise(self.noise, 0)
+
+    def variants(self, values: Sequence[GraphLine]) -> list[list[EncodedRow]]:
+        return [[] for _ in values]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedGraph:
+        row: EncodedGraph = rows[0]
+        return row.with_noise(self.noise, draws.visit) if draws.visit else row
+
+    def parts(self, row: EncodedGraph) -> list[EncodedRow]:
+        return [row]
+
+    def pad(self, rows: Sequence[EncodedGraph]) -> PackedGraphs:
+        return packed_graphs([row.graph for row in rows])
+
+    def unpad(self, row: EncodedGraph, values: Tensor) -> Tensor:
+        return values
+
+    def labels(self, row: EncodedGraph) -> tuple[str, ...]:
+        return tuple(f"{node} {row.kinds[node]}" if row.kinds else str(node) for node in range(len(row)))
+
+    def digest(self, row: EncodedGraph) -> str:
+        return row.digest
+
+    def describe(self, rows: Sequence[EncodedGraph]) -> str:
+        sizes, edges = [*map(len, rows)], edge_count([row.graph for row in rows])
+        return f"of {min(sizes):,} to {counted(max(sizes), 'node')}, {counted(edges, 'edge')}"
+
+    def cost(self, value: GraphLine) -> int:
+        heads, width, complete = self.layer
+        pairs = value.nodes**2 if complete else value.nodes + 2 * len(value.edges)
+        return max(pairs * heads, value.nodes * width)

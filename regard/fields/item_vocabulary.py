@@ -1,0 +1,40 @@
+"""The vocabulary of items of a run: a type for each item, which the field reads and the answer predicts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.task import RunFiles
+from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.errors import DataError, ModelError
+
+__all__ = ["item_numbers", "learn_items", "open_items"]
+
+
+def learn_items(run: RunFiles, sessions: Sequence[Sequence[str]]) -> Tokenizer:
+    """Learn the items of training sessions, and save them. Raises DataError if there are fewer than two."""
+    if len({item for items in sessions for item in items}) < 2:
+        what = "there are fewer than two items to learn"
+        raise DataError(what, where=run.config.data.train[0].name, why="a session is a list of items")
+    tokenizer = train_tokenizer((" ".join(items) for items in sessions), run.config.data.tokenizer)
+    tokenizer.save(run.tokenizers, "text")
+    return tokenizer
+
+
+def open_items(run: RunFiles) -> Tokenizer:
+    """Open the saved items. Raises ModelError if they are missing or damaged."""
+    tokenizer = load_tokenizer(run.tokenizers, "text")
+    items = range(len(SPECIALS), len(tokenizer))
+    if tokenizer.config.kind != "word" or len({*tokenizer.pieces(items)}) < len(items):
+        what = "the items of the model cannot be read"
+        raise ModelError(what, where=str(run.tokenizers), why="they are no list of different items")
+    return tokenizer
+
+
+def item_numbers(tokenizer: Tokenizer, items: Sequence[str]) -> npt.NDArray[np.int64]:
+    """Return the number of each item; UNKNOWN for one that training did not have."""
+    return np.array(tokenizer.encode(" ".join(items)), np.int64)

@@ -1,0 +1,128 @@
+"""The items of a session, each read with the task of predicting the one after it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.observation import SurfaceKind
+from regard.core.task import Report, RunFiles
+from regard.core.untrusted_files import json_value
+from regard.core.wording import counted
+from regard.data.padding import padded
+from regard.data.rows import Column, Row
+from regard.data.sessions import ITEMS, require_items
+from regard.data.tokenizers.catalogue import Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
+from regard.errors import DataError
+from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
+
+FORMS = "a session is items with spaces between them, or a {} of items"
+Session = tuple[str, ...]
+
+
+class Items:
+    """A session as the items before each of its items, BEGIN before the first: a ``ContinuedField``.
+
+    Args:
+        columns: the column of the items.
+        max_length: items of a row; a longer session has several rows, each of which begins with the item before it.
+        key: of the list of items in a JSON object that ``parse`` reads.
+    """
+
+    reads_json, packed = True, False
+    kind: ClassVar[SurfaceKind] = "items"
+
+    def __init__(self, columns: tuple[Column, ...], *, max_length: int, key: str = ITEMS) -> None:
+        self.columns, self.max_length, self.key = columns, max_length, key
+        self.tokenizer: Tokenizer
+
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        return {"types": len(self.tokenizer)}
+
+    def value(self, row: Row) -> Session:
+        return require_items(row.cells[self.columns[0]], row.where)
+
+    def accept(self, value: str | Sequence[str], where: str | None = None) -> Session:
+        items: Any = value.split() if isinstance(value, str) else value
+        if not _are_items(items):
+            raise DataError(FORMS.format("list"), where=where, why=f"it is {value!r:.80}")
+        return tuple(map(str, items))
+
+    def parse(self, text: str) -> Session:
+        items: Any = json_value(text)
+        if items is None:
+            return tuple(text.split())
+        if isinstance(items, dict):
+            items = items.get(self.key)
+        if not _are_items(items):
+            raise DataError(FORMS.format("JSON list"))
+        return tuple(map(str, items))
+
+    def text(self, value: Session) -> str:
+        line = " ".join(value)
+        return line if json_value(line) is None else json.dumps(value, ensure_ascii=False)
+
+    def learn(self, run: RunFiles, values: Sequence[Session], log: Report) -> Items:
+        self.tokenizer = learn_items(run, values)
+        items, events = len(self.tokenizer) - len(SPECIALS), sum(map(len, values))
+        log(f"{counted(items, 'item')}, {counted(events, 'time')} in {counted(len(values), 'session')}")
+        return self
+
+    def open(self, run: RunFiles) -> Items:
+        self.tokenizer = open_items(run)
+        return self
+
+    def encode(self, values: Sequence[Session]) -> EncodedRows:
+        sessions = [self._rows(items) for items in values]
+        return EncodedRows([row for rows in sessions for row in rows], [False] * len(values), [*map(len, sessions)])
+
+    def _rows(self, items: Session) -> list[EncodedRow]:
+        before = np.array([BEGIN, *item_numbers(self.tokenizer, items)[:-1]], np.int64)
+        return [before[start : start + self.max_length] for start in range(0, len(items), self.max_length)]
+
+    def continued(self, values: Sequence[Session]) -> EncodedRows:
+        """Encode the known items of each session, the last ``max_length`` positions of them after BEGIN."""
+        known = [item_numbers(self.tokenizer, items) for items in values]
+        rows = [np.array([BEGIN, *numbers[numbers != UNKNOWN]], np.int64) for numbers in known]
+        return EncodedRows([row[-self.max_length :] for row in rows], [len(row) > self.max_length for row in rows])
+
+    def variants(self, values: Sequence[Session]) -> list[list[EncodedRow]]:
+        return [[] for _ in values]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        return rows[0]
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        return [row]
+
+    def pad(self, rows: Sequence[EncodedRow]) -> Padded:
+        values, valid = padded(rows)
+        return Padded(values, valid, valid)
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        return values[: len(row)]
+
+    def labels(self, row: EncodedRow) -> tuple[str, ...]:
+        return tuple(self.tokenizer.pieces(row.tolist()))
+
+    def answers(self, row: EncodedRow) -> int:
+        return len(row)
+
+    def tokens(self, value: Session) -> tuple[str, ...]:
+        return value
+
+    def cost(self, value: Session) -> int:
+        return min(len(value) + 1, self.max_length) ** 2
+
+
+def _are_items(items: Any) -> bool:
+    if not isinstance(items, list | tuple) or not all(isinstance(item, str | int) for item in items):
+        return False
+    return all(len(str(item).split()) == 1 for item in items)

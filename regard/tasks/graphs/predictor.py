@@ -1,0 +1,69 @@
+"""The predictor of whole graphs: weights of nodes in their order, and attention along the edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from regard.core.observation import AttentionMap, Axis, Observation, Surface
+from regard.data.graph_lines import GraphLine
+from regard.data.graphs import Graph
+from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
+
+__all__ = ["GraphPredictor"]
+
+MAX_SHOWN = 64  # nodes; of a graph that has more, those with the greatest weights
+
+
+class GraphPredictor(SupervisedPredictor):
+    """A trained network of graphs: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``."""
+
+    def __call__(self, inputs: Sequence[GraphLine | Mapping[str, Any]], **settings: Any) -> list[Any]:
+        """Return a prediction for each graph, an object as in a line of a file. Its weights are those of the nodes."""
+        return [
+            output._replace(weights=[weight for _, weight in output.weights])
+            for output in super().__call__(inputs, **settings)
+        ]
+
+    @torch.no_grad()
+    def inspect(self, graph: GraphLine | Mapping[str, Any]) -> Observation:
+        """Return attention along the edges in each layer, the weights of nodes in the prediction, and the labels."""
+        values = self._accept(graph)
+        (row,) = self._encode([values]).rows
+        inputs = self._padded([row])
+        ((field, encoded, batch),) = zip(self.codec.fields.values(), row, inputs.values(), strict=True)
+        outputs = run_network(self.net, inputs)
+        (weights,) = (table.float().cpu() for table in outputs.weights.values())
+        shown, labels = weights.topk(min(MAX_SHOWN, len(encoded))).indices.sort().values, field.labels(encoded)
+        axis = Axis("node", tuple(labels[node] for node in shown.tolist()))
+        maps = [
+            AttentionMap("encoder", layer, "edges", table, axis, Axis("neighbor", axis.labels))
+            for layer, table in _edge_weights(self.net, batch, encoded.graph, shown).items()
+        ]
+        pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
+        place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
+        drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
+        return Observation(
+            (Surface("graph", axis.labels, edges=drawn),),
+            self._predictions(outputs.logits.double().cpu()),
+            (*maps, pooling),
+            facts={"nodes": len(encoded), "edges": len(edges)},
+        )
+
+
+def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
+    """Return the weights (heads, shown, shown) of each layer of attention, 0 where there is no edge.
+
+    They are computed row by row: a table of all nodes may not fit into memory.
+    """
+    weights: dict[int, Tensor] = {}
+    for number, layer, inputs in net.net.attention(*net.arguments(batch)):
+        table = torch.zeros(layer.heads, len(shown), graph.nodes)
+        for row, node in enumerate(shown.tolist()):
+            others = torch.from_numpy(graph.neighbours(node))
+            table[:, row, others] = layer.weights(inputs, node, others.to(batch.values.device)).float().cpu()
+        weights[number] = table[:, :, shown]
+    return weights

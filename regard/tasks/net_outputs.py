@@ -1,0 +1,94 @@
+"""Outputs of the networks of supervised tasks, and the calls of these networks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, cast
+
+from torch import Tensor, nn
+
+from regard.attention.mask import Span
+from regard.core.answer import TaskAnswer
+from regard.core.field import InputBatch, Padded
+from regard.core.task import LossTerms
+from regard.models.head import Head
+
+__all__ = ["HeadOutputs", "NetOutputs", "RunNetwork", "run_causal", "run_network"]
+
+
+class NetOutputs(NamedTuple):
+    """``logits`` (rows, outputs), and by field the weight of each position in them (``InputBatch.by_row``).
+
+    Of an answer per position, a row of ``logits`` is an answered position, and there are no weights.
+    """
+
+    logits: Tensor
+    weights: Mapping[str, Tensor]
+
+
+class HeadOutputs(NamedTuple):
+    """Features (positions, width) of answered positions, the head, and the losses of the network's own parts.
+
+    The loss of a large vocabulary is computed without logits.
+    """
+
+    features: Tensor
+    head: Head
+    losses: Mapping[str, Tensor]
+
+    @property
+    def logits(self) -> Tensor:
+        logits: Tensor = self.head(self.features)
+        return logits
+
+    @property
+    def weights(self) -> Mapping[str, Tensor]:
+        return {}
+
+    def loss(
+        self,
+        answer: TaskAnswer,
+        targets: Tensor,
+        weights: Tensor,
+        baseline: Tensor | None,
+        *,
+        smoothing: float,
+        evaluating: bool,
+    ) -> LossTerms:
+        """Compute the cross-entropy of the targets with a weight, in nats, and the sums of the answer."""
+        known = weights > 0
+        loss = self.head.loss(self.features[known], targets[known], smoothing=smoothing)
+        sums = {"nll": loss.nll.detach(), answer.marker: known.sum()}
+        if evaluating and baseline is not None:
+            sums |= answer.compare(self.logits.detach(), targets, baseline)
+        return LossTerms(sum(self.losses.values(), loss.smoothed), sums)
+
+
+RunNetwork = Callable[[nn.Module, Mapping[str, InputBatch]], NetOutputs | HeadOutputs]
+
+
+def run_network(net: nn.Module, inputs: Mapping[str, InputBatch]) -> NetOutputs:
+    """Call a network with the fields of a batch. Every call of a supervised network is here.
+
+    Args:
+        net: reads one field, and returns logits and the weights of its positions; logits (rows, positions, outputs)
+            alone where positions are answered. Of a packed field it reads the batch itself.
+        inputs: the fields by name.
+    """
+    ((name, padded),) = inputs.items()
+    if not isinstance(padded, Padded):
+        outputs = net(padded)
+        return NetOutputs(outputs.logits, {name: outputs.weights})
+    parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
+    outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
+    if padded.answered is not None:
+        return NetOutputs(outputs[padded.answered], {})
+    return NetOutputs(outputs.logits, {name: outputs.weights.view_as(padded.valid)})
+
+
+def run_causal(net: nn.Module, inputs: Mapping[str, InputBatch]) -> HeadOutputs:
+    """Call a language model with the one padded field of a batch."""
+    (batch,) = inputs.values()
+    padded, model = cast(Padded, batch), cast(Any, net)
+    features, _, losses = model(padded.values, Span.of(padded.valid))
+    return HeadOutputs(features[padded.answered], model.head, losses)
