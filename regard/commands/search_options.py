@@ -1,132 +1,67 @@
-"""Options of search and sampling that several verbs share."""
+"""Options of a command line, derived from declared settings: see ``config.setting``."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Collection
+from typing import Annotated, Any
 
 import typer
 
 from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.config.search_settings import SearchSettings
+from regard.config.setting import Setting, settings_of
 
-__all__ = [
-    "Beam",
-    "CoveragePenalty",
-    "EarlyStopping",
-    "LengthPenalty",
-    "NoRepeatPieces",
-    "takes_sampling",
-]
+__all__ = ["Beam", "setting_option", "takes_settings"]
 
-LengthPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--length-penalty",
-        metavar="A",
-        help="Exponent A of the length penalty: hypotheses rank by log P / ((k + length) / (k + 1))^A, where k is the "
-        "run's search.length_offset, 5 by default. 0 ranks by log P.",
-    ),
-]
-EarlyStopping = Annotated[
-    bool | None,
-    typer.Option(
-        "--early-stopping/--no-early-stopping",
-        help="End the search of a sentence when as many hypotheses have ended as the beam is wide, as most programs "
-        "do: quicker, and now and then not the best of the beam.",
-    ),
-]
-CoveragePenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--coverage-penalty",
-        metavar="B",
-        help="Weight B of the coverage penalty: adds B times the sum over source pieces of the log of the attention "
-        "they received (0.2 in GNMT).",
-    ),
-]
-NoRepeatPieces = Annotated[
-    int | None,
-    typer.Option(
-        "--no-repeat-ngram",
-        min=0,
-        metavar="N",
-        help="Say no N pieces in a row twice: for summaries, 3 (Paulus et al. 2018). 0 allows it.",
-    ),
-]
-Beam = Annotated[int | None, typer.Option("--beam", min=1, metavar="N", help="Beam width; 1 is greedy search.")]
-Temperature = Annotated[
-    float | None,
-    typer.Option(
-        "--temperature",
-        min=0,
-        metavar="T",
-        help="Sample from p^(1/T): tokens with a higher probability for T below 1, more even draws above.",
-    ),
-]
-TopK = Annotated[
-    int | None, typer.Option("--top-k", min=1, metavar="K", help="Sample among the K most probable tokens.")
-]
-TopP = Annotated[
-    float | None,
-    typer.Option("--top-p", metavar="P", help="Sample among the fewest tokens whose probabilities sum to P."),
-]
-MinP = Annotated[
-    float | None,
-    typer.Option(
-        "--min-p",
-        metavar="P",
-        help="Sample among the tokens at least P times as probable as the most probable one, for example 0.1.",
-    ),
-]
-Stop = Annotated[
-    list[str] | None,
-    typer.Option("--stop", metavar="TEXT", help="End the output before this text; may be repeated. Not with a beam."),
-]
-RepetitionPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--repetition-penalty",
-        metavar="X",
-        help="Multiply log P of tokens that prompt and output already contain by X, for example 1.2. Not with a beam.",
-    ),
-]
-FrequencyPenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--frequency-penalty",
-        metavar="X",
-        help="Subtract X from a token's logit for each time that it was generated: -2 to 2. Not with a beam.",
-    ),
-]
-PresencePenalty = Annotated[
-    float | None,
-    typer.Option(
-        "--presence-penalty",
-        metavar="X",
-        help="Subtract X from the logit of a token that was generated: -2 to 2. Not with a beam.",
-    ),
-]
-Seed = Annotated[
-    int | None,
-    typer.Option(
-        "--seed",
-        metavar="N",
-        help="Seed of sampling: an output depends on its input and the seed alone. Another one each time unless given.",
-    ),
-]
+SHOWN = 10_000  # a larger bound guards memory: the check of the config has it, the help page does not
 
 
-takes_sampling = taken_together(
-    "sampling",
-    {
-        "temperature": SharedOption(Temperature),
-        "top_k": SharedOption(TopK),
-        "top_p": SharedOption(TopP),
-        "min_p": SharedOption(MinP),
-        "repetition_penalty": SharedOption(RepetitionPenalty),
-        "frequency_penalty": SharedOption(FrequencyPenalty),
-        "presence_penalty": SharedOption(PresencePenalty),
-        "stop": SharedOption(Stop),
-        "seed": SharedOption(Seed),
-    },
-    dict,  # settings of ``config.settings.ChoiceConfig`` by name, those that were not given as None
-)
+def takes_settings(
+    argument: str,
+    settings: type,
+    *,
+    group: str | None = None,
+    only: Collection[str] = (),
+    without: Collection[str] = (),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator of a command: its ``argument`` becomes an option for each setting.
+
+    The command gets the values by name, None for those that are not given.
+
+    Args:
+        argument: name of the parameter.
+        settings: class of declarations.
+        group: the settings of this group alone.
+        only: the names of the settings; all unless given.
+        without: the names of settings to leave out.
+    """
+    options = {
+        name: SharedOption(setting_option(name, each))
+        for name, each in settings_of(settings).items()
+        if not each.config_only and group in (None, each.group) and (not only or name in only) and name not in without
+    }
+    return taken_together(argument, options, dict)
+
+
+def setting_option(name: str, setting: Setting) -> Any:
+    """Return the type of an option, as typer reads it."""
+    spelled = "--" + name.replace("_", "-")
+    several = setting.kind == tuple[str, ...]
+    kind = list[str] if several else setting.kind
+    numeric = kind in (int, float)
+    option = typer.Option(
+        f"{spelled}/--no-{spelled[2:]}" if kind is bool else spelled,
+        min=_shown(setting.bounds.low) if numeric else None,
+        max=_shown(setting.bounds.high) if numeric else None,
+        metavar=setting.metavar,
+        help=f"{setting.help}{'; may be repeated' if several else ''}.",
+        rich_help_panel=setting.group,
+    )
+    return Annotated[kind | None, option]
+
+
+def _shown(bound: float | None) -> float | None:
+    return None if bound is None or abs(bound) > SHOWN else bound
+
+
+Beam = setting_option("beam", settings_of(SearchSettings)["beam"])
