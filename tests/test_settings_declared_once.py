@@ -92,7 +92,7 @@ def test_a_declared_setting_is_a_row_of_the_docs_and_of_a_docstring() -> None:
     def call() -> None:
         """Search."""
 
-    assert "    patience: Wait this number of steps (default: None)." in (inspect.getdoc(call) or "")
+    assert "    patience: Wait this number of steps (by default None)." in (inspect.getdoc(call) or "")
 
 
 @pytest.mark.parametrize("settings", [ChoiceSettings, SearchSettings, GenerationSettings])

@@ -52,11 +52,11 @@ class ChoiceSettings(BaseModel):
     )  # fmt: skip
     top_p: float | None = setting(
         None, bounds=Bounds(above=0, high=1), group="Sampling", metavar="P", example=0.9,
-        help="Sample among the fewest tokens whose probabilities sum to at least this",
+        help="Sample among the fewest tokens whose probabilities sum to at least this (Holtzman et al. 2020)",
     )  # fmt: skip
     min_p: float | None = setting(
         None, bounds=Bounds(0, 1), group="Sampling", metavar="P", example=0.1,
-        help="Sample among the tokens with at least this share of the highest probability",
+        help="Sample among the tokens with at least this share of the highest probability (Nguyen et al. 2024)",
     )  # fmt: skip
     stop: tuple[str, ...] = setting(
         (), bounds=Bounds(characters=1000), request=Bounds(texts=16, characters=200), group="Sampling",
@@ -89,13 +89,12 @@ class SearchSettings(ChoiceSettings):
     beam: int = setting(5)
     coverage_penalty: float = setting(
         0.0, bounds=Bounds(0, 10), metavar="B", example=0.2,
-        help="Add this weight times the sum over source tokens of the log of the attention that each received to a "
-        "beam's scores (0.2 in GNMT)",
+        help="Add to a beam's scores this weight times the summed log attention to the source tokens (0.2 in GNMT)",
     )  # fmt: skip
     no_repeat_ngram: int | None = setting(
         None, bounds=Bounds(0, TOKENS), request=Bounds(0, 100), unit="tokens", metavar="N", example=3,
-        help="Forbid an output to repeat a sequence of this number of tokens: 3 for summaries (Paulus et al. 2018), 0 "
-        "allows all; not where a glossary requires words",
+        help="Forbid an output to repeat this number of tokens in a row: 3 for summaries (Paulus et al. 2018), 0 allows "
+        "all; not where a glossary requires words",
     )  # fmt: skip
     max_extra: int = setting(
         50, bounds=Bounds(0, TOKENS), config_only=True, unit="tokens", example=50,
@@ -134,5 +133,5 @@ class GenerationSettings(ChoiceSettings):
     )  # fmt: skip
     no_repeat_ngram: int | None = setting(
         None, bounds=Bounds(1, 100), unit="tokens", metavar="N", example=3,
-        help="Forbid that a sequence of this number of tokens occurs twice in prompt and text",
+        help="Forbid this number of tokens in a row to occur twice in prompt and text",
     )  # fmt: skip

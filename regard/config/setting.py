@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import cleandoc
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
@@ -101,8 +102,10 @@ def document_settings(settings: type) -> Callable[[Function], Function]:
     """Return a decorator that appends a list of these settings to a function's docstring."""
 
     def decorate(function: Function) -> Function:
-        lines = [f"    {name}: {each.help} (default: {each.default})." for name, each in settings_of(settings).items()]
-        function.__doc__ = "\n".join([(function.__doc__ or "").rstrip(), "", "Settings:", *lines])
+        lines = [
+            f"    {name}: {each.help} (by default {each.default})." for name, each in settings_of(settings).items()
+        ]
+        function.__doc__ = "\n".join([cleandoc(function.__doc__ or ""), "", "Settings:", *lines])
         return function
 
     return decorate
