@@ -93,8 +93,8 @@ class SearchSettings(ChoiceSettings):
     )  # fmt: skip
     no_repeat_ngram: int | None = setting(
         None, bounds=Bounds(0, TOKENS), request=Bounds(0, 100), unit="tokens", metavar="N", example=3,
-        help="Forbid an output to repeat this number of tokens in a row: 3 for summaries (Paulus et al. 2018), 0 allows "
-        "all; not where a glossary requires words",
+        help="Forbid an output to repeat this number of tokens in a row: 3 for summaries (Paulus et al. 2018), 0 "
+        "allows all; not where a glossary requires words",
     )  # fmt: skip
     max_extra: int = setting(
         50, bounds=Bounds(0, TOKENS), config_only=True, unit="tokens", example=50,
