@@ -10,13 +10,32 @@ import typer
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
-from regard.commands.search_options import takes_settings
+from regard.commands.setting_options import takes_settings
+from regard.config.prediction_settings import (
+    AbstentionSettings,
+    GapSettings,
+    LinkedNodeSettings,
+    RankingSettings,
+    ThresholdSettings,
+)
 from regard.config.search_settings import ChoiceSettings, GenerationSettings, SearchSettings
 from regard.config.setting import Bounds, document_settings, setting, settings_of
 from regard.config.setting_models import config_model, request_model
 from regard.config.settings import SearchConfig
 from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.masked.config import FillConfig
+from regard.tasks.next_item.config import RecommendConfig
 from tests.config_reference import setting_rows
+
+DECLARED = (
+    ChoiceSettings, SearchSettings, GenerationSettings, AbstentionSettings, ThresholdSettings, RankingSettings,
+    GapSettings, LinkedNodeSettings,
+)  # fmt: skip
+CONFIGS = (
+    (SearchSettings, SearchConfig), (GenerationSettings, GenerateConfig), (RankingSettings, RecommendConfig),
+    (GapSettings, FillConfig),
+)  # fmt: skip
+GROUPS = ("Input", "Model", "Search", "Sampling", "Output", "Bulk", "Advanced")
 
 
 class ToySettings(SearchSettings):
@@ -95,7 +114,7 @@ def test_a_declared_setting_is_a_row_of_the_docs_and_of_a_docstring() -> None:
     assert "    patience: Wait this number of steps (by default None)." in (inspect.getdoc(call) or "")
 
 
-@pytest.mark.parametrize("settings", [ChoiceSettings, SearchSettings, GenerationSettings])
+@pytest.mark.parametrize("settings", DECLARED)
 def test_every_example_is_valid_and_every_help_is_one_sentence(settings: type) -> None:
     model = config_model(settings)
     for name, each in settings_of(settings).items():
@@ -103,10 +122,10 @@ def test_every_example_is_valid_and_every_help_is_one_sentence(settings: type) -
             model.model_validate({name: each.example})
             if not each.config_only:
                 request_model(settings).model_validate({name: each.example})
-        assert each.help[0].isupper() and not each.help.endswith(".") and each.group in ("Search", "Sampling")
+        assert each.help[0].isupper() and not each.help.endswith(".") and each.group in GROUPS
 
 
-@pytest.mark.parametrize(("settings", "config"), [(SearchSettings, SearchConfig), (GenerationSettings, GenerateConfig)])
+@pytest.mark.parametrize(("settings", "config"), CONFIGS)
 def test_a_config_has_every_declared_setting_and_no_other(settings: type, config: type[BaseModel]) -> None:
     declared = settings_of(settings)
     assert list(config.model_fields) == list(declared)

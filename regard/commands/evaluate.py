@@ -22,7 +22,7 @@ from regard.commands.options import (
     set_up,
 )  # fmt: skip
 from regard.commands.progress import progress
-from regard.commands.search_options import takes_settings
+from regard.commands.setting_options import takes_settings
 from regard.commands.several_ranks import several_ranks
 from regard.config.search_settings import SearchSettings
 from regard.core.atomic_files import explain_os_errors

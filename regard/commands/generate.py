@@ -15,7 +15,7 @@ from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_inputs, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
-from regard.commands.search_options import takes_settings
+from regard.commands.setting_options import takes_settings
 from regard.config.search_settings import GenerationSettings
 from regard.errors import ConfigError
 

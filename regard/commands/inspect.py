@@ -10,7 +10,7 @@ import typer
 from regard.commands import completion
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Port, Run, Threads, epilog
 from regard.commands.output import printable
-from regard.commands.search_options import takes_settings
+from regard.commands.setting_options import takes_settings
 from regard.config.search_settings import INSPECTED, SearchSettings
 from regard.errors import ConfigError
 

@@ -28,7 +28,7 @@ from regard.commands.options import (
 )
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
-from regard.commands.search_options import takes_settings
+from regard.commands.setting_options import takes_settings
 from regard.config.search_settings import SearchSettings
 from regard.core.wording import counted
 from regard.errors import ConfigError, DataError

@@ -61,8 +61,10 @@ def _field(setting: Setting, default: Any) -> Any:
 
 def _bounded(kind: Any, bounds: Bounds) -> Any:
     """Return a type with its bounds; a list of texts of a config may be one text."""
+    text = Annotated[str, Field(min_length=1, max_length=bounds.characters)]
+    if kind is str:
+        return text
     if kind in (list[str], tuple[str, ...]):
-        text = Annotated[str, Field(min_length=1, max_length=bounds.characters)]
         if kind == list[str]:
             return Annotated[list[text], Field(max_length=bounds.texts)]
         return Annotated[tuple[text, ...], BeforeValidator(_as_list)]

@@ -18,8 +18,7 @@ SHOWN = 10_000  # a larger bound guards memory: the check of the config has it, 
 
 def takes_settings(
     argument: str,
-    settings: type,
-    *,
+    *settings: type,
     group: str | None = None,
     only: Collection[str] = (),
     without: Collection[str] = (),
@@ -30,14 +29,15 @@ def takes_settings(
 
     Args:
         argument: name of the parameter.
-        settings: class of declarations.
+        settings: classes of declarations.
         group: the settings of this group alone.
         only: the names of the settings; all unless given.
         without: the names of settings to leave out.
     """
     options = {
         name: SharedOption(setting_option(name, each))
-        for name, each in settings_of(settings).items()
+        for declared in settings
+        for name, each in settings_of(declared).items()
         if not each.config_only and group in (None, each.group) and (not only or name in only) and name not in without
     }
     return taken_together(argument, options, dict)
