@@ -28,7 +28,7 @@ Text = Annotated[
         show_default="lines of standard input",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel="Output")]
 
 
 def register(app: typer.Typer) -> None:

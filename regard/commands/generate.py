@@ -40,8 +40,11 @@ File = Annotated[
         show_default="standard input if it is a pipe or a file",
     ),
 ]
-Prompt = Annotated[str | None, typer.Option(help="Text to go on from.", show_default="the beginning of a text")]
-Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.")]
+Prompt = Annotated[
+    str | None,
+    typer.Option(help="Text to go on from.", show_default="the beginning of a text", rich_help_panel="Input"),
+]
+Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.", rich_help_panel="Output")]
 
 
 def register(app: typer.Typer) -> None:

@@ -55,23 +55,38 @@ Input = Annotated[
 Output = Annotated[
     str | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output; OUT/ for work in bulk."
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to this file instead of standard output; OUT/ for work in bulk.",
+        rich_help_panel="Output",
     ),
 ]
-Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.")]
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.", rich_help_panel="Search"),
+]
 Prefixes = Annotated[
     Path | None,
     typer.Option(
-        "--prefixes", metavar="FILE", help="File with a prefix for each line; a blank line leaves the output free."
+        "--prefixes",
+        metavar="FILE",
+        help="File with a prefix for each line; a blank line leaves the output free.",
+        rich_help_panel="Search",
     ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the -o file of the same command after an interruption.")
+    bool,
+    typer.Option(
+        "--resume", help="Go on with the -o file of the same command after an interruption.", rich_help_panel="Output"
+    ),
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates."
+        "--json",
+        help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates.",
+        rich_help_panel="Output",
     ),
 ]
 
