@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
+from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 __all__ = ["NOTEBOOKS", "executed"]
@@ -15,12 +14,11 @@ FOLDER = Path(__file__).parents[1] / "docs" / "tutorials" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
 
 
-def executed(path: Path, scratch: Path) -> NotebookNode:
-    """The notebook with the outputs of a fresh kernel; ``CalledProcessError`` where a cell fails."""
-    output = scratch / path.stem
-    command = [sys.executable, "-m", "jupyter", "execute", path, f"--output={output}"]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)
-    return nbformat.read(output.with_suffix(".ipynb"), as_version=4)
+def executed(path: Path) -> NotebookNode:
+    """The notebook with the outputs of a fresh kernel; ``CellExecutionError`` where a cell fails."""
+    notebook = nbformat.read(path, as_version=4)
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(path.parent)}}).execute()
+    return notebook
 
 
 def strip(notebook: NotebookNode) -> NotebookNode:
@@ -34,8 +32,5 @@ def strip(notebook: NotebookNode) -> NotebookNode:
 
 
 if __name__ == "__main__":
-    import tempfile
-
     for path in NOTEBOOKS:
-        with tempfile.TemporaryDirectory() as folder:
-            nbformat.write(strip(executed(path, Path(folder))), path)
+        nbformat.write(strip(executed(path)), path)

@@ -55,6 +55,9 @@ Head = Annotated[
         show_default="mean of the last place",
     ),
 ]
+Influence = Annotated[
+    bool, typer.Option("--influence", help="Hide each piece of TEXT in turn: what the prediction owes to it.")
+]
 Sentence = Annotated[
     int | None,
     typer.Option(
@@ -85,6 +88,7 @@ def inspect(
     head: Head = None,
     replay: Replay = False,
     sentence: Sentence = None,
+    influence: Influence = False,
     given: dict[str, Any],
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -103,11 +107,12 @@ def inspect(
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     outputs = _Outputs(html, npz, as_json, terminal, head)
     runs = [run, *([against] if against else [])]
-    _refuse_misplaced(outputs, replay=replay)
+    _refuse_misplaced(outputs, replay=replay, influence=influence)
     foreign = {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None}
     _refuse_foreign_options(runs, given | foreign)
     if outputs.any:
-        _write(_Look(text or "", sentence, given, replay=replay), outputs, runs, checkpoint=checkpoint, **opening)
+        look = _Look(text or "", sentence, given, replay=replay, influence=influence)
+        _write(look, outputs, runs, checkpoint=checkpoint, **opening)
         return
     which = None if sentence is None else sentence - 1
     _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
@@ -127,11 +132,14 @@ class _Outputs(NamedTuple):
         return self.html is not None or self.npz is not None or self.as_json or self.terminal
 
 
-def _refuse_misplaced(outputs: _Outputs, *, replay: bool) -> None:
+def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> None:
     """Raise ConfigError for options that need another one."""
     if replay and outputs.html is None:
         what = "--replay needs --html; the page offers every checkpoint"
         raise ConfigError(what, where="--replay", help="--html FILE")
+    if influence and not outputs.any:
+        what, help = "--influence needs an output: the page does not draw it yet", "--json or --html FILE"
+        raise ConfigError(what, where="--influence", help=help)
     if outputs.head is not None and not outputs.terminal:
         raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
 
@@ -180,6 +188,7 @@ class _Look(NamedTuple):
     sentence: int | None
     given: dict[str, Any]
     replay: bool
+    influence: bool = False
 
     def at(self, inspector: Inspector, npz: Path | None) -> Inspection:
         """Everything that the page shows of the text, with notes on standard error."""
@@ -191,8 +200,9 @@ class _Look(NamedTuple):
             raise ConfigError(f"{npz} does not end in .npz", where="--npz")
         options = self._options(inspector)
         if options is not None:
-            options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
-        found = inspector.inspect(self.text, options)
+            parts = (*ALL_PARTS, *(("influence",) if self.influence else ()))
+            options = options._replace(include=parts, sentence=(self.sentence or 1) - 1)
+        found = inspector.inspect(self.text, options, influence=self.influence)
         _print_notes(found.document, self.sentence)
         return found
 

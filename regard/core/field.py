@@ -138,6 +138,16 @@ class Field(Protocol):
         """Return how many numbers one layer holds at once for this value (``predictor_interface.input_cost``)."""
 
 
+@runtime_checkable
+class HidingField(Field, Protocol):
+    """A field whose pieces can be hidden from the network, to see what a prediction owes to each of them."""
+
+    hiding: ClassVar[str]  # how pieces are hidden
+
+    def hidden(self, row: EncodedRow) -> list[EncodedRow]:
+        """Return for each piece that is inspected the row without it; the row itself where it cannot be hidden."""
+
+
 class PositionField(Field, Protocol):
     """A field with an answer at some positions, such as the first piece of each token; ``pad`` marks them.
 

@@ -183,6 +183,14 @@ class Observes(Protocol):
         """Return the observation of one input. Raises ConfigError for one that cannot be shown, with the reason."""
 
 
+@runtime_checkable
+class Influenced(Protocol):
+    """A predictor that can tell what its predictions owe to each piece of their input."""
+
+    def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
+        """Return the influence of each piece on each prediction of ``inspect(input)``; () where none can be hidden."""
+
+
 def require_observation(observation: object) -> Observation:
     """Return ``observation`` if it is an Observation that agrees with itself; ModelError otherwise."""
     if not isinstance(observation, Observation):

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
@@ -20,6 +19,7 @@ from regard.core.untrusted_files import parse_json
 from regard.core.wording import counted
 from regard.data.rows import Column, Row
 from regard.errors import DataError
+from regard.fields.hiding import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
 REMEDY = "an input is a list of frames, each a list of equally many finite numbers: [[0.5, 1], [2, 0]]"
@@ -39,9 +39,9 @@ class FrameSeries(NamedTuple):
 class Frames:
     """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
-    reads_json = True
-    packed = False
+    reads_json, packed = True, False
     kind: ClassVar[SurfaceKind] = "frames"
+    hiding, hidden = MEAN_FRAME, staticmethod(hidden_frames)
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int) -> None:
         self.columns, self.max_length = columns, max_length
@@ -109,7 +109,7 @@ class Frames:
         valid = [torch.ones(len(row), dtype=torch.bool) for row in rows]
         return Padded(pad_sequence([*map(torch.from_numpy, rows)], True), pad_sequence(valid, True))
 
-    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+    def unpad(self, row: EncodedRow, values: torch.Tensor) -> torch.Tensor:
         return values[: len(row)]
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:

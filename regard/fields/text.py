@@ -17,8 +17,9 @@ from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
+from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.errors import DataError
+from regard.fields.hiding import UNKNOWN_PIECE, hidden_pieces, without
 from regard.fields.pieces import is_piece, numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
 
@@ -40,6 +41,7 @@ class Text:
 
     reads_json, packed = False, False
     kind: ClassVar[SurfaceKind] = "tokens"
+    hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_pieces)
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
@@ -118,11 +120,7 @@ class Text:
         if not self.word_dropout:
             return row
         pieces = np.flatnonzero(is_piece(numbers_of(row)))
-        dropped = pieces[draws.stream(DROPOUT).random(len(pieces)) < self.word_dropout]
-        row = row.copy()
-        row[dropped] = 0  # the subword features, too
-        numbers_of(row)[dropped] = UNKNOWN
-        return row
+        return without(row, pieces[draws.stream(DROPOUT).random(len(pieces)) < self.word_dropout])
 
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         if not self.apart:

@@ -21,6 +21,7 @@ from regard.data.rows import Column, Row, tokens_of
 from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.errors import DataError
+from regard.fields.hiding import UNKNOWN_PIECE, hidden_tokens
 from regard.fields.pieces import numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
 
@@ -43,6 +44,7 @@ class Tokens:
     reads_json = True
     packed = False
     kind: ClassVar[SurfaceKind] = "tokens"
+    hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_tokens)
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0

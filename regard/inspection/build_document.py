@@ -10,8 +10,8 @@ from torch import Tensor
 
 from regard.attention.observe import mechanisms
 from regard.config.settings import SearchConfig
-from regard.core.observation import AttentionMap, Axis, Observation
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS
+from regard.core.observation import AttentionMap, Axis, Influence, Observation
+from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, UNKNOWN
 from regard.inspection import document_parts as parts
 from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
@@ -23,7 +23,7 @@ from regard.tasks.translation.translator import Translator
 
 __all__ = ["ALL_PARTS", "Part", "SearchOptions", "inspect_text"]
 
-Part = Literal["ablation", "beam", "vectors"]
+Part = Literal["ablation", "beam", "influence", "vectors"]
 ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "vectors")
 
 
@@ -35,7 +35,7 @@ class SearchOptions(NamedTuple):
         force: ids of the pieces that the output must begin with.
         candidate: index of the n-best output to inspect, 0 the best.
         include: costly parts: ``ablation`` (one pass per attention), ``beam`` (the tree of the search), ``vectors``
-            (queries, keys and values, which are large).
+            (queries, keys and values, which are large), ``influence`` (one pass per source piece).
         sentence: index of the sentence to inspect, 0 the first.
     """
 
@@ -78,10 +78,27 @@ def inspect_text(
         watch=tree,
     )  # fmt: skip
     sentence = sentences[options.sentence]
-    inspection = Inspection.of(_observation(translator, seen, sentence), model or {}, sentence)
+    observation = _observation(translator, seen, sentence)
+    if "influence" in options.include:
+        observation = observation._replace(influences=_influences(translator, seen))
+    inspection = Inspection.of(observation, model or {}, sentence)
     weights = inspection.attention
     inspection.document.update(sentences=sentences, sentence=options.sentence)
-    inspection.document["search"] = {
+    inspection.document["search"] = _search(translator, seen, settings, options)
+    _add_mechanisms(translator, inspection.document["attention"])
+    inspection.document["alignment"] = (
+        parts.alignment(aligner, seen.whole_looks, len(seen.outputs)) if aligner else None
+    )
+    inspection.document["rollout"] = parts.rollouts(weights)
+    inspection.document.update(_optional(translator, seen, weights, tree, options.include))
+    return inspection
+
+
+def _search(
+    translator: Translator, seen: ObservedSentence, settings: SearchConfig, options: SearchOptions
+) -> dict[str, Any]:
+    """Return the settings of the search, its outputs, and the one that is inspected."""
+    return {
         "settings": settings.model_dump(include={"beam", "length_penalty", "nbest"}),
         "forced": len(options.force),
         "candidate": options.candidate,
@@ -91,13 +108,6 @@ def inspect_text(
         "log_probability": seen.best.log_probability,
         "finished": seen.best.finished,
     }
-    _add_mechanisms(translator, inspection.document["attention"])
-    inspection.document["alignment"] = (
-        parts.alignment(aligner, seen.whole_looks, len(seen.outputs)) if aligner else None
-    )
-    inspection.document["rollout"] = parts.rollouts(weights)
-    inspection.document.update(_optional(translator, seen, weights, tree, options.include))
-    return inspection
 
 
 def _observation(translator: Translator, seen: ObservedSentence, text: str) -> Observation:
@@ -118,6 +128,21 @@ def _observation(translator: Translator, seen: ObservedSentence, text: str) -> O
     unknown = list(dict.fromkeys(translator.unknown(text)))
     predictions = parts.predictions(translator.target, seen.log_p, seen.outputs)
     return Observation((source, target), predictions, attention, facts={"unknown": unknown})
+
+
+def _influences(translator: Translator, seen: ObservedSentence) -> tuple[Influence, ...]:
+    """Return the influence of each source piece on each target piece, given those before it."""
+    source = seen.source
+    hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
+    tokens = seen.best.tokens
+    found = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
+    places = range(len(seen.outputs))
+    whole, *others = ([float(rows[place, seen.outputs[place]]) for place in places] for rows in found)
+    # The end of the source is never hidden.
+    return tuple(
+        Influence(place, 0, (*(whole[place] - other[place] for other in others), 0.0), "replaced by the unknown piece")
+        for place in places
+    )
 
 
 def _add_mechanisms(translator: Translator, attention: dict[str, Any]) -> None:

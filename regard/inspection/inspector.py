@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from regard.core.observation import Observes, require_observation
+from regard.core.observation import Influence, Influenced, Observation, Observes, require_observation
 from regard.core.predictor_interface import read_input
 from regard.errors import ConfigError
 from regard.inference.decoding import Wanted
@@ -47,13 +47,17 @@ class Inspector:
         """Whether outputs are found by a search over sentences of the input, which is shown, too."""
         return "translate" in self.run.task.serves
 
-    def inspect(self, text: str, options: SearchOptions | None = None, *, checkpoint: str | None = None) -> Inspection:
+    def inspect(
+        self, text: str, options: SearchOptions | None = None, *, checkpoint: str | None = None, influence: bool = False
+    ) -> Inspection:
         """Inspect one input.
 
         Args:
             text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
             options: how the search of a translation model is inspected.
             checkpoint: the default one unless given.
+            influence: whether to hide each piece of the input in turn: as many passes as there are pieces. Of a
+                translation model ``options.include`` asks for it.
 
         Raises:
             ConfigError: for a predictor that shows nothing, an input that cannot be shown, and for options of a search
@@ -72,7 +76,10 @@ class Inspector:
                     help="regard.core.observation says what it returns; the page draws all of it",
                 )
             input = read_input(predictor, text) if hasattr(predictor, "read") else text
-            return Inspection.of(require_observation(predictor.inspect(input)), model, text)
+            observation = require_observation(predictor.inspect(input))
+            if influence:
+                observation = observation._replace(influences=_influences(predictor, input, observation, model))
+            return Inspection.of(require_observation(observation), model, text)
 
     def details(self) -> dict[str, Any]:
         """Model, data, checkpoints and training curves of the run, as JSON."""
@@ -121,6 +128,17 @@ class Inspector:
         return self._predictors[checkpoint]
 
 
+def _influences(
+    predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
+) -> tuple[Influence, ...]:
+    """Return the influence of each piece. Raises ConfigError where a model cannot hide any."""
+    found = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
+    if not found and observation.predictions:
+        why = "its pieces cannot be hidden from the network one by one"
+        raise ConfigError(f"no influence can be shown of a {model['task']} on this input", why=why)
+    return found
+
+
 def inspect(
     path: str | Path,
     text: str,
@@ -130,6 +148,7 @@ def inspect(
     engine: Wanted | None = None,
     include: Collection[Part] | None = None,
     sentence: int | None = None,
+    influence: bool = False,
 ) -> Inspection:
     """Inspect a run's model on one input: ``regard.inspect("runs/m30k", "A dog runs.").show()``.
 
@@ -141,6 +160,7 @@ def inspect(
         engine: how to decode (see Translator).
         include: costly parts of the document of a translation; all unless given.
         sentence: index of the sentence to inspect, 0 the first.
+        influence: whether to hide each piece of the input in turn, to see what the prediction owes to it.
 
     Raises:
         ConfigError: for an input that cannot be shown, and for options that the task does not have.
@@ -153,11 +173,12 @@ def inspect(
 
     inspector = Inspector(run, name=run.path.resolve().name, open=open)
     if inspector.translates:
-        parts: Collection[Part] = ALL_PARTS if include is None else include
+        parts: tuple[Part, ...] = ALL_PARTS if include is None else tuple(include)
+        parts += ("influence",) if influence else ()
         return inspector.inspect(text, SearchOptions(include=parts, sentence=sentence or 0), checkpoint=checkpoint)
     given = {"include": include, "sentence": sentence, "engine": engine}
     if wrong := [name for name, value in given.items() if value is not None]:
         raise ConfigError(
             f"{', '.join(wrong)} is for translation", where=str(path), why=f"this run is of {run.task.name}"
         )
-    return inspector.inspect(text, checkpoint=checkpoint)
+    return inspector.inspect(text, checkpoint=checkpoint, influence=influence)

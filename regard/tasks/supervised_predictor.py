@@ -16,7 +16,7 @@ from regard.attention.observe import AttentionCall, attention_maps, observe_call
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
 from regard.core.call_checks import require_list
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
-from regard.core.observation import WHOLE, AttentionMap, Axis, Observation, Prediction, Site, Surface
+from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.task import Indices, MetricSums, never
 from regard.core.tensors import added_sums, to_device
@@ -24,6 +24,7 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
+from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
 
 __all__ = ["PLAIN", "NetOutputs", "RunNetwork", "SupervisedCodecs", "SupervisedPredictor", "Wording", "run_network"]
@@ -284,6 +285,17 @@ class SupervisedPredictor:
         if self.codec.continued is not None:
             return self._continued(self.codec.continued, row[0], logits, attention)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))
+
+    def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        if len(self.codec.fields) > 1 or self.codec.continued is not None:
+            return ()
+        (field,), ((row,),) = self.codec.fields.values(), self._encode([self._accept(input)]).rows
+
+        def logits(rows: list[EncodedRow]) -> list[Tensor]:
+            return [output.logits for output in self._compute([(row,) for row in rows])]
+
+        return influences(field, self.codec.answer, row, observation.predictions, logits)
 
     def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
         """Return what was read: the answered tokens, or the positions of each part of each field."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -195,28 +194,27 @@ def test_what_is_no_markup_never_fails_and_nothing_of_it_is_lost(text: str) -> N
 @pytest.mark.parametrize(
     "text",
     [
-        "<b>" * 20_000 + "x" + "</b>" * 20_000,
-        "<b>" * 20_000,
-        "</b>" * 20_000,
-        "<b>x " * 20_000,
-        "<b>x</b> " * 10_000,
-        "x <img> " * 10_000,
-        "<a '" * 20_000 + ">",
-        '<a "' * 20_000,
-        "<!--" * 20_000,
-        "<script>" + "</script " * 10_000,
-        "<p>" + " " * 100_000 + "x",
-        "<" * 100_000,
-        "<1" * 50_000,
-        "&" * 50_000,
+        "<b>" * 2_000 + "x" + "</b>" * 2_000,
+        "<b>" * 2_000,
+        "</b>" * 2_000,
+        "<b>x " * 2_000,
+        "<b>x</b> " * 1_000,
+        "x <img> " * 1_000,
+        "<a '" * 2_000 + ">",
+        '<a "' * 2_000,
+        "<!--" * 2_000,
+        "<script>" + "</script " * 1_000,
+        "<p>" + " " * 10_000 + "x",
+        "<" * 10_000,
+        "<1" * 5_000,
+        "&" * 5_000,
         "<b x" * 25_000,
     ],
     ids=lambda text: text[:12],
 )
-def test_much_markup_takes_no_long_time(text: str) -> None:
-    began = time.monotonic()
+def test_much_markup_is_copied(text: str) -> None:
+    """In how many steps, ``test_linear_text`` counts."""
     assert [token.raw for token in tags(copied(text), HTML)] == [token.raw for token in tags(text, HTML)]
-    assert time.monotonic() - began < 20
 
 
 def test_markup_in_each_dialect(serve: Serve) -> None:

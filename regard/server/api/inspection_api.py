@@ -32,6 +32,7 @@ from regard.server.batching.translating import search_settings
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
+from regard.tasks.supervised_predictor import BATCH_ROWS
 
 __all__ = ["pages", "router"]
 
@@ -62,8 +63,10 @@ class InspectRequest(InspectSettings):
     candidate: Annotated[
         int, Field(ge=0, lt=1000, description="Number of the output to inspect, of `nbest`; 0 is the best.")
     ] = 0
-    include: Annotated[list[Literal["ablation", "beam", "vectors"]], FIRST_ERROR] = Field(
-        [], max_length=3, description="Parts that cost more to compute."
+    include: Annotated[list[Literal["ablation", "beam", "influence", "vectors"]], FIRST_ERROR] = Field(
+        [],
+        max_length=4,
+        description="Parts that cost more to compute; `influence` of any task, the others of translation.",
     )
 
 
@@ -130,14 +133,18 @@ async def _observe(
     served: ServedModel, body: InspectRequest, client: str, seconds: float, limit: int
 ) -> dict[str, Any]:
     """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
-    if foreign := sorted(body.model_fields_set - {"text", "model", "checkpoint"}):
+    influence = body.include == ["influence"]
+    if foreign := sorted(
+        body.model_fields_set - {"text", "model", "checkpoint"} - ({"include"} if influence else set())
+    ):
         raise ApiError(
             400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
         )
     inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
     predictor, _ = await served.wait_until_loaded(seconds)
-    await off_loop(_require_cost, predictor, body.text, limit)
-    work = partial(_document_of, inspector, body.text, body.checkpoint)
+    # Up to BATCH_ROWS inputs without one piece each are read together.
+    await off_loop(_require_cost, predictor, body.text, limit // BATCH_ROWS if influence else limit)
+    work = partial(_document_of, inspector, body.text, body.checkpoint, influence)
     (document,) = await served.compute([work], client=client, seconds=seconds)
     return dict(document)
 
@@ -148,9 +155,11 @@ def _require_cost(predictor: Any, text: str, limit: int) -> None:
         require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
 
-def _document_of(inspector: Any, text: str, checkpoint: str | None, interrupted: Callable[[], bool]) -> dict[str, Any]:
+def _document_of(
+    inspector: Any, text: str, checkpoint: str | None, influence: bool, interrupted: Callable[[], bool]
+) -> dict[str, Any]:
     """Return the document of an input."""
-    return dict(inspector.inspect(text, checkpoint=checkpoint).document)
+    return dict(inspector.inspect(text, checkpoint=checkpoint, influence=influence).document)
 
 
 def pages() -> APIRouter:
