@@ -10,6 +10,10 @@ import typer
 from pydantic import BaseModel, ValidationError
 from typer.testing import CliRunner
 
+from regard.answers.label_set import SeveralLabels
+from regard.answers.next_item import NextItem
+from regard.answers.one_class import OneClass
+from regard.commands import classify, fill, generate, links, recommend, translate
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import (
     AbstentionSettings,
@@ -22,8 +26,12 @@ from regard.config.search_settings import ChoiceSettings, GenerationSettings, Se
 from regard.config.setting import Bounds, document_settings, setting, settings_of
 from regard.config.setting_models import config_model, request_model
 from regard.config.settings import SearchConfig
+from regard.server.api.api_v1 import TranslateRequest
+from regard.server.api.generation_api import GenerateBody
 from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.links.linker import LinkSettings
 from regard.tasks.masked.config import FillConfig
+from regard.tasks.masked.filler import FillRequest
 from regard.tasks.next_item.config import RecommendConfig
 from tests.config_reference import setting_rows
 
@@ -111,7 +119,7 @@ def test_a_declared_setting_is_a_row_of_the_docs_and_of_a_docstring() -> None:
     def call() -> None:
         """Search."""
 
-    assert "    patience: Wait this number of steps (by default None)." in (inspect.getdoc(call) or "")
+    assert "    patience: Wait this number of steps." in (inspect.getdoc(call) or "")
 
 
 @pytest.mark.parametrize("settings", DECLARED)
@@ -132,3 +140,24 @@ def test_a_config_has_every_declared_setting_and_no_other(settings: type, config
     assert {name: field.default for name, field in config.model_fields.items()} == {
         name: each.default for name, each in declared.items()
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "command", "request_kind"),
+    [
+        (SearchSettings, translate.translate, TranslateRequest),
+        (GenerationSettings, generate.generate, GenerateBody),
+        (RankingSettings, recommend.recommend, NextItem.settings),
+        (GapSettings, fill.fill, FillRequest),
+        (LinkedNodeSettings, links.links, LinkSettings),
+        (AbstentionSettings, classify.classify, OneClass.settings),
+        (ThresholdSettings, classify.classify, SeveralLabels.settings),
+    ],
+    ids=lambda value: value.__name__,
+)
+def test_the_verb_and_the_requests_of_a_task_have_every_setting(
+    settings: type, command: Any, request_kind: type[BaseModel]
+) -> None:
+    names = {name for name, each in settings_of(settings).items() if not each.config_only}
+    assert names <= set(inspect.signature(command).parameters)
+    assert names <= set(request_kind.model_fields)

@@ -102,10 +102,10 @@ def document_settings(settings: type) -> Callable[[Function], Function]:
     """Return a decorator that appends a list of these settings to a function's docstring."""
 
     def decorate(function: Function) -> Function:
-        lines = [
-            f"    {name}: {each.help} (by default {each.default})." for name, each in settings_of(settings).items()
-        ]
-        function.__doc__ = "\n".join([cleandoc(function.__doc__ or ""), "", "Settings:", *lines])
+        lines = [f"    {name}: {each.help}." for name, each in settings_of(settings).items()]
+        function.__doc__ = "\n".join(
+            [cleandoc(function.__doc__ or ""), "", "Settings, by default those of the run:", *lines]
+        )
         return function
 
     return decorate
