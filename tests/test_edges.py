@@ -14,7 +14,6 @@ from pydantic import BaseModel
 
 import regard
 from regard.attention.mask import Span
-from regard.data.document_stream import _map
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.protected_spans import find_protected_spans, missing_terms
@@ -134,12 +133,6 @@ def test_numbers_of_eight_bytes_are_passed_over_in_a_sentencepiece_model() -> No
     assert [part for _, part in _fields(fixed + text)][-1] == b"ab"
     fixed = bytes([1 << 3 | 5, *range(200, 204)])
     assert [part for _, part in _fields(fixed + text)][-1] == b"ab"
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_arrays_of_no_and_of_one_number_are_mapped(tmp_path: Path, count: int) -> None:
-    (tmp_path / "a").write_bytes(np.arange(5, 5 + count, dtype=np.int32).tobytes())
-    assert _map(tmp_path / "a", np.dtype(np.int32), count).tolist() == [5, 6][:count]
 
 
 def test_where_a_window_begins_in_training_and_in_evaluation() -> None:

@@ -37,6 +37,7 @@ from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
 from regard.training.progress import Quiet
+from tests.data.earlier_heads import write_earlier_head
 
 TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 12
 
@@ -99,7 +100,7 @@ def test_prepared_text_is_opened_again_and_damage_is_seen(tmp_path: Path) -> Non
 def test_a_received_head_is_not_trusted(tmp_path: Path, change: dict[str, Any]) -> None:
     stream_of(tmp_path, TEXT)
     path = tmp_path / "prepared" / "stream.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    write_earlier_head(path, **change)
     with pytest.raises(DataError):
         Stream.open(path.parent)
 

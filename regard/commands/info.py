@@ -116,7 +116,7 @@ def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
 
     for path in sorted(run.data.glob("*/corpus.json")):  # absent if the token arrays were deleted after training
         corpus = Corpus.open(path.parent)
-        yield path.parent.name, {"name": corpus.name, **corpus.report._asdict()}
+        yield path.parent.name, {"name": corpus.name, **corpus.report.model_dump()}
 
 
 def _last_validation(path: Path) -> dict[str, Any] | None:

@@ -1,6 +1,6 @@
 """Corpora: one front door to reading parallel text, preparing it, and opening what was prepared."""
 
-from regard.data.corpus import Corpora, Corpus, Parallel, Report
+from regard.data.corpus import Corpora, Corpus, Report
 from regard.data.preparation import fingerprint, open_or_prepare, prepare
 from regard.data.reading import CorpusConfig, FileCorpus, PairReader, Sentences, given_corpus, read_lines, read_pairs
 
@@ -10,7 +10,6 @@ __all__ = [
     "CorpusConfig",
     "FileCorpus",
     "PairReader",
-    "Parallel",
     "Report",
     "Sentences",
     "fingerprint",

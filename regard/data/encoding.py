@@ -16,37 +16,25 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from queue import SimpleQueue
-from typing import IO, Any, BinaryIO, NamedTuple, NoReturn, TypeVar
+from typing import IO, Any, BinaryIO, NoReturn, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from regard.core.cores import usable_cores
+from regard.data.ragged import Ragged
 from regard.data.tokenizers import subword
 from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.errors import DataError, RegardError
 
-__all__ = ["EncodedLines", "encode_chunks", "processes_for", "serve"]
-
 LARGE = 1 << 26  # bytes of text, below which starting processes takes longer than they save
 AHEAD = 2  # chunks read ahead for each process
 START = "from regard.data.encoding import serve; serve()"
 Kept = TypeVar("Kept")
-
-
-class EncodedLines(NamedTuple):
-    """Lines as numbers: how many each has, and the numbers end to end."""
-
-    lengths: npt.NDArray[np.int64]
-    numbers: npt.NDArray[np.uint32]
-
-    def lines(self) -> list[npt.NDArray[np.uint32]]:
-        """The numbers of each line."""
-        return np.split(self.numbers, np.cumsum(self.lengths)[:-1]) if len(self.lengths) else []
 
 
 def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
@@ -57,9 +45,16 @@ def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
     return usable_cores() if size >= LARGE and sys.executable else 1
 
 
+def in_chunks(items: Iterable[Kept], size: int) -> Iterator[list[Kept]]:
+    """Yield the items in lists of ``size``; the last one may be shorter."""
+    rest = iter(items)
+    while chunk := list(islice(rest, size)):
+        yield chunk
+
+
 def encode_chunks(
     tokenizers: Sequence[Tokenizer], chunks: Iterable[tuple[Kept, Sequence[Sequence[str]]]], processes: int = 1
-) -> Iterator[tuple[Kept, list[EncodedLines]]]:
+) -> Iterator[tuple[Kept, list[Ragged]]]:
     """Yield of each chunk what is to be kept, and the numbers of its lines: of the k-th lines by the k-th tokenizer.
 
     Chunks come in their order. Raises what a tokenizer raises, and DataError where a process dies.
@@ -77,7 +72,7 @@ def encode_chunks(
         threads = ThreadPoolExecutor(processes)
         stack.callback(threads.shutdown, cancel_futures=True)
 
-        def encode(lines: Sequence[Sequence[str]]) -> list[EncodedLines]:
+        def encode(lines: Sequence[Sequence[str]]) -> list[Ragged]:
             worker = idle.get()
             try:
                 found = worker.encode(lines)
@@ -85,7 +80,7 @@ def encode_chunks(
                 idle.put(worker)
             return _encoded(tokenizers, lines) if found is None else found  # fails here as it did there
 
-        waiting: deque[tuple[Kept, Future[list[EncodedLines]]]] = deque()
+        waiting: deque[tuple[Kept, Future[list[Ragged]]]] = deque()
         for kept, lines in chunks:
             waiting.append((kept, threads.submit(encode, lines)))
             if len(waiting) > AHEAD * processes:
@@ -104,7 +99,7 @@ class _Worker:
             env=os.environ | {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
         )  # fmt: skip
 
-    def encode(self, lines: Sequence[Sequence[str]]) -> list[EncodedLines] | None:
+    def encode(self, lines: Sequence[Sequence[str]]) -> list[Ragged] | None:
         """The numbers; None where a tokenizer raised something."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
@@ -140,7 +135,7 @@ def serve() -> None:
     tokenizers = [load_tokenizer(folder, str(each)) for each in range(number)]
     for lines in sys.stdin.buffer:
         try:
-            found: list[EncodedLines] | None = _encoded(tokenizers, json.loads(lines))
+            found: list[Ragged] | None = _encoded(tokenizers, json.loads(lines))
         except (RegardError, RuntimeError, TypeError, ValueError):  # told by the other process, which meets it again
             found = None
         try:
@@ -149,22 +144,22 @@ def serve() -> None:
             os._exit(0)
 
 
-def _send(file: BinaryIO, found: list[EncodedLines] | None) -> None:
-    sizes = None if found is None else [[len(each.lengths), len(each.numbers)] for each in found]
+def _send(file: BinaryIO, found: list[Ragged] | None) -> None:
+    sizes = None if found is None else [[len(each.offsets), len(each.values)] for each in found]
     file.write(json.dumps(sizes).encode() + b"\n")
     for each in found or []:
-        file.write(each.lengths.tobytes() + each.numbers.tobytes())
+        file.write(each.offsets.tobytes() + each.values.tobytes())
     file.flush()
 
 
-def _receive(file: IO[bytes]) -> list[EncodedLines] | None:
+def _receive(file: IO[bytes]) -> list[Ragged] | None:
     head = file.readline()
     sizes: list[list[int]] | None = json.loads(head) if head.endswith(b"\n") else _ended()
     if sizes is None:
         return None
     return [
-        EncodedLines(_array(file, np.dtype(np.int64), one), _array(file, np.dtype(np.uint32), two))
-        for one, two in sizes
+        Ragged(offsets=_array(file, np.dtype(np.int64), rows), values=_array(file, np.dtype(np.uint32), positions))
+        for rows, positions in sizes
     ]
 
 
@@ -177,10 +172,10 @@ def _ended() -> NoReturn:
     raise EOFError("a process has ended")
 
 
-def _encoded(tokenizers: Sequence[Tokenizer], lines: Sequence[Sequence[str]]) -> list[EncodedLines]:
+def _encoded(tokenizers: Sequence[Tokenizer], lines: Sequence[Sequence[str]]) -> list[Ragged]:
     return [_flat(tokenizer.encode_lines(each)) for tokenizer, each in zip(tokenizers, lines, strict=True)]
 
 
-def _flat(numbers: Sequence[Sequence[int]]) -> EncodedLines:
+def _flat(numbers: Sequence[Sequence[int]]) -> Ragged:
     lengths = np.fromiter(map(len, numbers), np.int64, len(numbers))
-    return EncodedLines(lengths, np.fromiter(chain.from_iterable(numbers), np.uint32, int(lengths.sum())))
+    return Ragged.of_lengths(np.fromiter(chain.from_iterable(numbers), np.uint32, int(lengths.sum())), lengths)

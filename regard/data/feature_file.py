@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.data.foreign_errors import foreign_errors
-from regard.data.text_files import refuse_pipe
+from regard.data.ragged import map_npy
 from regard.errors import DataError
-
-__all__ = ["FeatureFile"]
 
 ROWS = 1 << 14  # read at a time where all are
 Values = npt.NDArray[np.float32]
@@ -27,17 +23,8 @@ class FeatureFile:
 
     def __init__(self, path: Path, *, by_rows: bool = False) -> None:
         self.path, self.by_rows = path, by_rows
-        refuse_pipe(path)
-        with foreign_errors("the file is no .npy of plain numbers", path):
-            found: Any = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(found, np.memmap) or found.ndim != 2 or found.dtype.kind not in "fiu" or not min(found.shape):
-            shape, dtype = getattr(found, "shape", "no array"), getattr(found, "dtype", "no numbers")
-            raise DataError("features are numbers (nodes, features)", where=str(path), why=f"it has {shape}, {dtype}")
-        if not found.flags.c_contiguous:
-            help = "numpy.save(path, numpy.ascontiguousarray(x))"
-            raise DataError("features lie column by column", where=str(path), why="rows are read", help=help)
-        self._matrix = found
-        self.nodes, self.features = found.shape
+        self._matrix = map_npy(path)
+        self.nodes, self.features = self._matrix.shape
 
     def rows(self, nodes: npt.NDArray[np.int64] | slice) -> Values:
         """The features of some nodes, in their order."""
@@ -66,9 +53,8 @@ class FeatureFile:
 
     def copy(self, path: Path) -> None:
         """Write the features as they are read, in float32."""
-        target = np.lib.format.open_memmap(
-            path, mode="w+", dtype=np.float32, shape=(self.nodes, self.features)
-        )  # fmt: skip
-        for number, block in enumerate(self.blocks()):
-            target[number * ROWS : number * ROWS + len(block)] = block
-        target.flush()
+        header = {"descr": "<f4", "fortran_order": False, "shape": (self.nodes, self.features)}
+        with path.open("wb") as file:
+            np.lib.format.write_array_header_1_0(file, header)
+            for block in self.blocks():
+                file.write(block.tobytes())

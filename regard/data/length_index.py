@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.task import Indices
 from regard.data.corpus import Corpus
+from regard.data.prepared import replacing_folder
+from regard.data.ragged import ArrayHead, Ragged, damaged
 from regard.errors import DataError
-
-__all__ = ["LengthIndex"]
 
 CHUNK = 1 << 20  # pairs sorted at a time
 
@@ -28,10 +26,9 @@ class LengthIndex:
     def __init__(self, folder: Path, size: int, longest: int) -> None:
         """For ``LengthIndex.of``; DataError where the files are missing or are not of such a corpus."""
         self.folder, self.size = folder, size
-        self.starts = np.asarray(_map(folder / "starts", np.dtype("<i8"), longest + 2))
-        if self.starts[0] != 0 or self.starts[-1] != size or (self.starts[1:] < self.starts[:-1]).any():
-            raise _damaged(folder / "starts", f"it does not rise from 0 to {size}")
-        self._pairs = _map(folder / "pairs", _dtype(size), size)
+        head = ArrayHead(dtype=_dtype(size), positions=size, rows=longest + 1)
+        self._pairs = Ragged.open(folder / "pairs", folder / "starts", head, dtypes=[head.dtype])
+        self.starts = self._pairs.offsets
 
     @classmethod
     def of(cls, corpus: Corpus) -> LengthIndex:
@@ -41,12 +38,8 @@ class LengthIndex:
             return cls(folder, len(corpus), longest)
         except DataError:
             pass  # missing or damaged: made anew
-        with explain_os_errors(folder):
-            temporary = hidden_sibling(folder, "tmp")
-            shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
-            temporary.mkdir()
+        with replacing_folder(folder) as temporary:
             _write(corpus, temporary, longest)
-            commit_folder(temporary, folder)
         return cls(folder, len(corpus), longest)
 
     @property
@@ -56,9 +49,9 @@ class LengthIndex:
 
     def pairs(self, length: int, places: Indices) -> Indices:
         """The pairs in these places among those of a length."""
-        found = self._pairs[self.starts[length] + places].astype(np.int64)
+        found = self._pairs[length][places].astype(np.int64)
         if len(found) and int(found.max()) >= self.size:
-            raise _damaged(self.folder / "pairs", f"it names pair {found.max():,} of {self.size:,}")
+            raise damaged(self.folder / "pairs", f"it names pair {found.max():,} of {self.size:,}")
         return found
 
 
@@ -80,19 +73,5 @@ def _write(corpus: Corpus, folder: Path, longest: int) -> None:
     pairs.flush()
 
 
-def _dtype(size: int) -> np.dtype[np.integer]:
-    return np.dtype("<u4" if size <= 1 << 32 else "<u8")
-
-
-def _map(path: Path, dtype: np.dtype[np.integer], count: int) -> npt.NDArray[np.integer]:
-    size = path.stat().st_size if path.is_file() else -1
-    if size != count * dtype.itemsize:
-        raise _damaged(path, f"it has {size} bytes, not {count * dtype.itemsize}")
-    # A plain view of the map: indexing a np.memmap itself is several times slower.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(count,)))
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        "the index of the corpus by length is damaged", where=str(path), why=why, help=f"rm -r {path.parent}"
-    )
+def _dtype(size: int) -> Literal["<u4", "<u8"]:
+    return "<u4" if size <= 1 << 32 else "<u8"

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.core.task import ExampleIndices, Indices
 from regard.data.computed_order import LengthOrder
-from regard.data.corpus import Corpora, Parallel
+from regard.data.corpus import Corpora, Corpus
 from regard.data.length_index import LengthIndex
 from regard.data.order import batches_in_order, by_length, mixed_epoch
 from regard.data.reading import CorpusConfig, read_pairs
@@ -115,12 +115,12 @@ def _once(indices: Indices) -> ExampleIndices:
     return ExampleIndices(indices, np.zeros_like(indices))
 
 
-def pair_lengths(corpus: Parallel) -> npt.NDArray[np.int32]:
+def pair_lengths(corpus: Corpora | Corpus) -> npt.NDArray[np.int32]:
     """The longer side of each pair, END included, shape (pairs,): what ``epoch_batches`` wants."""
     return np.maximum(corpus.source_length, corpus.target_length) + np.int32(1)
 
 
-def collate(corpus: Parallel, indices: Indices) -> PairBatch:
+def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
     """Read the pairs ``indices`` of ``corpus`` into one padded batch; about 3 µs a pair."""
     sources = [corpus.source(index) for index in indices]
     targets = [corpus.target(index) for index in indices]

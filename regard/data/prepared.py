@@ -1,41 +1,164 @@
-"""Opening of prepared data: a head in JSON that says what the files beside it hold, checked before they are used."""
+"""Folders of prepared data: arrays and a head in JSON that states what they hold; written whole or not at all."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Literal, Self
 
+from pydantic import model_validator
+
+from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.data.ragged import ArrayHead, Checked, NumberType, Ragged, damaged
 from regard.errors import DataError, StorageError
 
-__all__ = ["open_prepared"]
-
-Opened = TypeVar("Opened")
+TOKENS = ("<u2", "<u4")  # types of token numbers
 
 
-def open_prepared(
-    path: Path,
-    format: Mapping[str, Any],
-    build: Callable[[Any], Opened],
-    *,
-    name: str,
-    damaged: Callable[[Path, str], DataError],
-) -> Opened:
-    """Data that ``build`` makes of the head at ``path`` and of the files beside it.
+class PreparedHead(Checked):
+    """The head of a folder.
 
-    ``format``: keys that the head must have with these values. ``name``: of such data, for messages. DataError where
-    they are missing, damaged (made by ``damaged`` of file and reason) or of another version.
+    Attributes:
+        name: the name of the files for messages.
+        fingerprint: a digest of all that decides the prepared numbers.
+        content: a digest of the texts themselves, in any file.
+        arrays: the head of each array, by name.
     """
-    folder = str(path.parent)
+
+    name: str
+    fingerprint: str
+    content: str = ""
+    arrays: dict[str, ArrayHead]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_earlier_head(cls, head: Any) -> Any:
+        """Earlier heads stated the sizes of their arrays one by one."""
+        return head if "arrays" in head else {**head, "arrays": cls.earlier_arrays(head)}
+
+    @classmethod
+    def earlier_arrays(cls, head: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """Return ``arrays`` of an earlier head."""
+        raise NotImplementedError
+
+    def array(self, name: str) -> ArrayHead:
+        """Return the head of an array; raises ValueError if there is none."""
+        if name not in self.arrays:
+            raise ValueError(f"it has no array {name}")
+        return self.arrays[name]
+
+
+class PreparedFolder:
+    """A folder of arrays that was opened; the class of each kind of folder opens its own arrays.
+
+    Attributes:
+        file: the name of the head.
+        format: the keys of each head of this kind, with their values.
+        head_type: the class of the head.
+    """
+
+    file: ClassVar[str]
+    format: ClassVar[Mapping[str, Any]]
+    head_type: ClassVar[type[PreparedHead]]
+
+    def __init__(self, folder: Path, head: PreparedHead) -> None:
+        """For ``open``; a subclass raises DataError or ValueError if a file is not what ``head`` states."""
+        self.folder, self.name, self.fingerprint, self.content = folder, head.name, head.fingerprint, head.content
+        self._head, self._tokens, self._numbers = head, list[Ragged](), list[Ragged]()
+
+    @classmethod
+    def open(cls, folder: Path) -> Self:
+        """Open a prepared folder without reading the values of its arrays.
+
+        Raises:
+            DataError: the folder is missing, damaged or of another format or version.
+            StorageError: it cannot be read.
+        """
+        path = folder / cls.file
+        try:
+            head = parse_json(read_bytes(path, SMALL))
+            if {key: head[key] for key in cls.format} != cls.format:
+                raise damaged(path, "it has another format or version")
+            return cls(folder, cls.head_type.model_validate(head))
+        except FileNotFoundError as error:
+            what = cls.format["format"].removeprefix("regard-")
+            raise DataError(f"this folder has no prepared {what}", where=str(folder)) from error
+        except OSError as error:
+            raise StorageError("cannot read prepared data", where=str(folder), why=error.strerror) from error
+        except (KeyError, TypeError, ValueError) as error:
+            raise damaged(path, str(error)) from error
+
+    @classmethod
+    def reopen(cls, folder: Path, fingerprint: str, *types: int) -> Self | None:
+        """Open a folder if it has this fingerprint and is intact, else return None: it is then prepared again."""
+        try:
+            prepared = cls.open(folder)
+            if prepared.fingerprint != fingerprint:
+                return None
+            prepared.require_types(*types)
+        except DataError:
+            return None
+        return prepared
+
+    def require_types(self, *types: int) -> None:
+        """Read all arrays once; ``types``: the sizes of the vocabularies, in the order of the arrays of tokens.
+
+        Raises:
+            DataError: a token is in no vocabulary of its size, or an array has another digest than the head states.
+        """
+        for tokens, limit in zip(self._tokens, types, strict=True):
+            tokens.require_intact(limit)
+        for numbers in self._numbers:
+            numbers.require_intact()
+
+    def _open_tokens(self, name: str, values: str, offsets: str | None) -> Ragged:
+        """Map the tokens that the head calls ``name``, in these files."""
+        bounds = None if offsets is None else self.folder / offsets
+        self._tokens.append(Ragged.open(self.folder / values, bounds, self._head.array(name), dtypes=TOKENS))
+        return self._tokens[-1]
+
+    def _open_numbers(self, name: str, dtype: NumberType, shape: tuple[int, ...] = ()) -> Any:
+        """Map an array that is not ragged, in a file of its name."""
+        numbers = Ragged.open(self.folder / name, None, self._head.array(name), dtypes=(dtype,), shape=shape)
+        self._numbers.append(numbers)
+        return numbers.values
+
+    @classmethod
+    def write_head(cls, folder: Path, head: PreparedHead) -> None:
+        """Write the head of a new folder."""
+        text = json.dumps({**cls.format, **head.model_dump(mode="json")}, indent=1)
+        (folder / cls.file).write_text(text + "\n", encoding="utf-8")
+
+
+@contextmanager
+def replacing_folder(folder: Path) -> Iterator[Path]:
+    """Yield a new folder that replaces ``folder`` when the block ends; if the block raises, ``folder`` is unchanged.
+
+    Raises:
+        StorageError: for each OSError of the block.
+    """
+    temporary = hidden_sibling(folder, "tmp")
     try:
-        head = parse_json(read_bytes(path, SMALL))
-        if {key: head[key] for key in format} != format:
-            raise damaged(path, "it has another format or version")
-        return build(head)
-    except FileNotFoundError as error:
-        raise DataError(f"this folder has no prepared {name}", where=folder) from error
-    except OSError as error:
-        raise StorageError(f"the prepared {name} cannot be read", where=folder, why=error.strerror) from error
-    except (KeyError, TypeError, ValueError) as error:
-        raise damaged(path, str(error)) from error
+        with explain_os_errors(folder):
+            folder.parent.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
+            temporary.mkdir()
+            yield temporary
+        commit_folder(temporary, folder)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def file_version(path: Path) -> list[Any]:
+    """Return what identifies a file in fingerprints: its path, size and time of change."""
+    status = path.stat()
+    return [str(path.resolve()), status.st_size, status.st_mtime_ns]
+
+
+def token_type(*types: int) -> Literal["<u2", "<u4"]:
+    """Return the smallest type for the tokens of vocabularies of these sizes."""
+    return "<u2" if max(types) <= 1 << 16 else "<u4"

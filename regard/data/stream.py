@@ -5,28 +5,24 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, ClassVar
 
 import numpy as np
-import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from regard.core.atomic_files import commit_folder, explain_os_errors, hidden_sibling
 from regard.core.contents import require_unchanged
-from regard.data.encoding import encode_chunks, processes_for
+from regard.data.encoding import encode_chunks, in_chunks, processes_for
 from regard.data.file_names import FileNames, named_files, spelled
 from regard.data.foreign_errors import foreign_errors
-from regard.data.prepared import open_prepared
+from regard.data.prepared import PreparedFolder, PreparedHead, file_version, replacing_folder, token_type
+from regard.data.ragged import Count, RaggedWriter
 from regard.data.shared_files import PartName
 from regard.data.text_files import open_bytes, refuse_pipe
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-
-__all__ = ["Stream", "TextConfig", "open_or_prepare_stream", "read_text_lines"]
 
 FORMAT = {"format": "regard-stream", "version": 1}
 CHUNK = 4096  # lines encoded and written at a time
@@ -77,52 +73,39 @@ class TextConfig(BaseModel):
         return self
 
 
-class _Head(BaseModel):
-    """``stream.json``, checked: nothing in it is trusted with sizes or types."""
+class StreamHead(PreparedHead):
+    """The head of tokens: ``bytes`` and ``characters`` count the raw text."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
+    bytes: Count
+    characters: Count
 
-    name: str
-    fingerprint: str
-    content: str
-    dtype: Literal["<u2", "<u4"]
-    tokens: Annotated[int, Field(ge=0, lt=1 << 60)]
-    bytes: Annotated[int, Field(ge=0, lt=1 << 60)]
-    characters: Annotated[int, Field(ge=0, lt=1 << 60)]
+    @classmethod
+    def earlier_arrays(cls, head: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+        """See ``PreparedHead``."""
+        tokens, rows = {"dtype": head["dtype"], "positions": head["tokens"]}, head.get("documents")
+        if rows is None:
+            return {"tokens": tokens}
+        prompts, digests = {"dtype": "<i8", "positions": rows}, {"dtype": "|u1", "shape": [16], "positions": rows}
+        return {"tokens": {**tokens, "rows": rows}, "prompts": prompts, "digests": digests}
 
 
-class Stream:
+class Stream(PreparedFolder):
     """A prepared text: BEGIN, its tokens, END.
 
     ``bytes`` and ``characters`` count the raw text: what bits per byte and per character are divided by.
     """
 
-    def __init__(self, folder: Path, head: _Head) -> None:
-        self.folder, self.name = folder, head.name
-        self.fingerprint, self.content = head.fingerprint, head.content
+    file = "stream.json"
+    format: ClassVar[Mapping[str, Any]] = FORMAT
+    head_type = StreamHead
+    offset_file: ClassVar[str | None] = None
+
+    def __init__(self, folder: Path, head: StreamHead) -> None:
+        """For ``Stream.open``; raises DataError where the tokens are not those that ``head`` states."""
+        super().__init__(folder, head)
         self.bytes, self.characters = head.bytes, head.characters
-        dtype, path = np.dtype(head.dtype), folder / "tokens"
-        size = path.stat().st_size if path.is_file() else -1
-        if size != head.tokens * dtype.itemsize:
-            raise _damaged(path, f"it has {size} bytes, not {head.tokens * dtype.itemsize}")
-        # A plain view of the map: indexing a np.memmap itself is several times slower.
-        self.tokens: npt.NDArray[Any] = np.asarray(np.memmap(path, dtype=dtype, mode="r", shape=(head.tokens,)))
-
-    @classmethod
-    def open(cls, folder: Path) -> Stream:
-        """Open a prepared text. DataError where it is missing, damaged or of another version."""
-        return open_prepared(
-            folder / "stream.json",
-            FORMAT,
-            lambda head: cls(folder, _Head.model_validate(head)),
-            name="text",
-            damaged=_damaged,
-        )
-
-    def require_types(self, types: int) -> None:
-        """DataError where a token is none of a vocabulary of so many. Reads all of them once."""
-        if len(self.tokens) and int(self.tokens.max()) >= types:
-            raise _damaged(self.folder / "tokens", f"it holds token {self.tokens.max()} of {types}")
+        self.rows = self._open_tokens("tokens", "tokens", self.offset_file)
+        self.tokens = self.rows.values
 
     def unknown(self) -> int:
         """Number of tokens that the vocabulary lacks. Reads all of them once."""
@@ -158,70 +141,38 @@ def open_or_prepare_stream(
     With ``content``, the ``Stream.content`` of before, a file that was copied or touched will do, another text not.
     ``processes``: see ``encoding.processes_for``.
     """
-    wanted = _fingerprint(config, tokenizer)
-    try:
-        found = Stream.open(folder)
-        if found.fingerprint == wanted:
-            found.require_types(len(tokenizer))
-            return found
-    except DataError:
-        pass  # missing or damaged: made anew from the text
+    fingerprint = _fingerprint(config, tokenizer)
+    if stream := Stream.reopen(folder, fingerprint, len(tokenizer)):
+        return stream
     number = processes_for(named_files(config.source), processes)
-    head = _write(config, tokenizer, folder, wanted, content, number, progress)
-    return Stream(folder, head)
+    with replacing_folder(folder) as temporary:
+        head = _write(config, tokenizer, temporary, number, progress)
+        require_unchanged("text", head.content, content, where=config.name)
+        Stream.write_head(temporary, head.model_copy(update={"fingerprint": fingerprint}))
+    return Stream.open(folder)
 
 
 def _write(
-    config: TextConfig,
-    tokenizer: Tokenizer,
-    folder: Path,
-    fingerprint: str,
-    content: str,
-    processes: int,
-    progress: Callable[[int], None] | None,
-) -> _Head:
-    dtype: Literal["<u2", "<u4"] = "<u2" if len(tokenizer) <= 1 << 16 else "<u4"
-    temporary, digest = hidden_sibling(folder, "tmp"), hashlib.sha256()
-    tokens = count = characters = 0
-    with explain_os_errors(folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)  # left there by a kill
-        temporary.mkdir()
-    try:
-        with explain_os_errors(folder), (temporary / "tokens").open("wb") as file:
-            tokens += file.write(np.array([BEGIN], dtype).tobytes()) // np.dtype(dtype).itemsize
-            chunks = (("".join(lines), [lines]) for lines in _chunks(read_text_lines(config)))
-            for text, (found,) in encode_chunks((tokenizer,), chunks, processes):
-                digest.update(text.encode())
-                count, characters = count + len(text.encode()), characters + len(text)
-                tokens += file.write(found.numbers.astype(dtype).tobytes()) // np.dtype(dtype).itemsize
-                if progress is not None:
-                    progress(tokens)
-            tokens += file.write(np.array([END], dtype).tobytes()) // np.dtype(dtype).itemsize
-        if not characters:
-            raise DataError("there is no text to learn from", where=config.name, why="it is empty")
-        require_unchanged("text", digest.hexdigest(), content, where=config.name)
-        head = _Head(
-            name=config.name, fingerprint=fingerprint, content=digest.hexdigest(), dtype=dtype, tokens=tokens,
-            bytes=count, characters=characters,
-        )  # fmt: skip
-        with explain_os_errors(folder):
-            (temporary / "stream.json").write_text(json.dumps({**FORMAT, **head.model_dump()}, indent=1) + "\n")
-            commit_folder(temporary, folder)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-    return head
-
-
-def _chunks(lines: Iterator[str]) -> Iterator[list[str]]:
-    kept: list[str] = []
-    for line in lines:
-        kept.append(line)
-        if len(kept) == CHUNK:
-            yield kept
-            kept = []
-    if kept:
-        yield kept
+    config: TextConfig, tokenizer: Tokenizer, folder: Path, processes: int, progress: Callable[[int], None] | None
+) -> StreamHead:
+    digest = hashlib.sha256()
+    count = characters = 0
+    with RaggedWriter(folder / "tokens", None, token_type(len(tokenizer))) as tokens:
+        tokens.append_values(np.array([BEGIN]))
+        chunks = (("".join(lines), [lines]) for lines in in_chunks(read_text_lines(config), CHUNK))
+        for text, (lines,) in encode_chunks((tokenizer,), chunks, processes):
+            digest.update(text.encode())
+            count, characters = count + len(text.encode()), characters + len(text)
+            tokens.append(lines)
+            if progress is not None:
+                progress(tokens.positions)
+        tokens.append_values(np.array([END]))
+    if not characters:
+        raise DataError("there is no text to learn from", where=config.name, why="it is empty")
+    return StreamHead(
+        name=config.name, fingerprint="", content=digest.hexdigest(), arrays={"tokens": tokens.head}, bytes=count,
+        characters=characters,
+    )  # fmt: skip
 
 
 def _lines(path: Path) -> Iterator[str]:
@@ -243,15 +194,6 @@ def _characters(path: Path) -> int:
 
 def _fingerprint(config: TextConfig, tokenizer: Tokenizer) -> str:
     """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
-    files: list[list[Any]] = []
-    for path in named_files(config.source):
-        status = path.stat() if path.exists() else None
-        files.append([str(path.resolve()), status.st_size, status.st_mtime_ns] if status else [str(path)])
+    files = [file_version(path) if path.exists() else [str(path)] for path in named_files(config.source)]
     told = [FORMAT, files[0] if len(files) == 1 else files, list(config.share), tokenizer.digest()]
     return hashlib.sha256(json.dumps(told).encode()).hexdigest()
-
-
-def _damaged(path: Path, why: str) -> DataError:
-    return DataError(
-        "the prepared text is damaged", where=str(path), why=why, help="remove this folder: it is made anew"
-    )

@@ -26,6 +26,7 @@ from regard.tasks.load import load_net
 from regard.tasks.translation.engine_trials import PairTrials
 from regard.tasks.translation.translator import Translation, Translator
 from tests.cli.conftest import TinyRun
+from tests.data.earlier_heads import write_earlier_head
 
 pytestmark = pytest.mark.skipif(library() is None, reason="needs the kernels")
 FASTEST = "torch"  # of the fakes below
@@ -172,8 +173,7 @@ def test_text_that_is_none_is_no_line(text_run: Path, content: bytes, tokens: in
     shutil.rmtree(text_run / "data" / "train-0")
     folder = text_run / "data" / "valid-0"
     (folder / "tokens").write_bytes(content)
-    head = json.loads((folder / "stream.json").read_text())
-    (folder / "stream.json").write_text(json.dumps(head | {"tokens": tokens}))
+    write_earlier_head(folder / "stream.json", tokens=tokens)
     assert trials_of(text_run).lines() is None
 
 

@@ -21,6 +21,7 @@ from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 from regard.tasks.translation.codecs import open_codecs
 from regard.tasks.translation.example import example_sentence
+from tests.data.earlier_heads import earlier_head
 
 from .conftest import TinyRun
 from .test_serve import serving
@@ -192,7 +193,7 @@ def test_an_example_is_read_again_from_data_that_were_prepared_again(tiny_copy: 
 
 def write_corpus(folder: Path, sources: list[list[int]]) -> None:
     """The sources of a prepared corpus in the stead of its own, with targets as long."""
-    head = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
+    head = earlier_head(folder / "corpus.json")
     tokens = [piece for source in sources for piece in source]
     offsets = np.cumsum([0, *map(len, sources)], dtype=np.int64)
     for side in ("source", "target"):

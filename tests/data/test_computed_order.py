@@ -166,7 +166,7 @@ def test_a_damaged_index_is_made_anew_or_told(folder: Path) -> None:
     (place / "by-length" / "pairs").write_bytes(b"12")
     assert LengthIndex.of(corpus).pairs(4, np.arange(2)).tolist() == [1, 2]
     (place / "by-length" / "pairs").write_bytes(np.full(4, 9, "<u4").tobytes())
-    with pytest.raises(DataError, match="by length is damaged"):
+    with pytest.raises(DataError, match="it names pair 9 of 4"):
         LengthIndex.of(corpus).pairs(4, np.arange(2))
 
 

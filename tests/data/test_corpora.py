@@ -2,7 +2,6 @@
 
 import errno
 import gzip
-import json
 import os
 from pathlib import Path
 
@@ -13,8 +12,10 @@ from hypothesis import strategies as st
 
 from regard.data import preparation
 from regard.data.corpora import Corpora, Corpus, CorpusConfig, open_or_prepare, prepare, read_pairs
+from regard.data.ragged import RaggedWriter
 from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
 from regard.errors import DataError, StorageError
+from tests.data.earlier_heads import write_earlier_head
 
 WORDS = train_tokenizer(["a b c d e f g h"], TokenizerConfig(kind="word"))
 CHARACTERS = train_tokenizer(["abcdefgh "], TokenizerConfig(kind="character"))
@@ -143,7 +144,7 @@ def test_a_full_disk_is_a_storage_error_and_leaves_nothing(tmp_path, monkeypatch
     def full(*_):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(preparation._Writer, "write", full)
+    monkeypatch.setattr(RaggedWriter, "append", full)
     with pytest.raises(StorageError, match="cannot store"):
         corpus_of(tmp_path)
     assert os.listdir(tmp_path) == []
@@ -242,9 +243,9 @@ def test_multi30k_is_read_whole(tmp_path):
 
 
 def rewritten(folder: Path, **head: object) -> Path:
-    """A prepared corpus whose ``corpus.json`` says otherwise."""
+    """A prepared corpus with the head of an earlier version, which states other facts."""
     path = corpus_of(folder).folder / "corpus.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | head))
+    write_earlier_head(path, **head)
     return path.parent
 
 
@@ -295,7 +296,7 @@ def test_tokens_that_no_vocabulary_has_are_found_and_the_corpus_made_anew(tmp_pa
     wanted = [open_again().source(row).tolist() for row in range(3)]
     path = tmp_path / "corpus" / "source.tokens"
     path.write_bytes(np.full(len(path.read_bytes()) // 2, len(WORDS), "<u2").tobytes())
-    with pytest.raises(DataError, match=f"piece {len(WORDS)} of {len(WORDS)}"):
+    with pytest.raises(DataError, match=f"token {len(WORDS)} of {len(WORDS)}"):
         Corpus.open(path.parent).require_types(len(WORDS), len(WORDS))
     again = open_again()
     assert [again.source(row).tolist() for row in range(3)] == wanted

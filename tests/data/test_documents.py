@@ -17,6 +17,7 @@ from regard.data.reading import CorpusConfig, parse_json_pair
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, train_tokenizer
 from regard.errors import DataError
+from tests.data.earlier_heads import write_earlier_head
 
 BYTES = train_tokenizer([], TokenizerConfig(kind="byte"))
 
@@ -139,7 +140,7 @@ def test_prepared_documents_are_opened_again_and_made_anew_where_they_differ(tmp
 def test_a_received_head_is_not_trusted(tmp_path: Path, change: dict[str, Any]) -> None:
     prepared(tmp_path)
     path = tmp_path / "prepared" / "documents.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    write_earlier_head(path, **change)
     with pytest.raises(DataError):
         DocumentStream.open(path.parent)
 
@@ -158,7 +159,7 @@ def test_received_numbers_are_not_trusted(tmp_path: Path, name: str, numbers: li
     path = tmp_path / "prepared" / "documents.json"
     (path.parent / name).write_bytes(np.array(numbers, "<i8").tobytes())
     if len(numbers) == 4:  # one document more
-        path.write_text(json.dumps(json.loads(path.read_text()) | {"documents": 3}))
+        write_earlier_head(path, documents=3)
         (path.parent / "prompts").write_bytes(bytes(24))
         (path.parent / "digests").write_bytes(bytes(48))
     with pytest.raises(DataError, match="damaged"):

@@ -154,6 +154,6 @@ def test_processes_are_started_for_large_texts_alone(tmp_path: Path, monkeypatch
 
 def test_lines_of_a_chunk_come_apart(tokenizers: Sequence[Tokenizer]) -> None:
     ((kept, (found,)),) = encode_chunks(tokenizers[:1], [("kept", [["", *LINES[:3]]])])
-    assert kept == "kept" and [line.tolist() for line in found.lines()] == [[], *tokenizers[0].encode_lines(LINES[:3])]
+    assert kept == "kept" and [line.tolist() for line in found] == [[], *tokenizers[0].encode_lines(LINES[:3])]
     ((_, (nothing,)),) = encode_chunks(tokenizers[:1], [(0, [[]])])
-    assert nothing.lines() == [] and nothing.numbers.dtype == np.uint32
+    assert list(nothing) == [] and nothing.values.dtype == np.uint32

@@ -157,6 +157,7 @@ _TESTS: dict[str, Stages] = {
     **each("data", "document_stream documents stream prepared", STREAMS + REFERENCE),
     **each("data", "tables rows column_names reading alignment encoding file_names shared_files", TABLES + REFERENCE),
     **each("data", "corpus preparation corpora", PREPARED + REFERENCE),
+    **each("data", "ragged", (*stages("data/test_ragged"), *PREPARED)),
     **each("data", "text_files", TABLES + STREAMS),
     **each("data", "foreign_errors npz_files packed_files parquet_files parquet_pages", BUDGETS),
     **each("data", "labels", (*stages("data/test_labels", "test_classification test_tagging"), tasks("tagging"))),
