@@ -52,7 +52,7 @@ from regard.tasks.nodes.config import NodesDataConfig
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.translation.config import DataConfig, TranslationConfig
 
-__all__ = ["PAGE", "meanings", "page"]
+__all__ = ["PAGE", "meanings", "page", "setting_rows"]
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
 
@@ -87,7 +87,12 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.position]", T5Config, "See [positions](positions.md)."),
     ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
     ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
-    ("[search]", SearchConfig, "How outputs are looked for. Most keys are options of `regard translate`, too."),
+    (
+        "[search]",
+        SearchConfig,
+        "Search for outputs. All keys but `max_extra` and `batch_sentences` are also options of `regard translate` "
+        "(`length_penalty`: `--length-penalty`), keywords of a model in Python, and fields of a request to a server.",
+    ),
     (
         "[model.from]",
         Origin,
@@ -98,7 +103,12 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
     ("[model] `language-model`", CausalModelConfig, "Keys of the decoder may stand here, too."),
     ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
-    ("[generate] `language-model`", GenerateConfig, "How text is generated; options of `regard generate`, too."),
+    (
+        "[generate] `language-model`",
+        GenerateConfig,
+        "Generation of text. All keys but `nbest` are also options of `regard generate`, keywords of a model in Python "
+        "and fields of a request to a server.",
+    ),
     ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
     (
         "[[data.train]] `classification`, `tagging`, `next-item`, `graphs`",
@@ -199,10 +209,6 @@ MEANINGS = {
     "train.threads": "of torch; unset: torch's own choice, written down for resuming",
     "train.workers": "side by side, each with a share of the rows and threads of an update, on a CPU with many cores",
     "train.deterministic": "only operations that torch calls deterministic",
-    "search.nbest": "outputs an input",
-    "search.top_k": "draw among the k most probable pieces",
-    "search.top_p": "draw among the fewest pieces whose probability reaches p",
-    "search.batch_sentences": "inputs decoded together; as one is done, the next takes its place",
 }
 
 WORDS = {int: "integer", float: "number", bool: "true, false", str: "text", Path: "path"}
@@ -219,28 +225,37 @@ def page() -> str:
     unused, parts = set(MEANINGS), [_head()]
     for title, model, about in SECTIONS:
         prefix = title.partition(" ")[0].strip("[]")
-        known = meanings(model)
-        rows = []
-        for name, field in model.model_fields.items():
-            key = f"{prefix}.{name}".lstrip(".")
-            unused.discard(key)
-            meaning = MEANINGS.get(key) or known.get(name)
-            if not meaning:
-                raise LookupError(f"{key} has no meaning: give its field a description, or MEANINGS a line")
-            rows.append([f"`{name}`", _type(field), _default(field), _cell(meaning)])
+        rows = setting_rows(model, prefix)
+        unused -= {f"{prefix}.{name}".lstrip(".") for name in rows}
         several = sum(title == other for other, _, _ in SECTIONS) > 1
         kind = f", kind `{model.model_fields['kind'].default}`" if several else ""
         table, _, task = title.partition(" ")
         heading = f"## `{table}`{kind}{', task ' + task if task else ''}" if title else "## The top"
-        parts.append("\n".join([heading, "", about, "", *_table(["Key", "Type", "Default", "Meaning"], rows)]))
+        parts.append(
+            "\n".join([heading, "", about, "", *_table(["Key", "Type", "Default", "Meaning"], list(rows.values()))])
+        )
     if unused:
         raise LookupError(f"no key needs the meanings of {', '.join(sorted(unused))}")
     return "\n\n".join([*parts, _presets(), _mechanisms()]) + "\n"
 
 
+def setting_rows(model: type[BaseModel], prefix: str = "") -> dict[str, list[str]]:
+    """The row of each key of a table, by name: key, type, default and meaning."""
+    known, rows = meanings(model), {}
+    for name, field in model.model_fields.items():
+        key = f"{prefix}.{name}".lstrip(".")
+        meaning = MEANINGS.get(key) or known.get(name)
+        if not meaning:
+            raise LookupError(f"{key} has no meaning: give its field a description, or MEANINGS a line")
+        rows[name] = [f"`{name}`", _type(field), _default(field), _cell(meaning)]
+    return rows
+
+
 def meanings(model: type[BaseModel]) -> dict[str, str]:
     """The description of each field, or the comment that stands beside or directly above it in the source."""
     found = {name: field.description for name, field in model.model_fields.items() if field.description}
+    if found.keys() == model.model_fields.keys():
+        return found
     for each in reversed(model.__mro__):
         if issubclass(each, BaseModel) and each not in (BaseModel, Started, *EncoderStart.__bases__):  # without source
             found |= _own_meanings(each, model)
@@ -294,7 +309,8 @@ def _cell(text: str) -> str:
 
 def _type(field: FieldInfo) -> str:
     names = [str(choice) for choice in _aliases(field) if choice != "learning_rate"]
-    spelled = _spell(field.annotation, field.metadata)
+    unit = (field.json_schema_extra or {}).get("unit") if not callable(field.json_schema_extra) else None
+    spelled = _spell(field.annotation, field.metadata) + (f" ({unit})" if unit else "")
     return spelled + (f" (short: `{names[0]}`)" if names else "")
 
 

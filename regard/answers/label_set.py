@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from regard.answers.answer_base import NoSettings
 from regard.answers.losses import label_set_loss
 from regard.answers.named_labels import NamedLabels, ranked, to_json
+from regard.config.prediction_settings import ThresholdSettings
+from regard.config.setting_models import request_model
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
@@ -21,19 +24,14 @@ from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.label_sets import label_set_metrics, label_set_tables
 
+if TYPE_CHECKING:
+    LabelSetSettings = ThresholdSettings
+else:
+    LabelSetSettings = request_model(ThresholdSettings, base=NoSettings)
+
 __all__ = ["NO", "YES", "LabelSet", "LabelSetSettings", "SeveralLabels"]
 
 YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells of a label's own column
-
-
-class LabelSetSettings(BaseModel):
-    """Settings of a prediction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    threshold: float | None = Field(
-        None, ge=0, le=1, description="predict every label with at least this probability; default 0.5"
-    )
 
 
 class LabelSet(NamedTuple):

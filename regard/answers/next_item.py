@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 from torch import Tensor
 
 from regard.answers.answer_base import AnswerBase
 from regard.answers.followers import Followers
 from regard.answers.named_labels import DECIMALS
+from regard.config.prediction_settings import RankingSettings
+from regard.config.setting_models import request_model
 from regard.core.answer import MAX_ALTERNATIVES, InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
@@ -25,16 +27,12 @@ from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN
 from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
 from regard.metrics.ranking import NEXT_ITEM_METRICS, next_item_metrics, next_item_sums, next_item_tables, ranks
 
+if TYPE_CHECKING:
+    NextItemSettings = RankingSettings
+else:
+    NextItemSettings = request_model(RankingSettings)
+
 FIRST = len(SPECIALS)  # the number of the first item
-
-
-class NextItemSettings(BaseModel):
-    """Settings of a prediction; those of the run unless given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    top_k: int | None = Field(None, ge=1, le=1000, description="Items that are recommended.")
-    new: bool | None = Field(None, description="Only items that the session has not had.")
 
 
 class Recommendation(NamedTuple):

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel
 from torch import Tensor
 
+from regard.answers.answer_base import NoSettings
 from regard.answers.losses import best_temperature, class_loss
 from regard.answers.named_labels import CLASS_METRICS, SingleLabel, ranked, to_json
+from regard.config.prediction_settings import AbstentionSettings
+from regard.config.setting_models import request_model
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
 from regard.core.task import Metric, MetricSums, RunFiles
@@ -20,17 +23,12 @@ from regard.metrics.classes import calibration_error, class_metrics, prediction_
 from regard.runs.checkpoint import read_best
 from regard.runs.metrics_log import read_validations
 
+if TYPE_CHECKING:
+    ClassSettings = AbstentionSettings
+else:
+    ClassSettings = request_model(AbstentionSettings, base=NoSettings)
+
 __all__ = ["ClassSettings", "Classification", "OneClass"]
-
-
-class ClassSettings(BaseModel):
-    """Settings of a prediction."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    abstain_below: float | None = Field(
-        None, ge=0, le=1, description="predict no label if the most likely one has a lower probability; default 0"
-    )
 
 
 class Classification(NamedTuple):

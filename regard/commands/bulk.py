@@ -27,20 +27,44 @@ NAMED = 5  # lines set aside that the end names
 
 Folder = Annotated[
     str | None,
-    typer.Option("--output", "-o", metavar="OUT/", help="Folder for the outputs of all files, for work in bulk."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="OUT/",
+        help="Folder for the outputs of all files, for work in bulk.",
+        rich_help_panel="Output",
+    ),
 ]
 Shard = Annotated[
     str | None,
-    typer.Option(metavar="I/N", help="In bulk: do only the I-th of N parts, counted from 1; join them by --merge."),
+    typer.Option(
+        metavar="I/N",
+        help="In bulk: do only the I-th of N parts, counted from 1; join them by --merge.",
+        rich_help_panel="Bulk",
+    ),
 ]
-Merge = Annotated[bool, typer.Option("--merge", help="In bulk: check that all blocks are there, and join them.")]
+Merge = Annotated[
+    bool,
+    typer.Option("--merge", help="In bulk: check that all blocks are there, and join them.", rich_help_panel="Bulk"),
+]
 Workers = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="In bulk: processes, or actors of Ray.", show_default="1")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="In bulk: processes, or actors of Ray.", show_default="1", rich_help_panel="Bulk"
+    ),
 ]
-On = Annotated[Literal["ray"] | None, typer.Option(help="In bulk: ray, for actors of Ray Data.")]
-Strict = Annotated[bool, typer.Option("--strict", help="In bulk: fail at the end if a line had to be set aside.")]
+On = Annotated[
+    Literal["ray"] | None, typer.Option(help="In bulk: ray, for actors of Ray Data.", rich_help_panel="Bulk")
+]
+Strict = Annotated[
+    bool,
+    typer.Option("--strict", help="In bulk: fail at the end if a line had to be set aside.", rich_help_panel="Bulk"),
+]
 Block = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="In bulk: lines of a block.", show_default="512 to 8,192")
+    int | None,
+    typer.Option(
+        min=1, metavar="N", help="In bulk: lines of a block.", show_default="512 to 8,192", rich_help_panel="Bulk"
+    ),
 ]
 ColumnName = Annotated[
     list[str] | None,
@@ -49,6 +73,7 @@ ColumnName = Annotated[
         metavar="NAME|N",
         help="Column of the input in a .csv, .tsv, .jsonl, .parquet or .conllu; may be repeated.",
         show_default="as in training",
+        rich_help_panel="Input",
     ),
 ]
 

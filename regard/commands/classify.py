@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from regard.commands.options import ReadingEngine, Run, epilog
 from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.setting_options import takes_settings
+from regard.config.prediction_settings import AbstentionSettings, ThresholdSettings
 
 __all__ = ["register"]
 
@@ -18,17 +20,6 @@ EXAMPLES = epilog(
     "regard classify runs/reviews -o labels/ part-*.txt",
 )
 
-Share = Annotated[
-    float | None,
-    typer.Option(
-        min=0, max=1, metavar="P", help="Answer ? where the label's probability is below P.", show_default="0"
-    ),
-]
-Threshold = Annotated[
-    float | None,
-    typer.Option(min=0, max=1, metavar="P", help="Of several labels: tell those of at least P.", show_default="0.5"),
-]
-
 
 def register(app: typer.Typer) -> None:
     """Add ``regard classify`` to the command line."""
@@ -36,11 +27,11 @@ def register(app: typer.Typer) -> None:
 
 
 @answers_lines
+@takes_settings("settings", AbstentionSettings, ThresholdSettings)
 def classify(
     run: Run,
     *,
-    abstain_below: Share = None,
-    threshold: Threshold = None,
+    settings: dict[str, Any],
     asked: Answering,
     engine: ReadingEngine = None,
 ) -> None:
@@ -49,6 +40,4 @@ def classify(
     A line in gives a line out, in order, while input is read: LABEL, a tab and its probability; the labels, where there
     may be several; or the number. Several texts stand in one line with a tab between. --json has all probabilities.
     """
-    answer(
-        run, asked, task="classification", opened={"engine": engine}, abstain_below=abstain_below, threshold=threshold
-    )
+    answer(run, asked, task="classification", opened={"engine": engine}, **settings)

@@ -11,7 +11,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson, epilog
-from regard.commands.search_options import Beam
+from regard.commands.setting_options import Beam
 
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison

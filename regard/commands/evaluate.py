@@ -22,8 +22,9 @@ from regard.commands.options import (
     set_up,
 )  # fmt: skip
 from regard.commands.progress import progress
-from regard.commands.search_options import Beam, CoveragePenalty, EarlyStopping, LengthPenalty, NoRepeatPieces
+from regard.commands.setting_options import takes_settings
 from regard.commands.several_ranks import several_ranks
+from regard.config.search_settings import SearchSettings
 from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
@@ -120,6 +121,7 @@ def register(app: typer.Typer) -> None:
     app.command("evaluate", epilog=EPILOG)(evaluate)
 
 
+@takes_settings("search", SearchSettings, group="Search", without=("nbest",))
 def evaluate(
     run: Run,
     source: Source,
@@ -128,11 +130,7 @@ def evaluate(
     metric: Metric = None,
     stride: Stride = None,
     memory: Memory = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    early_stopping: EarlyStopping = None,
-    coverage_penalty: CoveragePenalty = None,
-    no_repeat_ngram: NoRepeatPieces = None,
+    search: dict[str, Any],
     against: Against = None,
     output: Output = None,
     draw: Draw = None,
@@ -151,10 +149,6 @@ def evaluate(
 
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    search = {
-        "beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty,
-        "no_repeat_ngram": no_repeat_ngram, "early_stopping": early_stopping,
-    }  # fmt: skip
     cut = {"stride": stride, "memory": memory}
     kind = folder.config.task.kind
     if folder.task.reference_test is None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.predict import answer_lines
+from regard.commands.setting_options import takes_settings
+from regard.config.prediction_settings import GapSettings
 
 __all__ = ["register"]
 
@@ -26,11 +28,7 @@ Text = Annotated[
         show_default="lines of standard input",
     ),
 ]
-TopK = Annotated[
-    int | None,
-    typer.Option(min=1, max=1000, metavar="K", help="Words or pieces for each gap; the run's setting unless given."),
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel="Output")]
 
 
 def register(app: typer.Typer) -> None:
@@ -38,11 +36,12 @@ def register(app: typer.Typer) -> None:
     app.command("fill", epilog=EXAMPLES)(fill)
 
 
+@takes_settings("requested", GapSettings)
 def fill(
     run: Run,
     texts: Text = None,
     *,
-    top_k: TopK = None,
+    requested: dict[str, Any],
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -61,7 +60,7 @@ def fill(
 
     require_task(RunFolder.open(run), "masked")
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
-    settings = {} if top_k is None else {"top_k": top_k}
+    settings = {name: value for name, value in requested.items() if value is not None}
     if not texts:
         answer_lines(model, None, settings, as_json=as_json, run=run, doing="filling")
         return

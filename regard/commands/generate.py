@@ -15,7 +15,8 @@ from regard.commands.bulk import Bulk, Folder, run_bulk, takes_bulk
 from regard.commands.incoming_lines import chunks, open_inputs, reader_left
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
-from regard.commands.search_options import Beam, EarlyStopping, LengthPenalty, takes_sampling
+from regard.commands.setting_options import takes_settings
+from regard.config.search_settings import GenerationSettings
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,12 +40,11 @@ File = Annotated[
         show_default="standard input if it is a pipe or a file",
     ),
 ]
-Prompt = Annotated[str | None, typer.Option(help="Text to go on from.", show_default="the beginning of a text")]
-Length = Annotated[int | None, typer.Option(min=1, metavar="N", help="Tokens at most; the run's setting unless given.")]
-NoRepeatNgram = Annotated[
-    int | None, typer.Option(min=1, metavar="N", help="Let no N tokens in a row occur twice in prompt and text.")
+Prompt = Annotated[
+    str | None,
+    typer.Option(help="Text to go on from.", show_default="the beginning of a text", rich_help_panel="Input"),
 ]
-Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.")]
+Samples = Annotated[int, typer.Option(min=1, metavar="N", help="Texts for each prompt.", rich_help_panel="Output")]
 
 
 def register(app: typer.Typer) -> None:
@@ -53,19 +53,14 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_bulk
-@takes_sampling
+@takes_settings("requested", GenerationSettings)
 def generate(
     run: Run,
     files: File = None,
     *,
     prompt: Prompt = None,
     output: Folder = None,
-    length: Length = None,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    early_stopping: EarlyStopping = None,
-    sampling: dict[str, Any],
-    no_repeat_ngram: NoRepeatNgram = None,
+    requested: dict[str, Any],
     samples: Samples = 1,
     as_json: AsJson = False,
     bulk: Bulk = Bulk(),
@@ -83,13 +78,9 @@ def generate(
     With -o OUT/ files of prompts are work in bulk: in blocks, by --workers that may die, and the same command goes on.
     """
     _require_prompts(run, prompt, files)
-    options = {
-        "length": length, "beam": beam, "length_penalty": length_penalty, "early_stopping": early_stopping,
-        "no_repeat_ngram": no_repeat_ngram,
-    } | sampling | {"seed": None}  # fmt: skip
-    chosen = {name: value for name, value in options.items() if value is not None}
+    chosen = {name: value for name, value in requested.items() if value is not None and name != "seed"}
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    request: dict[str, Any] = {"samples": samples, "seed": sampling["seed"], "as_json": as_json}
+    request: dict[str, Any] = {"samples": samples, "seed": requested["seed"], "as_json": as_json}
     if (bulk := bulk.of(files, output, folder=True)).wanted:
         _generate_in_bulk(bulk, run, chosen, opened, **request)
         return

@@ -10,7 +10,8 @@ import typer
 from regard.commands import completion
 from regard.commands.options import AsJson, CheckpointName, DeviceName, EngineName, Port, Run, Threads, epilog
 from regard.commands.output import printable
-from regard.commands.search_options import Beam, CoveragePenalty, LengthPenalty
+from regard.commands.setting_options import takes_settings
+from regard.config.search_settings import INSPECTED, SearchSettings
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def register(app: typer.Typer) -> None:
     app.command("inspect", epilog=EPILOG)(inspect)
 
 
+@takes_settings("given", SearchSettings, only=INSPECTED, without=("nbest",))
 def inspect(
     run: Run,
     text: Text = None,
@@ -87,9 +89,7 @@ def inspect(
     replay: Replay = False,
     sentence: Sentence = None,
     influence: Influence = False,
-    beam: Beam = None,
-    length_penalty: LengthPenalty = None,
-    coverage_penalty: CoveragePenalty = None,
+    given: dict[str, Any],
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -105,7 +105,6 @@ def inspect(
     decided.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
-    given = {"beam": beam, "length_penalty": length_penalty, "coverage_penalty": coverage_penalty}
     outputs = _Outputs(html, npz, as_json, terminal, head)
     runs = [run, *([against] if against else [])]
     _refuse_misplaced(outputs, replay=replay, influence=influence)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from regard.commands.options import Run, epilog, open_predictor
 from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.setting_options import takes_settings
+from regard.config.prediction_settings import LinkedNodeSettings
 from regard.errors import ConfigError
 
 __all__ = ["register"]
@@ -19,10 +21,6 @@ EXAMPLES = epilog(
     "regard links runs/friends --missing 20",
 )
 
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=1, metavar="N", help="Links of a line that names one node.", show_default="10"),
-]
 Missing = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Tell the N likeliest pairs of the graph without an edge; read nothing."),
@@ -35,10 +33,11 @@ def register(app: typer.Typer) -> None:
 
 
 @answers_lines
+@takes_settings("settings", LinkedNodeSettings)
 def links(
     run: Run,
     *,
-    top_k: TopK = None,
+    settings: dict[str, Any],
     missing: Missing = None,
     asked: Answering,
 ) -> None:
@@ -52,13 +51,13 @@ def links(
 
     require_task(RunFolder.open(run), "links")
     if missing is not None:
-        if asked.files or asked.output or asked.set_ or top_k is not None:
+        if asked.files or asked.output or asked.set_ or any(value is not None for value in settings.values()):
             why = "it goes over all pairs of the graph"
             help = "leave FILE, --output, --set and --top-k out"
             raise ConfigError("--missing reads no names", where="--missing", why=why, help=help)
         _tell_missing(run, missing, asked)
         return
-    answer(run, asked, top_k=top_k)
+    answer(run, asked, **settings)
 
 
 def _tell_missing(run: Path, number: int, asked: Answering) -> None:

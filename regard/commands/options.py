@@ -41,7 +41,7 @@ PairTarget = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Target sentences, line by line those of SOURCE.")
 ]
 Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 picks a free one.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.", rich_help_panel="Output")]
 CheckpointName = Annotated[
     str | None,
     typer.Option(
@@ -50,6 +50,7 @@ CheckpointName = Annotated[
         help="Checkpoint to load: average, best, last or a step.",
         show_default="the first of average, best, last that exists",
         autocompletion=completion.checkpoints,
+        rich_help_panel="Model",
     ),
 ]
 DeviceName = Annotated[
@@ -59,10 +60,19 @@ DeviceName = Annotated[
         metavar="NAME",
         help="Device to compute on: cpu, cuda, cuda:1 …",
         show_default="cuda if present, else cpu",
+        rich_help_panel="Model",
     ),
 ]
 Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, metavar="N", help="Number of CPU threads.", show_default="all cores")
+    int | None,
+    typer.Option(
+        "--threads",
+        min=1,
+        metavar="N",
+        help="Number of CPU threads.",
+        show_default="all cores",
+        rich_help_panel="Model",
+    ),
 ]
 EngineName = Annotated[
     Literal["auto", "reference", "float32", "torch", "bfloat16", "int8"] | None,
@@ -72,6 +82,7 @@ EngineName = Annotated[
         "bfloat16 (fewer bits, by torch), torch (float32 without kernels), reference, or auto (the fastest that is "
         "exact enough here, by a trial of seconds that is remembered in the run folder).",
         show_default="float32",
+        rich_help_panel="Model",
     ),
 ]
 ReadingEngine = Annotated[
@@ -81,6 +92,7 @@ ReadingEngine = Annotated[
         help="What reads: float32 (by kernels in C where they know the model), int8 (fewer bits, by the kernels), "
         "torch or reference (without kernels).",
         show_default="float32",
+        rich_help_panel="Model",
     ),
 ]
 

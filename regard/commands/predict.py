@@ -28,7 +28,7 @@ Input = Annotated[
         metavar="FILE", help="Text with an input a line, plain or .gz; several for bulk.", show_default="standard input"
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel="Output")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(

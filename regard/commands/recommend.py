@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Any
 
 import typer
 
 from regard.commands.options import Run, epilog
 from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.setting_options import takes_settings
+from regard.config.prediction_settings import RankingSettings
 
 __all__ = ["register"]
 
@@ -16,12 +18,6 @@ EXAMPLES = epilog(
     "regard recommend runs/shop --top-k 3 --new --json < sessions.txt",
 )
 
-TopK = Annotated[
-    int | None,
-    typer.Option("--top-k", min=1, metavar="N", help="Items a session.", show_default="the run's, 10 unless set"),
-]
-New = Annotated[bool, typer.Option("--new", help="Only items that the session has not had.")]
-
 
 def register(app: typer.Typer) -> None:
     """Add ``regard recommend`` to the command line."""
@@ -29,11 +25,11 @@ def register(app: typer.Typer) -> None:
 
 
 @answers_lines
+@takes_settings("settings", RankingSettings)
 def recommend(
     run: Run,
     *,
-    top_k: TopK = None,
-    new: New = False,
+    settings: dict[str, Any],
     asked: Answering,
 ) -> None:
     """Tell the likeliest next items of sessions, by a trained model of next items.
@@ -41,4 +37,4 @@ def recommend(
     A session a line, items with spaces between them or a JSON list of items, gives items, best first. --json has their
     probabilities, and items of the session that training did not have.
     """
-    answer(run, asked, task="next-item", top_k=top_k, new=True if new else None)
+    answer(run, asked, task="next-item", **settings)

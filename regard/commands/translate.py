@@ -28,14 +28,8 @@ from regard.commands.options import (
 )
 from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
-from regard.commands.search_options import (
-    Beam,
-    CoveragePenalty,
-    EarlyStopping,
-    LengthPenalty,
-    NoRepeatPieces,
-    takes_sampling,
-)
+from regard.commands.setting_options import takes_settings
+from regard.config.search_settings import SearchSettings
 from regard.core.wording import counted
 from regard.errors import ConfigError, DataError
 
@@ -61,36 +55,38 @@ Input = Annotated[
 Output = Annotated[
     str | None,
     typer.Option(
-        "--output", "-o", metavar="FILE", help="Write to this file instead of standard output; OUT/ for work in bulk."
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write to this file instead of standard output; OUT/ for work in bulk.",
+        rich_help_panel="Output",
     ),
 ]
-NBest = Annotated[
-    int | None,
-    typer.Option(
-        "--nbest",
-        min=1,
-        metavar="N",
-        help="Print the N best outputs of a line, each as line number, score and text, separated by tabs.",
-    ),
+Prefix = Annotated[
+    str | None,
+    typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.", rich_help_panel="Search"),
 ]
-MaxLength = Annotated[
-    int | None,
-    typer.Option("--max-length", min=1, metavar="N", help="Limit of pieces in an output."),
-]
-Prefix = Annotated[str | None, typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.")]
 Prefixes = Annotated[
     Path | None,
     typer.Option(
-        "--prefixes", metavar="FILE", help="File with a prefix for each line; a blank line leaves the output free."
+        "--prefixes",
+        metavar="FILE",
+        help="File with a prefix for each line; a blank line leaves the output free.",
+        rich_help_panel="Search",
     ),
 ]
 Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on with the -o file of the same command after an interruption.")
+    bool,
+    typer.Option(
+        "--resume", help="Go on with the -o file of the same command after an interruption.", rich_help_panel="Output"
+    ),
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates."
+        "--json",
+        help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates.",
+        rich_help_panel="Output",
     ),
 ]
 
@@ -102,20 +98,13 @@ def register(app: typer.Typer) -> None:
 
 
 @takes_bulk
-@takes_sampling
+@takes_settings("requested", SearchSettings)
 def translate(
     run: Run,
     files: Input = None,
     *,
     output: Output = None,
-    beam: Beam = None,
-    nbest: NBest = None,
-    length_penalty: LengthPenalty = None,
-    early_stopping: EarlyStopping = None,
-    coverage_penalty: CoveragePenalty = None,
-    no_repeat_ngram: NoRepeatPieces = None,
-    max_length: MaxLength = None,
-    sampling: dict[str, Any],
+    requested: dict[str, Any],
     prefix: Prefix = None,
     prefixes: Prefixes = None,
     as_json: AsJson = False,
@@ -129,18 +118,15 @@ def translate(
     """Translate lines with a trained model.
 
     Output is written in order while input is read: a pipe is answered when its writer pauses. A blank line stays
-    blank; a line that is too long is translated in parts. The file of -o is replaced once the output is complete;
+    blank; a line that is too long is translated in parts. With --nbest above 1 an output is a line of line number,
+    score and text, separated by tabs. The file of -o is replaced once the output is complete;
     --resume continues after an interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may
     die; the same command continues.
     """
-    requested = {
-        "beam": beam, "nbest": nbest, "length_penalty": length_penalty, "early_stopping": early_stopping,
-        "coverage_penalty": coverage_penalty, "no_repeat_ngram": no_repeat_ngram, "max_length": max_length,
-    } | sampling  # fmt: skip
     opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
     if (bulk := bulk.of(files, output)).wanted:
-        _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else nbest)
-        spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": sampling["seed"]}
+        _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else requested["nbest"])
+        spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": requested["seed"]}
         spec["search"] = _search_of(run, requested)
         run_bulk(bulk, run, spec | opened, doing="translating")
         return

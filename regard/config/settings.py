@@ -5,11 +5,20 @@ Every field that may be None has None as its default, so that a saved TOML, whic
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.config.search_settings import ChoiceSettings, SearchSettings
+from regard.config.setting_models import config_model
+
+if TYPE_CHECKING:
+    ChoiceFields = ChoiceSettings
+    SearchFields = SearchSettings
+else:
+    ChoiceFields = config_model(ChoiceSettings)
+    SearchFields = config_model(SearchSettings)
 
 __all__ = ["TRAINING_ENDS", "ChoiceConfig", "SearchConfig", "TrainConfig", "override_search"]
 
@@ -19,11 +28,6 @@ MAX_UPDATES = 10**15  # no training has more updates, and no other number of it 
 MAX_MINUTES = 10**7  # 19 years
 
 Positive = Annotated[int, Field(gt=0, le=MAX_UPDATES)]
-Width = Annotated[
-    int, Field(gt=0, le=1 << 16)
-]  # rows held in memory together; bounded, as a config may come from anywhere
-Length = Annotated[int, Field(gt=0, le=1 << 20)]
-Extra = Annotated[int, Field(ge=0, le=1 << 20)]
 Threads = Annotated[int, Field(gt=0, le=4096)]
 Count = Annotated[int, Field(ge=0, le=MAX_UPDATES)]
 Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
@@ -184,58 +188,13 @@ class TrainConfig(BaseModel):
         return self
 
 
-def _as_list(value: Any) -> Any:
-    return [value] if isinstance(value, str) else value
-
-
-StopString = Annotated[str, Field(min_length=1, max_length=1000)]
-
-
-class ChoiceConfig(BaseModel):
+class ChoiceConfig(ChoiceFields):
     """Settings of search that translation and language models share.
 
     A token is chosen in this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    beam: Width = Field(1, description="hypotheses that the search keeps; 1: one, token by token")
-    nbest: Width = Field(1, description="outputs of an input: the best of a beam, or draws")
-    length_penalty: Annotated[float, Field(ge=0, le=10)] = Field(
-        0.6, description="α of ((k + length) / (k + 1))^α, which divides the log-probability of a beam's outputs"
-    )
-    length_offset: Annotated[float, Field(ge=0)] = Field(
-        5.0, description="k of that formula: 5 is GNMT's; 0 divides by length^α, as fairseq does"
-    )
-    early_stopping: bool = Field(
-        False, description="a beam is done when `beam` hypotheses have ended, though a better one may come"
-    )
-    top_k: int | None = Field(None, ge=1, le=1 << 24, description="draw among the k most probable tokens")
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description="draw among the fewest tokens whose probability reaches p"
-    )
-    min_p: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        None, description="draw among the tokens with at least this share of the most probable one's probability"
-    )
-    stop: Annotated[tuple[StopString, ...], BeforeValidator(_as_list)] = Field(
-        (), description="strings that end an output, which does not include them; not with a beam"
-    )
-    repetition_penalty: Annotated[float, Field(gt=0, le=100)] | None = Field(
-        None,
-        description="factor of the log-probability of each token in prompt and output so far (Keskar et al. 2019); "
-        "not with a beam",
-    )
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
-        None, description="subtracted from the logit of a token for each time that it was generated; not with a beam"
-    )
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = Field(
-        None, description="subtracted from the logit of a token that was generated; not with a beam"
-    )
-
-    seed: Annotated[int, Field(ge=-(1 << 63), lt=1 << 64)] | None = Field(
-        None,
-        description="seed of draws: an output depends on its input and the seed alone; unset: drawn anew",
-    )
 
     @property
     def draw_temperature(self) -> float | None:
@@ -258,16 +217,8 @@ class ChoiceConfig(BaseModel):
         return self
 
 
-class SearchConfig(ChoiceConfig):
+class SearchConfig(SearchFields, ChoiceConfig):
     """Search for the output, given the log probabilities of the next token."""
-
-    beam: Width = 5  # 1 is greedy
-    coverage_penalty: Annotated[float, Field(ge=0, le=10)] = 0.0  # β: a beam's scores change by β · Σ log coverage
-    no_repeat_ngram: Extra | None = None  # no output has so many pieces in a row twice (Paulus et al.); 0: any may
-    max_extra: Extra = 50  # the output ends at the source's length plus this …
-    max_length: Length | None = None  # … and at this length at the latest
-    temperature: Annotated[float, Field(gt=0)] | None = None  # if given, sample instead of search
-    batch_sentences: Width = 64
 
     @property
     def covers(self) -> bool:

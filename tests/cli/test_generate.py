@@ -89,13 +89,8 @@ def test_every_setting_reaches_the_model(regard, language_model: Path, model) ->
     [
         (["--stop="], "--stop"),
         (["--stop", "a", "--stop="], "--stop"),
-        (["--min-p", "1.5"], "--min-p"),
-        (["--min-p", "nan"], "--min-p"),
-        (["--top-p", "nan"], "--top-p"),
         (["--temperature", "inf"], "--temperature"),
         (["--repetition-penalty", "0"], "--repetition-penalty"),
-        (["--frequency-penalty", "3"], "--frequency-penalty"),
-        (["--presence-penalty=-3"], "--presence-penalty"),
         (["--samples", "2", "--temperature", "0"], "--samples"),
         (["prompts.txt"], None),
     ],
@@ -107,6 +102,24 @@ def test_settings_that_do_not_fit_are_told_by_option(
     refused = regard("generate", language_model, "--prompt", "the", *options)
     assert isinstance(refused.exception, ConfigError) and refused.exception.where == where
     assert refused.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "bound"),
+    [
+        ("--min-p", "1.5", "1"),
+        ("--min-p", "nan", "1"),
+        ("--top-p", "nan", "1"),
+        ("--frequency-penalty", "3", "2"),
+        ("--presence-penalty", "-3", "-2"),
+    ],
+)
+def test_a_setting_out_of_its_bounds_is_refused_before_the_model_is_loaded(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], option: str, value: str, bound: str
+) -> None:
+    assert cli.run(["generate", str(tmp_path / "missing"), "--prompt", "the", f"{option}={value}"]) == 2
+    message = capsys.readouterr().err
+    assert f"'{option}'" in message and message.splitlines()[0].endswith(f"equal to {bound}")
 
 
 def test_prompts_before_one_that_cannot_be_spelled_are_answered(regard, language_model: Path) -> None:

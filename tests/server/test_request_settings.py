@@ -12,7 +12,10 @@ import httpx
 import pytest
 
 import regard
+from regard.config.search_settings import GenerationSettings, SearchSettings
+from regard.config.setting import settings_of
 from regard.server.api.api_v1 import ScoredPair, ScoreRequest, TranslatedText, TranslateRequest
+from regard.server.api.generation_api import GenerateBody, GenerateResponse
 from regard.server.api.inspection_api import InspectRequest
 from regard.server.api.prediction_api import PredictRequest, PredictResponse
 from regard.server.batching.jobs import Limits
@@ -98,11 +101,14 @@ def test_settings_that_a_request_leaves_out_are_told(models: dict[str, Any]) -> 
 def documented(endpoint: str) -> tuple[set[str], set[str]]:
     """Fields of an endpoint's requests, and of its answers, by the table of the docs."""
     rows = [line.split("|") for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("|")]
+    linked = {"#search": SearchSettings, "#generate-task-language-model": GenerationSettings}
     first = next(number for number, row in enumerate(rows) if row[1].strip() == f"POST `{endpoint}`")
     more = itertools.takewhile(lambda row: not row[1].strip(), rows[first + 1 :])
     fields, answers = zip(*((row[2], row[3]) for row in (rows[first], *more)), strict=True)
     told = [re.sub(r"\([^)]*\)|: `.*", "", each) for each in fields]  # without what stands for a value
-    return set(re.findall(r"`(\w+)`", " ".join(told))), set(re.findall(r"`(\w+)`", " ".join(answers)))
+    declared = (settings_of(kind) for anchor, kind in linked.items() if f"config.md{anchor})" in " ".join(fields))
+    settings = {name for each in declared for name, own in each.items() if not own.config_only}
+    return settings | set(re.findall(r"`(\w+)`", " ".join(told))), set(re.findall(r"`(\w+)`", " ".join(answers)))
 
 
 @pytest.mark.parametrize(
@@ -110,6 +116,7 @@ def documented(endpoint: str) -> tuple[set[str], set[str]]:
     [
         ("/v1/translate", TranslateRequest, TranslatedText),
         ("/v1/predict", PredictRequest, PredictResponse),
+        ("/v1/generate", GenerateBody, GenerateResponse),
         ("/v1/score", ScoreRequest, ScoredPair),
         ("/v1/inspect", InspectRequest, None),
     ],

@@ -7,12 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from typing import Annotated, Any, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from regard.config.search_settings import INSPECTED, SearchSettings
+from regard.config.setting_models import request_model
 from regard.config.settings import SearchConfig
 from regard.core.predictor_interface import interface_of, read_input
 from regard.errors import ConfigError, DataError
@@ -36,8 +38,13 @@ __all__ = ["pages", "router"]
 
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 
+if TYPE_CHECKING:
+    InspectSettings = BaseModel
+else:
+    InspectSettings = request_model(SearchSettings, only=INSPECTED, base=BaseModel)
 
-class InspectRequest(BaseModel):
+
+class InspectRequest(InspectSettings):
     """Input to inspect. All fields but `text`, `model` and `checkpoint` are for translation models."""
 
     model_config = ConfigDict(extra="forbid")
@@ -50,26 +57,17 @@ class InspectRequest(BaseModel):
     checkpoint: Annotated[str, Field(pattern="^(average|best|[0-9]{1,9})$")] | None = Field(
         None, description="Weights to inspect: `average`, `best`, or the number of a step."
     )
-    beam: Annotated[int, Field(ge=1)] | None = None
-    nbest: Annotated[int, Field(ge=1)] | None = None
-    length_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    coverage_penalty: Annotated[float, Field(ge=0, le=10)] | None = None
-    force: Annotated[
-        list[Annotated[int, Field(ge=0, lt=2**31)]],
-        FIRST_ERROR,
-        Field(max_length=256, description="Numbers of the pieces that the output must begin with."),
-    ] = []
+    force: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FIRST_ERROR] = Field(
+        [], max_length=256, description="Numbers of the pieces that the output must begin with."
+    )
     candidate: Annotated[
         int, Field(ge=0, lt=1000, description="Number of the output to inspect, of `nbest`; 0 is the best.")
     ] = 0
-    include: Annotated[
-        list[Literal["ablation", "beam", "influence", "vectors"]],
-        FIRST_ERROR,
-        Field(
-            max_length=4,
-            description="Parts that cost more to compute; `influence` of any task, the others of translation.",
-        ),
-    ] = []
+    include: Annotated[list[Literal["ablation", "beam", "influence", "vectors"]], FIRST_ERROR] = Field(
+        [],
+        max_length=4,
+        description="Parts that cost more to compute; `influence` of any task, the others of translation.",
+    )
 
 
 def router(service: Service) -> APIRouter:
@@ -119,7 +117,7 @@ def router(service: Service) -> APIRouter:
 
 def _translation_work(service: Service, served: ServedModel, body: InspectRequest) -> Callable[[], dict[str, Any]]:
     """Return the work that builds the document of a sentence. ApiError beyond a limit."""
-    overrides = body.model_dump(include={"beam", "nbest", "length_penalty", "coverage_penalty"})
+    overrides = body.model_dump(include=set(INSPECTED))
     settings = search_settings(cast(SearchConfig, served.settings), overrides, service.settings)
 
     def build() -> dict[str, Any]:

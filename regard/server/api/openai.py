@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from functools import partial
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
 
 from regard.config.search_requests import GenerateRequest
+from regard.config.search_settings import GenerationSettings
+from regard.config.setting_models import request_model
 from regard.server.api.event_stream import EVENT_STREAM, EventStream, event
 from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings, json_response
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
@@ -28,8 +30,13 @@ CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceed
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 413, 429, 500, 503)
 }
-COMMON = ("temperature", "top_p", "presence_penalty", "frequency_penalty", "seed")  # named as in GenerateRequest
+EQUAL = ("top_p", "presence_penalty", "frequency_penalty", "seed")  # settings of GenerateRequest, with its bounds
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
+
+if TYPE_CHECKING:
+    EqualSettings = BaseModel
+else:
+    EqualSettings = request_model(GenerationSettings, only=EQUAL, base=BaseModel)
 
 
 def _as_list(given: Any) -> Any:
@@ -42,7 +49,7 @@ class StreamOptions(BaseModel):
     include_usage: bool | None = Field(None, description="End with the numbers of tokens.")
 
 
-class CompletionRequest(BaseModel):
+class CompletionRequest(EqualSettings):
     """Request for completions. Other settings of `/v1/generate` (`top_k`, `min_p`, …) may stand beside these."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
@@ -52,15 +59,13 @@ class CompletionRequest(BaseModel):
     max_tokens: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
         None, description="16 unless given; 0, with `echo`, gives the prompt alone."
     )
-    temperature: Annotated[float, Field(ge=0, le=2)] | None = None
-    top_p: Annotated[float, Field(gt=0, le=1)] | None = None
+    temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
+        None, description="Temperature of sampling; 0 always takes the most probable token."
+    )
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     stop: Annotated[list[Stop], Field(max_length=4), FIRST_ERROR, BeforeValidator(_as_list)] | None = Field(
         None, description="String that ends a text, or a list of at most 4; no part of the text."
     )
-    seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    presence_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, Field(ge=-2, le=2)] | None = None
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = Field(
         None, description="Likeliest tokens that are told of each step, with their log-probabilities."
     )
@@ -95,7 +100,7 @@ class CompletionRequest(BaseModel):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of generation, as ``GenerateRequest`` names them."""
-        found = {name: getattr(self, name) for name in COMMON} | (self.model_extra or {})
+        found = {name: getattr(self, name) for name in ("temperature", *EQUAL)} | (self.model_extra or {})
         if self.temperature == 0:
             found |= {"temperature": None, "greedy": True}
         return found | {"stop": self.stop, "length": (16 if self.max_tokens is None else self.max_tokens) or 1}

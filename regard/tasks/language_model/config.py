@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.config.search_settings import GenerationSettings
+from regard.config.setting_models import config_model
 from regard.config.settings import ChoiceConfig
 from regard.core.wording import counted
 from regard.data.documents import Cut, DocumentKind, holds_prompts, holds_records
@@ -17,6 +19,11 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
+
+if TYPE_CHECKING:
+    GenerationFields = GenerationSettings
+else:
+    GenerationFields = config_model(GenerationSettings)
 
 __all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
 
@@ -122,19 +129,8 @@ class TextDataConfig(DataSection):
         return self
 
 
-class GenerateConfig(ChoiceConfig):
+class GenerateConfig(GenerationFields, ChoiceConfig):
     """Settings of text generation, unless a command says otherwise."""
-
-    nbest: Literal[1] = Field(1, description="always 1; the number of texts of a prompt is an option of generation")
-    length: int = Field(500, ge=1, le=1 << 20, description="maximum of tokens")
-    temperature: Annotated[float, Field(ge=0)] | None = Field(
-        None,
-        description="logits are divided by this before a draw, 1.0 unless given; 0: always the most probable token; "
-        "without effect in a beam",
-    )
-    no_repeat_ngram: int | None = Field(
-        None, ge=1, le=100, description="no sequence of n tokens occurs twice in prompt and text"
-    )
 
     @property
     def draw_temperature(self) -> float | None:

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
+from regard.config.search_settings import GenerationSettings
+from regard.config.setting import document_settings
 from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, never
@@ -103,6 +105,7 @@ class Generator:
         self, prompt: list[str] | tuple[str, ...], *, seed: int | None = None, greedy: bool = False, **options: object
     ) -> list[Generated]: ...
 
+    @document_settings(GenerationSettings)
     def __call__(
         self,
         prompt: str | list[str] | tuple[str, ...] = "",
@@ -113,7 +116,7 @@ class Generator:
     ) -> Generated | list[Generated]:
         """``model("To be", length=100, temperature=0.8, seed=1)``; of several prompts a list, in order.
 
-        ``options`` are fields of GenerateConfig. Each text is a function of its prompt and the seed.
+        ``options`` are settings of generation, see below. Each text is a function of its prompt and the seed.
         """
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
         if wrong := [each for each in prompts if not isinstance(each, str)]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json as jsonlib
 import math
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS
+from regard.config.prediction_settings import LinkedNodeSettings
+from regard.config.setting import settings_of
+from regard.config.setting_models import request_model
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
@@ -22,9 +24,14 @@ from regard.errors import DataError
 from regard.tasks.graph_batch import graph_tensors
 from regard.tasks.named_nodes import NodePredictor
 
+if TYPE_CHECKING:
+    LinkSettings = LinkedNodeSettings
+else:
+    LinkSettings = request_model(LinkedNodeSettings)
+
 __all__ = ["BestLinks", "Link", "Linker"]
 
-TOP_K = 10  # links of one node
+TOP_K: int = settings_of(LinkedNodeSettings)["top_k"].default
 ROWS = 256  # nodes that are compared with all at once
 
 
@@ -41,14 +48,6 @@ class BestLinks(NamedTuple):
 
     source: str
     links: list[Link]
-
-
-class LinkSettings(BaseModel):
-    """Settings of a request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Links of an input of one node.")
 
 
 class Linker(NodePredictor):

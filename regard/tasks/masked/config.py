@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.config.prediction_settings import GapSettings
+from regard.config.setting_models import config_model
 from regard.core.wording import counted
 from regard.data.documents import Cut
 from regard.data.masking import MaskingConfig
@@ -16,6 +18,11 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.masked_config import MaskedModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.runs.run_config import DataSection, RunConfig
+
+if TYPE_CHECKING:
+    GapFields = GapSettings
+else:
+    GapFields = config_model(GapSettings)
 
 __all__ = ["FillConfig", "MaskedConfig", "MaskedDataConfig"]
 
@@ -65,13 +72,10 @@ class MaskedDataConfig(DataSection):
         return self
 
 
-class FillConfig(BaseModel):
+class FillConfig(GapFields):
     """Settings of filling gaps, unless a command says otherwise."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    top_k: int = Field(5, ge=1, le=1000, description="words or pieces that are shown for each gap")
-    blank: str = Field("___", min_length=1, max_length=100, description="what a gap is written as")
 
 
 class MaskedConfig(RunConfig):

@@ -6,14 +6,15 @@ import json as jsonlib
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
 from regard.attention.mask import Span
 from regard.attention.observe import attention_maps, observe_calls, twin
+from regard.config.prediction_settings import GapSettings
+from regard.config.setting_models import request_model
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
@@ -25,6 +26,11 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
 from regard.errors import DataError
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
+
+if TYPE_CHECKING:
+    FillRequest = GapSettings
+else:
+    FillRequest = request_model(GapSettings)
 
 __all__ = ["Filled", "Filler", "GapCandidate"]
 
@@ -45,14 +51,6 @@ class Filled(NamedTuple):
 
     text: str
     gaps: tuple[tuple[GapCandidate, ...], ...]
-
-
-class FillRequest(BaseModel):
-    """Settings of filling that a request may have."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    top_k: Annotated[int, Field(ge=1, le=1000)] | None = Field(None, description="Words or pieces for each gap.")
 
 
 class Filler:

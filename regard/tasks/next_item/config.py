@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from regard.config.explain import Misfit
+from regard.config.prediction_settings import RankingSettings
+from regard.config.setting_models import config_model
 from regard.core.wording import counted
 from regard.data.sessions import SessionColumns
 from regard.data.shared_files import FilesConfig
@@ -16,6 +18,11 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
+
+if TYPE_CHECKING:
+    RankingFields = RankingSettings
+else:
+    RankingFields = config_model(RankingSettings)
 
 __all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
 
@@ -74,13 +81,10 @@ class SessionDataConfig(DataSection):
         return self
 
 
-class RecommendConfig(BaseModel):
+class RecommendConfig(RankingFields):
     """Settings of a prediction, unless a call has others."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    top_k: int = Field(10, ge=1, le=1000, description="items that are recommended")
-    new: bool = Field(False, description="only items that the session has not had")
 
 
 class NextItemConfig(UnsmoothedRunConfig):

@@ -18,6 +18,8 @@ from torch import Tensor
 from regard.attention.observe import observe, twin
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
+from regard.config.search_settings import SearchSettings
+from regard.config.setting import document_settings
 from regard.config.settings import SearchConfig, override_search
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
@@ -86,6 +88,7 @@ class Translator(PairScorer):
         self, text: list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
     ) -> list[Translation]: ...
 
+    @document_settings(SearchSettings)
     def __call__(
         self, text: str | list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
     ) -> Translation | list[Translation]:
@@ -95,7 +98,7 @@ class Translator(PairScorer):
             text: a text, or a list of texts.
             seed: of the draws, if ``temperature`` is set; other outputs each time unless given. A translation is a
                 function of its text and the seed.
-            options: fields of SearchConfig.
+            options: settings of search, see below.
 
         Raises:
             ConfigError: an option cannot have this value, or ``text`` is not a text.
