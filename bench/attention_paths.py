@@ -16,7 +16,8 @@ import torch
 from machine import machine
 
 from regard.attention.kernel import Kernel, attend, kernel
-from regard.attention.mask import Bound, Causal, Padding, Span
+from regard.attention.mask import Bound, Causal, Padding
+from regard.attention.span import Span
 
 PATHS: tuple[Kernel, ...] = ("reference", "softmax", "sdpa", "causal")
 HEADS, WIDTH = 4, 64

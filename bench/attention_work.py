@@ -10,8 +10,9 @@ from torch import Tensor
 
 from regard.attention.contract import Mixer
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Mask, Padding, Span, Window
+from regard.attention.mask import Causal, Mask, Padding, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.models.transformer.mixers import place_mixer
 
 __all__ = ["ATTENTION", "DENSE", "attention_pass"]

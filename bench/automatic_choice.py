@@ -19,7 +19,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 
 FOLDER = Path("runs") / "bench" / "automatic-choice"
 FALLING = ["train.schedule=linear", "train.early_stopping=", "train.epochs=", "train.weight_decay=0.1"]

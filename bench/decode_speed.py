@@ -26,8 +26,8 @@ from instructions import LEVELS, limited, proof
 from machine import machine
 from safetensors.torch import save_file
 
-from regard.data.corpora import read_lines
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
+from regard.data.text_files import read_lines
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.runs.run_folder import RunFolder

@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.tokenizers.tokenizer import BEGIN
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.load import load

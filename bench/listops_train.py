@@ -30,7 +30,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.models.build import ARCHITECTURES
 from regard.models.causal_config import CausalStackConfig

@@ -15,9 +15,9 @@ from bleu_work import Stretch
 from serving import Served
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder

@@ -21,7 +21,7 @@ import torch
 from safetensors.torch import load_file
 from serving import Served
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core import VERSION
 from regard.data.pairs import pad_sources
 from regard.inference.decoding import fast_form

@@ -23,7 +23,7 @@ from machine import machine
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix

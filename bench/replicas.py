@@ -31,7 +31,7 @@ import serve_load
 from environments import ROOT
 from machine import machine
 
-from regard.data.corpora import read_lines
+from regard.data.text_files import read_lines
 
 NGINX, REPLICAS, RAY = 5080, (5001, 5002), 8000  # the ports of deploy/nginx.conf, and Ray Serve's own
 LIMIT = ["--req-limit", "1000000"]

@@ -32,7 +32,7 @@ from alternate import BENCH
 from environments import ROOT
 from machine import machine
 
-from regard.data.corpora import read_lines
+from regard.data.text_files import read_lines
 
 FOLDER = ROOT / "runs" / "bench"
 LOST = 999  # in place of a status

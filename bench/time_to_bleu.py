@@ -28,7 +28,7 @@ from machine import machine
 from sacrebleu.metrics import BLEU
 from train_speed import _planned, _write_settings
 
-from regard.data.corpora import read_lines
+from regard.data.text_files import read_lines
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import TranslationConfig

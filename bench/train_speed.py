@@ -27,7 +27,7 @@ from environments import ROOT, peer_python
 from instructions import LEVELS, limited, proof
 from machine import machine
 
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.runs.config import dump_config, load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.config import TranslationConfig

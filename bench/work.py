@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.task import ExampleIndices
 from regard.data.pairs import PairBatch
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.transformer import FastEncoderDecoder
 from regard.inference.decoding import Engine, fast_form

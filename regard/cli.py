@@ -55,8 +55,6 @@ from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
 from regard.errors import DataError, RegardError, StorageError
 
-__all__ = ["VERBS", "build_app", "main", "run"]
-
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
     train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, links, graphs, predict, inspect,

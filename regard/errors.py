@@ -12,8 +12,6 @@ The number is the exit code of the command line; Ctrl-C exits with 130, SIGTERM 
 
 from __future__ import annotations
 
-__all__ = ["ConfigError", "DataError", "ModelError", "RegardError", "StorageError", "TrainingError"]
-
 
 class RegardError(Exception):
     """A failure that says what, where, why, and what to do next.

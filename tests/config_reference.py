@@ -21,8 +21,8 @@ from pydantic_core import PydanticUndefined
 
 from regard.attention.catalogue import MECHANISMS, PLACED
 from regard.config.settings import SearchConfig, TrainConfig
-from regard.data.corpora import CorpusConfig
 from regard.data.masking import MaskingConfig
+from regard.data.reading import CorpusConfig
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig

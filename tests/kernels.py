@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.engine.transformer import FastEncoderDecoder
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

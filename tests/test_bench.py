@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.training.setup import set_up

@@ -9,7 +9,7 @@ import pytest
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.task import find_task
-from regard.data.corpora import CorpusConfig, read_pairs
+from regard.data.reading import CorpusConfig, read_pairs
 from regard.errors import DataError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.observation import WHOLE
 from regard.core.task import find_task
 from regard.core.wording import counted
@@ -28,7 +28,8 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
-from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
+from regard.tasks.net_outputs import run_network
+from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import TaskCase
 
 

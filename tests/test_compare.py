@@ -11,7 +11,7 @@ import pytest
 
 from regard.comparison.members import Budget, Entry, choose_test_set, load_entries, make_rows, parse_budget
 from regard.comparison.results import markdown, summarise, text_table
-from regard.data.corpora import CorpusConfig
+from regard.data.reading import CorpusConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.config import dump_config, load_config
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

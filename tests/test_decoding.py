@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.inference.decoding import Decoding, Engine
 from regard.inference.run_search import inputs_of
 from regard.inference.search_model import SearchInput

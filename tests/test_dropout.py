@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.reference_mode import reference_mode
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -21,12 +21,12 @@ from regard.attention.edge_kernel import (
     edge_weights,
 )  # fmt: skip
 from regard.attention.kernel import choose, kernel, masked_softmax
-from regard.attention.mask import Bound, Edges, Mask, Padding, Span
+from regard.attention.mask import Bound, Edges, Mask, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.gat import Gat
 from regard.attention.mechanisms.gatv2 import Gatv2
 from regard.attention.positions.edge_bias import EdgeBias
-from regard.attention.span import EdgeList
+from regard.attention.span import EdgeList, Span
 from regard.attention.structure import EdgesStructure
 from regard.models.dropout import Dropout
 from regard.testing.law import same

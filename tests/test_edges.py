@@ -13,15 +13,16 @@ import torch
 from pydantic import BaseModel
 
 import regard
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.protected_spans import find_protected_spans, missing_terms
 from regard.data.rows import read_rows
 from regard.data.text_files import read_lines
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
 from regard.data.tokenizers.sentencepiece_file import _fields
 from regard.data.tokenizers.subword import MarianTokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.data.windows import WindowExamples
 from regard.errors import DataError
 from regard.models.build import build

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import AttentionReader
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.randomness import seeded_generator
 from regard.core.task import find_task
 from regard.engine.obstacles import layer_obstacle

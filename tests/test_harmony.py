@@ -14,7 +14,8 @@ import regard
 from regard import cli
 from regard.data.midi import read_midi, write_midi
 from regard.data.notes import spell
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
 from regard.tasks.masked.harmony import Harmony, harmonise
 

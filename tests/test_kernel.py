@@ -19,7 +19,8 @@ from regard.attention.kernel import (
     masked_softmax,
     normaliser,
 )
-from regard.attention.mask import Causal, Matrix, Padding, Span
+from regard.attention.mask import Causal, Matrix, Padding
+from regard.attention.span import Span
 from regard.attention.structure import BandStructure, BlocksStructure, CausalStructure, FullStructure
 
 from .tolerances import within

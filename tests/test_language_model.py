@@ -22,10 +22,11 @@ from torch import nn
 
 import regard
 from regard import cli
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import join, repeat, select, truncate
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
-from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.data.windows import WindowExamples
 from regard.engine.language_model import FastLanguageModel
 from regard.errors import ConfigError, DataError

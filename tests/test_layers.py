@@ -177,6 +177,13 @@ def test_files_and_functions_fit_on_screens() -> None:
     assert found == []
 
 
+def test_a_list_of_exports_stands_where_names_are_handed_on() -> None:
+    """A public name of any other module begins without an underscore."""
+    packages = {".".join(file.relative_to(ROOT).parts[:-1]) for file in ROOT.glob("regard/**/__init__.py")}
+    found = {module for module, text in house().items() if "\n__all__ =" in text}
+    assert found - packages == {"regard.runs.checkpoint"}
+
+
 @pytest.mark.parametrize(
     "module, text, complaint",
     [

@@ -18,8 +18,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.attention import kernel as kernels
 from regard.attention import varlen_kernel, window_kernel
 from regard.attention.kernel import SHORT, attend, attend_reference, kernel, share_heads
-from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window
+from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.attention.structure import BandStructure
 from regard.core.state import select
 from regard.models.dropout import Dropout

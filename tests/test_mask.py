@@ -11,21 +11,9 @@ from hypothesis import strategies as st
 from torch.nn.functional import scaled_dot_product_attention
 
 from regard.attention.kernel import attend_reference
-from regard.attention.mask import (
-    Bound,
-    Causal,
-    Edges,
-    Global,
-    Mask,
-    Matrix,
-    Padding,
-    Segments,
-    Span,
-    VisibleUntil,
-    Window,
-)  # fmt: skip
+from regard.attention.mask import Bound, Causal, Edges, Global, Mask, Matrix, Padding, Segments, VisibleUntil, Window
 from regard.attention.positions.distance_bias import distances
-from regard.attention.span import EdgeList
+from regard.attention.span import EdgeList, Span
 from regard.attention.structure import (
     BandStructure,
     BlocksStructure,

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.observation import Site
 from regard.core.task import find_task
 from regard.data.tokenizers.tokenizer import SPECIALS

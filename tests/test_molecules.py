@@ -19,7 +19,8 @@ from regard.data.documents import Cut, read_documents
 from regard.data.molecules import read_fasta, reverse_complement
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.tasks.classification.labelled_text import read_labelled

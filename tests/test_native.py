@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from regard.native.beam import MOST_BEST
+from regard.native.call import Tables
 from regard.native.library import Library, find
 from regard.native.program import FilledHeads, Format, Program, Region, fill, filled, filled_heads
-from regard.native.runner import MOST_BEST, Runner, Tables, int32
+from regard.native.runner import Runner, int32
 
 quickest = find(choice="").library
 if quickest is None:

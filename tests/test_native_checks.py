@@ -15,10 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from regard.native.beam import MOST_BEST, BeamRows
+from regard.native.call import Tables
 from regard.native.library import ABI, Beam, NativeMatrix, Operation, Pass, RowBatch, ShortAttention, Table, find
 from regard.native.memory import MatrixMemory
 from regard.native.program import FilledHeads, Program, Region
-from regard.native.runner import MOST_BEST, BeamRows, Runner, Tables, int32
+from regard.native.runner import Runner, int32
 
 kernels = find(choice="").library
 needs_kernels = pytest.mark.skipif(kernels is None, reason=f"needs the kernels: {find(choice='').reason}")

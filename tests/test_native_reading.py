@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import regard
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.engine.native_reading import NativeEncoder, reading_obstacle
 from regard.errors import ConfigError
 from regard.inference.reading import reading_form

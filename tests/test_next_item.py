@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from regard import cli
 from regard.answers.next_item import NextItemSettings
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
-from regard.data.tokenizers.tokenizer import UNKNOWN
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.inference.decoding import SYMBOLS, Decoding
 from regard.inference.prompt_decoding import SYMBOLS as SUPPRESSED
 from regard.inference.run_search import inputs_of

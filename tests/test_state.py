@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.contract import RowMap, SourceKeys, compact
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import join, leaves, repeat, select, truncate
 
 

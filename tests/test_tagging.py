@@ -12,7 +12,7 @@ import torch
 
 from regard.answers.spans import TagSpan, are_spans, best_path, spans
 from regard.answers.tag_sequence import TaggedTokens
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape
 from regard.data.shared_files import FilesConfig

@@ -7,8 +7,9 @@ import torch
 from torch import nn
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput

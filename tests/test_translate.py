@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.inference.search_model import SearchInput
 from regard.models.build import build

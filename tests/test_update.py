@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.pairs import PairBatch
 from regard.models.dropout import Dropout
 from regard.training.trainer import Trainer

@@ -13,8 +13,6 @@ from torch import Tensor
 from regard.core.task import Metric, MetricSums, MetricTable
 from regard.data.rows import Column
 
-__all__ = ["AnswerBase", "NoSettings"]
-
 
 class NoSettings(BaseModel):
     """A prediction without settings."""

@@ -12,8 +12,6 @@ from regard.core.task import RunFiles
 from regard.data.tokenizers.tokenizer import UNKNOWN
 from regard.metrics.ranking import BEST
 
-__all__ = ["Followers"]
-
 FOLLOWERS_FILE = "followers.json"
 Best = tuple[int, ...]
 

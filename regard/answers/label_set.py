@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 else:
     LabelSetSettings = request_model(ThresholdSettings, base=NoSettings)
 
-__all__ = ["NO", "YES", "LabelSet", "LabelSetSettings", "SeveralLabels"]
-
 YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells of a label's own column
 
 

@@ -12,8 +12,6 @@ from regard.metrics.classes import prediction_sums
 from regard.metrics.label_sets import label_set_sums
 from regard.metrics.numbers import number_sums
 
-__all__ = ["TEMPERATURES", "best_temperature", "class_loss", "label_set_loss", "number_loss"]
-
 # Divisors of logits that are tried: 0.25 to 64 by steps of an eighth of an octave, 1 among them.
 TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
 

@@ -19,8 +19,6 @@ from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
-__all__ = ["CLASS_METRICS", "LABELS_FILE", "NamedLabels", "SingleLabel", "ranked", "require_label", "to_json"]
-
 LABELS_FILE = "labels.json"
 DECIMALS = 6  # of numbers in JSON
 CLASS_METRICS: Mapping[str, Metric] = {  # of ``metrics.classes.class_metrics``

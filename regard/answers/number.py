@@ -19,8 +19,6 @@ from regard.core.task import Metric, MetricSums, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.metrics.numbers import number_metrics
 
-__all__ = ["Number", "NumberPrediction"]
-
 
 class NumberPrediction(NamedTuple):
     """A number in the unit of the labels, and facts about the input (``InputContext``)."""

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 else:
     ClassSettings = request_model(AbstentionSettings, base=NoSettings)
 
-__all__ = ["ClassSettings", "Classification", "OneClass"]
-
 
 class Classification(NamedTuple):
     """The most likely label, its probability, those of all labels, and facts about the input (``InputContext``).

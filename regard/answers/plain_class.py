@@ -16,8 +16,6 @@ from regard.core.observation import Alternative
 from regard.core.task import Metric, MetricSums
 from regard.metrics.classes import class_metrics
 
-__all__ = ["ClassPrediction", "PlainClass"]
-
 
 class ClassPrediction(NamedTuple):
     """The most likely label, its probability, those of all labels, and the weights of ``InputContext``."""

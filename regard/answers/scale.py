@@ -14,8 +14,6 @@ from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.untrusted_files import SMALL
 from regard.errors import DataError
 
-__all__ = ["Scale", "read_number"]
-
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 LARGEST = 1e30  # of a number that is told: sums of squares of these stay finite in double precision
 

@@ -10,19 +10,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = [
-    "SCHEMES",
-    "TagScheme",
-    "TagSpan",
-    "are_spans",
-    "best_path",
-    "find_scheme",
-    "scheme_of_names",
-    "spans",
-    "transitions",
-    "write_iob",
-]
-
 TagScheme = Literal["iob1", "iob2", "iobes", "bilou"]
 SCHEMES: tuple[TagScheme, ...] = ("iob1", "iob2", "iobes", "bilou")
 OUTSIDE = "O"

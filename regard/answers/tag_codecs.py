@@ -13,8 +13,6 @@ from regard.core.untrusted_files import SMALL
 from regard.data.labels import Labels
 from regard.errors import ConfigError
 
-__all__ = ["MajorityTags", "SpanScheme", "no_spans"]
-
 WORDS_FILE, SCHEME_FILE = "words.json", "scheme.json"
 
 

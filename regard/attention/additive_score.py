@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from regard.attention.kernel import share_heads
 
-__all__ = ["AdditiveScore", "uniform"]
-
 PARTS = ("query", "key", "bias")
 
 

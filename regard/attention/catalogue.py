@@ -35,8 +35,6 @@ from regard.config.constructor_options import validate_options
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["MECHANISMS", "PLACED", "build_mechanism"]
-
 MECHANISMS: dict[str, type[Mechanism]] = {
     "additive": Additive,
     "cosine": Cosine,

@@ -20,13 +20,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import pad
 
-from regard.attention.mask import Bound, Span
+from regard.attention.mask import Bound
+from regard.attention.span import Span
 from regard.core.state import State, join, leaves, select
-
-__all__ = [
-    "Abilities", "Attended", "Decoded", "Decoder", "Encoded", "Encoder", "Mechanism", "Memory", "Mixed", "Mixer",
-    "Reader", "RowMap", "SourceKeys", "compact", "mean_state", "sentences",
-]  # fmt: skip
 
 Memory = State  # prepared once per sentence, by a reader or a decoder; dimension 0 is the sentence
 

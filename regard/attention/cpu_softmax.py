@@ -13,8 +13,6 @@ from torch.nn.functional import pad
 
 from regard.native.short_attention import attend_by_kernels, covers_attention
 
-__all__ = ["attend_short"]
-
 # torch's softmax of bfloat16 runs whole registers of 32 numbers; a shorter row falls back to one number at a time.
 REGISTER = 32
 WORTH_PADDING = 12  # below so many keys the padding costs more than it saves

@@ -20,11 +20,6 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch.utils.weak import WeakTensorKeyDictionary
 
-__all__ = [
-    "EdgeLayout", "EdgeValues", "attend_over", "edge_dot", "edge_gather", "edge_layout", "edge_softmax",
-    "edge_sum", "edge_weights", "weighted_bags",
-]  # fmt: skip
-
 PRODUCTS = (torch.float32, torch.float64)  # number formats that torch's sampled product knows
 
 

@@ -12,8 +12,6 @@ from torch.nn.functional import pad
 from regard.attention.cpu_softmax import attend_short
 from regard.attention.kernel import masked_softmax, read
 
-__all__ = ["GlobalColumns", "Neighbourhood", "attend_neighbours", "attend_neighbours_reference", "visible"]
-
 FEWEST, MOST = 32, 128  # queries in a block
 ATONCE = 1 << 21  # weights
 MIX = ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1))  # shifts and factors that scatter the bits of a number

@@ -12,8 +12,6 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
-__all__ = ["SELF_ENERGY", "Drops", "SortedChunks", "attend_chunks", "draw_rotations", "fixed_rotations", "hash_columns"]
-
 SELF_ENERGY = -1e5  # of a column to itself, whose own product would be the greatest: it counts where nothing else does
 UNSEEN = -(1 << 28)  # number of a key that nobody may look at
 CACHED = 1 << 17  # energies that are worked on together

@@ -23,14 +23,13 @@ from regard.attention.contract import (
     SourceKeys,
 )  # fmt: skip
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Span, Window, limited
+from regard.attention.mask import Bound, Causal, Mask, Padding, Segments, Window, limited
 from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.positions.forgetting import ForgetGate
 from regard.attention.positions.rotary import Rotary
 from regard.attention.sink_cache import SinkCache
+from regard.attention.span import Span
 from regard.core.state import State, select
-
-__all__ = ["PROJECTIONS", "AttentionReader", "HeadWidths", "MultiHead", "SelfAttention"]
 
 PROJECTIONS = ("query", "key", "value", "output")
 

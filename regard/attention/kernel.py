@@ -38,11 +38,6 @@ from regard.attention.varlen_kernel import Varlen, attend_varlen, serves_varlen,
 from regard.attention.window_kernel import attend_window
 from regard.core.reference_mode import in_reference_mode
 
-__all__ = [
-    "Normalise", "attend", "attend_pairs", "attend_reference", "blank_unseen", "choose", "kernel",
-    "masked_sigmoid", "masked_softmax", "normaliser", "read", "share_heads", "weigh",
-]  # fmt: skip
-
 # reference: the textbook. softmax: two products and a softmax. sdpa: torch's fused kernel, given a mask. causal: the
 # same kernel, which hides later keys by itself. window: blocks of queries and the keys around them. varlen: torch's
 # FlashAttention of sequences without their padding. edges: the edges of a graph alone.

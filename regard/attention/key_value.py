@@ -11,10 +11,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from regard.attention.contract import SourceKeys
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import join
-
-__all__ = ["KeyValue"]
 
 BUCKET = 32  # a cache grows by this many slots at a time
 

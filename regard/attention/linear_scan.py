@@ -8,8 +8,6 @@ from torch import Tensor
 from torch.nn.functional import pad
 from torch.utils.checkpoint import checkpoint
 
-__all__ = ["CHUNK", "chunked_scan"]
-
 CHUNK = 64  # columns: as many products within a chunk as between chunks, at heads of about this width
 PIECE = 64  # chunks of a longer sequence that are scanned at once in training, and again for their gradient
 

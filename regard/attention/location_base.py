@@ -22,8 +22,6 @@ from regard.attention.previous_weights import (
 )
 from regard.attention.sequential import Sequential
 
-__all__ = ["FilteredLocation", "LocationMechanism"]
-
 
 class LocationMechanism(Sequential):
     """e_ij = wᵀ tanh(W s_i + V h_j + x_ij + b), α_i = softmax(β e_i), x_i = location(m_{i−1}),

@@ -34,11 +34,6 @@ from regard.attention.structure import (
     hides_nothing,
 )  # fmt: skip
 
-__all__ = [
-    "Bound", "Causal", "Edges", "Global", "Mask", "Matrix", "Padding", "Segments", "Span", "VisibleUntil", "Window",
-    "limited",
-]  # fmt: skip
-
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
 BEFORE, TOGETHER = Reach(math.inf, 0), ColumnOffset(0, 0)

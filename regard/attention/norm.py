@@ -8,8 +8,6 @@ from torch import Tensor, nn
 from regard.core.reference_mode import in_reference_mode
 from regard.native.passes import covers, root_mean_square
 
-__all__ = ["RootMeanSquareNorm"]
-
 
 class RootMeanSquareNorm(nn.RMSNorm):
     """x / √(mean of x² + ε) · g over the last dimension, g learned (Zhang and Sennrich 2019, Eq. 4).

@@ -14,8 +14,6 @@ from regard.attention.contract import Attended, Decoder, Encoder, Mechanism
 from regard.attention.mask import Bound
 from regard.core.observation import AttentionMap, Axis
 
-__all__ = ["AttentionCall", "attention_maps", "mechanisms", "observe", "observe_calls", "twin"]
-
 Network = TypeVar("Network", bound=nn.Module)
 
 

@@ -13,8 +13,6 @@ from regard.attention.mask import Bound
 from regard.attention.score import SoftmaxScore
 from regard.core.state import State
 
-__all__ = ["PairScore"]
-
 
 class PairScore(SoftmaxScore):
     """α = softmax(e), e = ``pair``(``project``(q), ``prepare``(k)). A subclass writes ``pair``, and what it wants of q.

@@ -13,8 +13,6 @@ from torch.nn.functional import conv1d, pad
 from regard.attention.additive_score import uniform
 from regard.attention.mask import Bound
 
-__all__ = ["Filters", "Initial", "PreviousWeights", "at_least_float32", "initial_weights", "width_warning"]
-
 Initial = Literal["uniform", "first", "nowhere"]
 
 

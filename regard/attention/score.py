@@ -14,8 +14,6 @@ from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, 
 from regard.attention.mask import Bound
 from regard.core.state import State
 
-__all__ = ["ReweightedScore", "Score", "ScoreTerms", "SoftmaxScore"]
-
 
 class ScoreTerms(NamedTuple):
     """An energy written as a sum: e(t, s) = scale · Σ_i term_i + bias, with query and key (heads, positions, width).

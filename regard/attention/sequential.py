@@ -14,8 +14,6 @@ from regard.attention.kernel import blank_unseen, read, share_heads
 from regard.attention.mask import Bound
 from regard.core.state import State
 
-__all__ = ["Sequential"]
-
 
 class Sequential(Mechanism):
     """Base of mechanisms that score by ``content`` and carry a state from query to query.

@@ -9,10 +9,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import join, select
-
-__all__ = ["SinkCache"]
 
 
 class SinkCache(NamedTuple):

@@ -14,8 +14,6 @@ from jaxtyping import Bool, Float64, Int, Shaped
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["EdgeList", "Span"]
-
 OPTIONAL = ("segment", "given_position", "visible_until", "is_global", "decay")  # fields of columns that may be ()
 
 

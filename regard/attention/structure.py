@@ -15,11 +15,6 @@ from typing import NamedTuple, TypeAlias
 from jaxtyping import Int
 from torch import Tensor
 
-__all__ = [
-    "BandStructure", "BlocksStructure", "CausalStructure", "ColumnOffset", "EdgesStructure", "FullStructure", "Reach",
-    "Structure", "column_structure", "hides_nothing",
-]  # fmt: skip
-
 
 @dataclass(frozen=True)
 class FullStructure:

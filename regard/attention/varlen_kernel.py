@@ -13,9 +13,8 @@ from jaxtyping import Float, Int, Int32
 from torch import Tensor
 from torch.nn.functional import pad
 
-from regard.attention.mask import Bound, Causal, Padding, Segments, Span, Window
-
-__all__ = ["Varlen", "attend_varlen", "serves_varlen", "varlen"]
+from regard.attention.mask import Bound, Causal, Padding, Segments, Window
+from regard.attention.span import Span
 
 WIDEST = 256  # features of a head, in FlashAttention
 MULTIPLE = 8

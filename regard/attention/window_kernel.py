@@ -11,8 +11,6 @@ from regard.attention.cpu_softmax import attend_short
 from regard.attention.mask import Bound
 from regard.attention.structure import BandStructure
 
-__all__ = ["attend_window"]
-
 # Queries in a block: as many as a side of the band, so that few of the columns read in vain, within these limits.
 FEWEST, MOST = 32, 128
 ATONCE = 1 << 21  # weights

@@ -15,8 +15,6 @@ from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.errors import DataError
 
-__all__ = ["SetAside", "publish", "read"]
-
 
 class SetAside(NamedTuple):
     """A line without an output: its number in the input, why, and its text."""

@@ -18,8 +18,6 @@ from regard.bulk.work import Work
 from regard.core.wording import counted
 from regard.errors import DataError, RegardError
 
-__all__ = ["BlockOutputs", "work_on_block"]
-
 CHUNK = 1024  # distinct lines of like length in one call of the work
 DEATHS = 2  # of a line alone, until it is given up
 MANY = 20  # failed lines of a block, more than half of those tried: then it is no matter of lines

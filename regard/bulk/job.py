@@ -24,8 +24,6 @@ from regard.core import atomic_files
 from regard.data.packed_files import is_gzipped
 from regard.errors import ConfigError, DataError
 
-__all__ = ["QUARANTINE", "BulkJob", "open_job"]
-
 FORMAT = 1
 FEWEST, MOST = 512, 8192  # lines of a block, unless told: few where the inputs are small, so that all workers have some
 BYTES = 1 << 14  # of the inputs for a line of a block

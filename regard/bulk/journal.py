@@ -16,8 +16,6 @@ from typing import Any
 
 from regard.core import atomic_files
 
-__all__ = ["Journal"]
-
 Lines = tuple[int, int]  # first, and one beyond the last, in the order of work
 
 

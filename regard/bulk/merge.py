@@ -18,8 +18,6 @@ from regard.core import atomic_files
 from regard.core.wording import counted
 from regard.errors import DataError
 
-__all__ = ["Merged", "merge"]
-
 NAMED = 5  # missing blocks and failed lines that messages name
 
 

@@ -16,8 +16,6 @@ from regard import errors
 from regard.bulk.worker import Order, Report
 from regard.errors import RegardError, StorageError
 
-__all__ = ["run_processes"]
-
 # Deaths in a row of workers that began no lines: with an error, or by a signal, which may come from outside. All other
 # deaths bring the job on, to a line alone if need be.
 FAILED, KILLED = 3, 12

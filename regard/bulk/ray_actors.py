@@ -19,8 +19,6 @@ from regard.core.installation import extra_command
 from regard.core.wording import counted
 from regard.errors import ConfigError, RegardError
 
-__all__ = ["run_on_ray"]
-
 
 class BlockActor:
     """An actor that holds the model and does the blocks it is given."""

@@ -18,8 +18,6 @@ from regard.data.foreign_errors import foreign_errors
 from regard.data.text_files import open_bytes, read_raw_lines, refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["Block", "BlockReader", "blocks_of", "require_readable"]
-
 PIECE = 1 << 20  # bytes read at a time
 DAMAGED = "a gzip file is truncated or damaged"
 LARGEST = 1 << 26  # bytes after which a block ends however few lines it has

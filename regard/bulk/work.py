@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 
-__all__ = ["Work", "open_work", "settings_of"]
-
 PLACES = ("run", "device", "threads")  # of no influence on what the outputs are meant to be
 
 
@@ -186,8 +184,7 @@ class _ScoringPairs(_Scoring):
         self.model, self.as_json, self.rows = model, spec["json"], spec["documents"]
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
-        from regard.data.corpora import CorpusConfig
-        from regard.data.reading import parse_json_pair, parse_tab_pair
+        from regard.data.reading import CorpusConfig, parse_json_pair, parse_tab_pair
 
         keys = CorpusConfig(source=Path("line"))
         pairs = [

@@ -23,8 +23,6 @@ from regard.bulk.scan import Block, BlockReader
 from regard.bulk.work import Work, open_work, settings_of
 from regard.errors import ConfigError, RegardError, StorageError
 
-__all__ = ["Order", "Share", "do_block", "do_share", "main", "open_order", "parse_share"]
-
 WAIT = 0.2  # seconds until blocks that others work on are looked at again
 
 Report = Callable[[int, int], None]  # told a block's number and how many of its lines are done, now and then

@@ -10,8 +10,6 @@ from regard.commands.options import Run, epilog
 from regard.core.wording import counted
 from regard.errors import ConfigError
 
-__all__ = ["register"]
-
 EPILOG = epilog("regard average runs/m30k --last 10")
 
 Last = Annotated[

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from regard.bulk.job import BulkJob
     from regard.bulk.worker import Order, Report, Share
 
-__all__ = ["BULK_OPTIONS", "Bulk", "Folder", "run_bulk", "takes_bulk"]
-
 NAMED = 5  # lines set aside that the end names
 
 Folder = Annotated[

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from regard.data.lint.check import LintReport
     from regard.tasks.check import CheckReport
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard check train.en train.de --test test.en,test.de",
     "regard check book.txt",

@@ -11,8 +11,6 @@ from regard.commands.predict import Answering, answer, answers_lines
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import AbstentionSettings, ThresholdSettings
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "regard classify runs/reviews < reviews.txt",
     "regard classify runs/reviews --json --abstain-below 0.8 < reviews.txt",

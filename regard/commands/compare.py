@@ -15,10 +15,8 @@ from regard.commands.setting_options import Beam
 
 if TYPE_CHECKING:
     from regard.comparison.execution import Comparison
-    from regard.data.corpora import CorpusConfig
+    from regard.data.reading import CorpusConfig
     from regard.runs.run_config import RunConfig
-
-__all__ = ["register", "run_member"]
 
 EPILOG = epilog(
     "regard compare small.toml large.toml --budget 10m --seeds 2",
@@ -101,7 +99,7 @@ def compare(
     """
     from regard.comparison.execution import Comparison
     from regard.comparison.members import choose_test_set, load_entries, make_rows, parse_budget
-    from regard.data.corpora import CorpusConfig
+    from regard.data.reading import CorpusConfig
     from regard.errors import ConfigError
     from regard.metrics.text import check_names
 
@@ -137,7 +135,7 @@ def _require(config: RunConfig) -> None:
 def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
     """Describe the test set with the digests of its files, so that a changed text is measured anew."""
     from regard.core import atomic_files
-    from regard.data.text_files import unreadable
+    from regard.data.foreign_errors import unreadable
 
     parts = []
     for corpus in corpora:

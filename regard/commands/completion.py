@@ -7,17 +7,6 @@ from pathlib import Path
 
 import typer
 
-__all__ = [
-    "checkpoints",
-    "corpora",
-    "metrics",
-    "presets_and_runs",
-    "recipes_and_files",
-    "runs",
-    "runs_and_files",
-    "studies",
-]
-
 
 def runs(incomplete: str) -> list[str]:
     """Complete run folders: those under ``runs`` and under the typed folder; without any, the folders there."""

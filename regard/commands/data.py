@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from regard.data.public.catalogue import PublicCorpus, PublicFile
     from regard.data.public.fetch import FetchedFile, Progress
 
-__all__ = ["register"]
-
 Name = Annotated[
     str,
     typer.Argument(

@@ -15,8 +15,6 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.data.notes import Frame
 
-__all__ = ["register"]
-
 Steps = Annotated[
     int, typer.Option("--steps", min=1, max=48, metavar="N", help="Frames of a quarter note: 4 are sixteenths.")
 ]
@@ -99,7 +97,7 @@ def midi(
     from regard.core.atomic_files import explain_os_errors
     from regard.data.midi import write_midi
     from regard.data.notes import frames_of
-    from regard.data.reading import read_lines
+    from regard.data.text_files import read_lines
 
     text = sys.stdin.read() if file is None else "".join(f"{line}\n" for line in read_lines(file))
     frames = frames_of(text, where="standard input" if file is None else str(file))

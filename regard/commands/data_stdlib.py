@@ -9,8 +9,6 @@ import typer
 
 from regard.core.wording import counted
 
-__all__ = ["register"]
-
 
 def register(commands: typer.Typer) -> None:
     """Add the command to ``regard data``."""

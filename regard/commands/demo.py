@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from regard.data.public.cmudict import Dictionary
     from regard.tasks.translation.translator import Translator
 
-__all__ = ["register"]
-
 NEW_WORDS = (
     "bahdanau",
     "transducer",
@@ -103,8 +101,8 @@ DEMOS = {"translation": (4.0, _pronunciation_demo), "classification": (1.0, _syl
 
 
 def _check(paths: dict[str, Path]) -> None:
-    from regard.data.corpora import FileCorpus
     from regard.data.lint.check import lint
+    from regard.data.reading import FileCorpus
 
     found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
     counts = ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items() if count)

@@ -14,8 +14,6 @@ from regard.core.wording import counted
 if TYPE_CHECKING:
     from regard.tasks.supervised_predictor import SupervisedPredictor
 
-__all__ = ["syllable_demo"]
-
 NEW_WORDS = ("transducer", "blorptastic", "gradienting", "wordpiece", "antattention", "queueing")
 DRAWN = "acknowledgeable"
 BAR = 24  # columns of the longest bar
@@ -57,7 +55,7 @@ def syllable_demo(minutes: float, runs: Path) -> None:
 def _measure(model: SupervisedPredictor, test: Path) -> None:
     from collections import Counter
 
-    from regard.data.reading import read_lines
+    from regard.data.text_files import read_lines
 
     rows = [line.split("\t") for line in read_lines(test)]
     told = [each.label for each in model([word for word, _ in rows])]

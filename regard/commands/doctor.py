@@ -20,8 +20,6 @@ from regard.commands.options import AsJson, epilog
 from regard.core.cores import usable_cores
 from regard.core.installation import extra_command, extras
 
-__all__ = ["register"]
-
 EPILOG = epilog("regard doctor --markdown", notes="Exit code 6 if the current folder cannot be written.")
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")
 WRITTEN = 8 << 20  # bytes of the disk test

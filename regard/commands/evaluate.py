@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
     from regard.tasks.evaluation import Evaluation, ReferenceTest
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
@@ -238,7 +236,7 @@ def _require_rival(against: Path | None) -> None:
 
 def _rival_outputs(against: Path, files: list[Path], given: dict[str, Any], opening: dict[str, Any]) -> list[str]:
     """Return another system's outputs, read from a file or computed by another run with the same options."""
-    from regard.data.reading import read_lines
+    from regard.data.text_files import read_lines
     from regard.runs.run_folder import RunFolder
 
     if not against.is_dir():

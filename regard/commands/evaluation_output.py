@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from regard.metrics.significance import BootstrapDifference
     from regard.tasks.evaluation import Evaluation
 
-__all__ = ["print_figures", "print_scores"]
-
 MAX_ROWS = 20  # of a table that is printed; --json has the others
 
 

@@ -10,8 +10,6 @@ import typer
 from regard.commands.options import CheckpointName, Run, epilog
 from regard.errors import ConfigError
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard export runs/m30k exported --to ctranslate2 --source test.en",
     "regard export runs/book exported --to transformers",

@@ -12,8 +12,6 @@ from regard.commands.predict import answer_lines
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import GapSettings
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     'regard fill runs/plays "A dog ___ over the fence"',
     'regard fill runs/plays "The ___ of ___" --top-k 3 --json',

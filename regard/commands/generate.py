@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from regard.tasks.language_model.config import GenerateConfig
     from regard.tasks.language_model.generator import Generator
 
-__all__ = ["register"]
-
 CHUNK = 64  # prompts generated together at most
 EXAMPLES = epilog(
     'regard generate runs/book --prompt "It was" --length 200 --temperature 0.8 --seed 1',

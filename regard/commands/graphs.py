@@ -7,8 +7,6 @@ import typer
 from regard.commands.options import Run, epilog
 from regard.commands.predict import Answering, answer, answers_lines
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "regard graphs runs/rings < graphs.jsonl",
     "regard graphs runs/rings --json < graphs.jsonl > classes.jsonl",

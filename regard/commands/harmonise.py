@@ -11,8 +11,6 @@ from regard.commands.options import CheckpointName, DeviceName, Run, Threads, ep
 from regard.core.wording import counted
 from regard.errors import ConfigError
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "regard harmonise runs/voices three.mid --voice 2 -o four.mid",
     "regard harmonise runs/voices melody.mid --voice 1 --voice 2 --voice 3 -o four.mid",
@@ -49,7 +47,7 @@ def harmonise(
     from regard.core.atomic_files import explain_os_errors
     from regard.data.midi import read_midi, write_midi
     from regard.data.notes import frames_of
-    from regard.data.reading import read_lines
+    from regard.data.text_files import read_lines
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
     from regard.tasks.masked.harmony import harmonise

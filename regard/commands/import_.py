@@ -11,8 +11,6 @@ from regard.commands.options import epilog
 from regard.core.wording import counted
 from regard.errors import ConfigError, ModelError
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de",
     'regard import gpt2 runs/gpt2 && regard generate runs/gpt2 --prompt "Once upon a time"',

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from regard.errors import ConfigError, DataError, RegardError
 
-__all__ = ["IncomingLines", "chunks", "count_lines", "open_inputs", "open_lines", "reader_left"]
-
 PLACES = 1024  # of the rows read last
 BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
 

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
     from regard.runs.run_folder import RunFolder
 
-__all__ = ["register"]
-
 EPILOG = epilog("regard info runs/m30k", "regard info base --types 37000")
 
 RunOrPreset = Annotated[
@@ -112,7 +110,7 @@ def _run(run: RunFolder) -> dict[str, Any]:
 
 
 def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
-    from regard.data.corpora import Corpus
+    from regard.data.corpus import Corpus
 
     for path in sorted(run.data.glob("*/corpus.json")):  # absent if the token arrays were deleted after training
         corpus = Corpus.open(path.parent)

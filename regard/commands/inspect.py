@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from regard.inspection.document import Inspection
     from regard.inspection.inspector import Inspector
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard inspect runs/m30k",
     'regard inspect runs/m30k "A dog runs." --html dog.html',

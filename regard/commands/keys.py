@@ -9,8 +9,6 @@ import typer
 
 from regard.commands.options import AsJson, epilog
 
-__all__ = ["register"]
-
 File = Annotated[Path, typer.Argument(metavar="FILE", help="File of API keys, for example keys.json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Owner of the key.")]
 Requests = Annotated[

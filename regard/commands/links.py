@@ -13,8 +13,6 @@ from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import LinkedNodeSettings
 from regard.errors import ConfigError
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "echo 'ann bob' | regard links runs/friends",
     "echo ann | regard links runs/friends --top-k 3 --json",

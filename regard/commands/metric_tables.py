@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from regard.core.task import MetricTable
 
-__all__ = ["aligned", "table_as_json"]
-
 MOST_LETTERS = 16  # of a name
 
 

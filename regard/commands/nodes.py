@@ -13,8 +13,6 @@ from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "echo 31336 | regard nodes runs/papers",
     "regard nodes runs/papers --json < names.txt > classes.jsonl",

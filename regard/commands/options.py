@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from regard.inference.decoding import Wanted
     from regard.tasks.translation.translator import Translator
 
-__all__ = [
-    "AsJson",
-    "CheckpointName",
-    "DeviceName",
-    "EngineName",
-    "PairTarget",
-    "Port",
-    "Run",
-    "Threads",
-    "checkpoint_name",
-    "epilog",
-    "open_model",
-    "open_predictor",
-    "search_settings",
-    "set_threads",
-    "set_up",
-]
-
 Run = Annotated[
     Path, typer.Argument(metavar="RUN", help="Run folder, for example runs/m30k.", autocompletion=completion.runs)
 ]

@@ -13,8 +13,6 @@ from regard.core.resumable_output import ResumableOutput
 from regard.core.wording import counted_with
 from regard.errors import ConfigError
 
-__all__ = ["LineWriter", "open_output", "printable"]
-
 
 class LineWriter:
     """A writer of lines in UTF-8, whatever the locale; keeps nothing of an earlier, interrupted command."""

@@ -18,8 +18,6 @@ from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.core.task_table import TASKS
 
-__all__ = ["Answering", "answer", "answer_lines", "answers_lines", "register", "register_verbs"]
-
 CHUNK = 64  # lines predicted together at most
 
 Input = Annotated[

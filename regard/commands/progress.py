@@ -11,8 +11,6 @@ import typer
 
 from regard.core.wording import counted_units
 
-__all__ = ["progress"]
-
 QUIET = 2.0  # seconds before a bar appears
 EVERY = 30.0  # seconds between lines where there is no terminal
 

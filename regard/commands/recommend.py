@@ -11,8 +11,6 @@ from regard.commands.predict import Answering, answer, answers_lines
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import RankingSettings
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "echo 'i3 i17 i5' | regard recommend runs/shop",
     "regard recommend runs/shop --top-k 3 --new --json < sessions.txt",

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from regard.core.scores import ScoresPairs, ScoresTexts
     from regard.runs.run_folder import RunFolder
 
-__all__ = ["register"]
-
 CHUNK = 1024  # pairs in memory at a time
 EPILOG = epilog(
     "regard score runs/m30k test.en test.de > log-probabilities.txt",
@@ -133,7 +131,7 @@ def _scores_pairs(run: RunFolder) -> bool:
 
 
 def _score_pairs(model: ScoresPairs, source: Path, target: Path | None, as_json: bool) -> None:
-    from regard.data.corpora import CorpusConfig, given_corpus, read_pairs
+    from regard.data.reading import CorpusConfig, given_corpus, read_pairs
     from regard.data.rows import form_of
 
     both_sides = given_corpus([source]) if target is None and source.is_file() else None

@@ -13,8 +13,6 @@ from regard.commands.options import CheckpointName, DeviceName, EngineName, Port
 from regard.commands.serve_workers import serve_with_workers
 from regard.commands.server_plan import ServerPlan, free_port, log_requests, require_libraries
 
-__all__ = ["register"]
-
 EPILOG = epilog(
     "regard serve runs/m30k",
     "regard serve en-de=runs/m30k de-en=runs/back --port 5000 --engine int8",

@@ -26,8 +26,6 @@ from regard.errors import ConfigError, RegardError
 if TYPE_CHECKING:
     from regard.server.draining_server import DrainingServer
 
-__all__ = ["serve_with_workers"]
-
 log = logging.getLogger("regard.server")
 QUEUE = 2048  # connections that wait to be accepted
 AT_ONCE = 4  # of them that a worker takes in one turn: one that took all would leave none to its idle neighbours

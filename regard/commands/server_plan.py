@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
     from regard.tasks.translation.config import DataConfig
 
-__all__ = ["ServerPlan", "bound_socket", "free_port", "log_requests", "require_libraries"]
-
 CONNECTIONS = 1024  # at once; more are refused with 503
 
 

@@ -11,8 +11,6 @@ from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.config.search_settings import SearchSettings
 from regard.config.setting import Setting, settings_of
 
-__all__ = ["Beam", "setting_option", "takes_settings"]
-
 SHOWN = 10_000  # a larger bound guards memory: the check of the config has it, the help page does not
 
 

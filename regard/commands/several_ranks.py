@@ -12,8 +12,6 @@ from regard.errors import ConfigError
 if TYPE_CHECKING:
     from regard.training.ranks import Peers
 
-__all__ = ["several_ranks"]
-
 
 @contextmanager
 def several_ranks(refused: Mapping[str, Any] | None = None) -> Iterator[Peers | None]:

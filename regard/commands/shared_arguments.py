@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, NamedTuple
 
-__all__ = ["SharedOption", "taken_together"]
-
 Command = Callable[..., None]
 
 

@@ -16,8 +16,6 @@ from regard.commands.options import AsJson, Threads, epilog, set_threads
 if TYPE_CHECKING:
     from regard.studies.study import Cell, Study
 
-__all__ = ["register"]
-
 EPILOG = epilog("regard study list", "regard study saturation", "regard study all --page docs/evidence/studies.md")
 
 Names = Annotated[

@@ -7,8 +7,6 @@ import typer
 from regard.commands.options import ReadingEngine, Run, epilog
 from regard.commands.predict import Answering, answer, answers_lines
 
-__all__ = ["register"]
-
 EXAMPLES = epilog(
     "echo 'The dog runs' | regard tag runs/tags",
     "regard tag runs/tags --json < sentences.txt > tags.jsonl",

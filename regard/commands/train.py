@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
     from regard.training.start import OpenDisplay
 
-__all__ = ["new_folder", "open_display", "register"]
-
 EPILOG = epilog(
     "regard train train.en train.de --valid val.en val.de",
     "regard train pairs.tsv",

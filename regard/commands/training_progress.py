@@ -15,8 +15,6 @@ from regard.core.wording import counted, figure_text
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
-__all__ = ["TrainingDisplay"]
-
 PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
 FIRST_VALIDATIONS = 20  # each printed; later ones at most one in so many seconds, and the last
 VALIDATIONS_EVERY = 10.0

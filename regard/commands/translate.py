@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from regard.inference.results import Translation
     from regard.tasks.translation.translator import Translator
 
-__all__ = ["register"]
-
 SHOWN = 20  # unknown characters named at the end
 BATCHES = 16  # batches read ahead, so that lines of like length can be decoded together
 
@@ -238,7 +236,7 @@ class _Prefixes:
     """Required beginnings of the outputs: one text for all, or a file with a line for each."""
 
     def __init__(self, prefix: str | None, file: Path | None) -> None:
-        from regard.data.corpora import read_lines
+        from regard.data.text_files import read_lines
 
         if prefix is not None and file is not None:
             raise ConfigError("--prefix and --prefixes cannot be combined", help="give one of them")

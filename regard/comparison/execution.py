@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from regard.comparison.results import Summary
     from regard.core.interrupt import Interrupts
 
-__all__ = ["Comparison", "read_json_object"]
-
 START = """
 try:
     from regard.core.standard_streams import guard_streams

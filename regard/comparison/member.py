@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from regard.tasks.translation.translator import Translator
     from regard.training.start import OpenDisplay
 
-__all__ = ["FAILURE", "MEASURED", "TRAINING", "error_as_json", "main"]
-
 TRAINING, MEASURED, FAILURE = "training.json", "measured.json", "failure.json"
 WARM_UP = 8  # inputs decoded before the clock starts
 
@@ -166,7 +164,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
 
 
 def _pairs(test: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    from regard.data.corpora import CorpusConfig, read_pairs
+    from regard.data.reading import CorpusConfig, read_pairs
 
     corpora = [CorpusConfig.model_validate(part["corpus"]) for part in test]
     pairs = [(source, target) for corpus in corpora for _, source, target in read_pairs(corpus)]

@@ -10,22 +10,11 @@ from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.config.toml_layers import dotted, parse_override
-from regard.data.corpora import CorpusConfig
+from regard.data.reading import CorpusConfig
 from regard.errors import ConfigError, RegardError
 from regard.runs.config import find_recipe, load_config
 from regard.runs.run_config import RunConfig
 from regard.tasks.translation.config import translation_config
-
-__all__ = [
-    "STOP_KEYS",
-    "Budget",
-    "ComparisonRow",
-    "Entry",
-    "choose_test_set",
-    "load_entries",
-    "make_rows",
-    "parse_budget",
-]
 
 STOP_KEYS = tuple(f"train.{key}" for key in TRAINING_ENDS)
 

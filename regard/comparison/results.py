@@ -11,8 +11,6 @@ from regard.metrics.text import METRICS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["Summary", "draw", "lower_is_better", "markdown", "summarise", "text_table"]
-
 NAME_WIDTH = 25  # characters, so that the text table fits into 100 columns
 
 

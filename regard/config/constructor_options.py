@@ -12,8 +12,6 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, describe_failure, did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["LARGEST", "validate_options"]
-
 TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
 LARGEST = 1 << 20  # integer option, since a config may come from anywhere
 LONGEST = 1 << 10  # list of them

@@ -15,8 +15,6 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["Misfit", "expand_key", "expand_short_keys", "explain", "fields_of", "nearest_key", "short_keys"]
-
 
 class Misfit(ValueError):
     """A conflict between keys of different tables; raised by validators and reported with every key."""

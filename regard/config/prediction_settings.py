@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 else:
     BaseModel = object
 
-__all__ = ["AbstentionSettings", "GapSettings", "LinkedNodeSettings", "RankingSettings", "ThresholdSettings"]
-
 PROBABILITY = Bounds(0, 1)
 COUNT = Bounds(1, 1000)
 

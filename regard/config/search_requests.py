@@ -9,8 +9,6 @@ from pydantic import Field
 from regard.config.search_settings import GenerationSettings, SearchSettings
 from regard.config.setting_models import SettingsRequest, request_model
 
-__all__ = ["GenerateRequest", "SearchRequest"]
-
 if TYPE_CHECKING:
 
     class SearchRequest(SettingsRequest):

@@ -11,8 +11,6 @@ if TYPE_CHECKING:
 else:
     BaseModel = object
 
-__all__ = ["INSPECTED", "ChoiceSettings", "GenerationSettings", "SearchSettings"]
-
 ROWS = Bounds(1, 1 << 16)  # rows in memory at once; bounded, as a config may come from anywhere
 UNLIMITED = Bounds(1)  # of a request, where the server has a limit of its own
 TOKENS = 1 << 20

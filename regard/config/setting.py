@@ -12,8 +12,6 @@ from inspect import cleandoc
 from types import NoneType
 from typing import Any, NamedTuple, TypeVar, get_args, get_type_hints
 
-__all__ = ["Bounds", "Setting", "document_settings", "setting", "settings_of"]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 

@@ -9,8 +9,6 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model
 
 from regard.config.setting import Bounds, Setting, settings_of
 
-__all__ = ["SettingsRequest", "config_model", "request_model"]
-
 
 class SettingsRequest(BaseModel):
     """Settings of a request; those left out are those of the model's config."""

@@ -20,8 +20,6 @@ else:
     ChoiceFields = config_model(ChoiceSettings)
     SearchFields = config_model(SearchSettings)
 
-__all__ = ["TRAINING_ENDS", "ChoiceConfig", "SearchConfig", "TrainConfig", "override_search"]
-
 TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: any of them ends it
 
 MAX_UPDATES = 10**15  # no training has more updates, and no other number of it is larger

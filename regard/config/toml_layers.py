@@ -17,19 +17,6 @@ from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require
 from regard.core.wording import describe_error
 from regard.errors import ConfigError
 
-__all__ = [
-    "Key",
-    "TomlLayer",
-    "dotted",
-    "locate",
-    "merge",
-    "merge_into",
-    "merge_layer",
-    "move_key",
-    "parse_override",
-    "read_layers",
-]
-
 Key = tuple[str | int, ...]
 
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")

@@ -18,8 +18,6 @@ from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["MAX_ALTERNATIVES", "ContinuingAnswer", "InputContext", "LossAndSums", "TaskAnswer"]
-
 
 MAX_ALTERNATIVES = 10  # that are shown of a position
 

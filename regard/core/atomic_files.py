@@ -27,26 +27,6 @@ from uuid import uuid4
 
 from regard.errors import StorageError
 
-__all__ = [
-    "commit_folder",
-    "explain_os_errors",
-    "fault_point",
-    "hidden_sibling",
-    "json_bytes",
-    "locked",
-    "publish_first",
-    "publishing",
-    "remove_file",
-    "remove_folder",
-    "remove_on_error",
-    "replacing",
-    "sha256",
-    "sweep",
-    "write_bytes",
-    "write_bytes_atomically",
-    "write_json",
-]
-
 ROLES = ("tmp", "removed", "old")  # of hidden names, which no user knows
 CHUNK = 1 << 20  # bytes handed to one write call
 

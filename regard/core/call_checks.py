@@ -6,8 +6,6 @@ from collections.abc import Mapping
 
 from regard.errors import ConfigError, DataError
 
-__all__ = ["require_count", "require_list"]
-
 
 def require_list(inputs: object) -> None:
     """DataError for a text, whose letters would each be taken for one, a table, or what is no sequence."""

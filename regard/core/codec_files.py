@@ -11,8 +11,6 @@ from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.core.wording import describe_error
 from regard.errors import ModelError
 
-__all__ = ["open_codec_file", "save_codec_file"]
-
 Content = TypeVar("Content")
 # What code raises that takes a value of JSON apart and finds another type, size or number than it expects.
 MALFORMED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)

@@ -7,8 +7,6 @@ from collections.abc import Callable, Mapping
 from regard.core.atomic_files import fault_point
 from regard.errors import DataError
 
-__all__ = ["PreparedParts", "contents_changed", "require_unchanged"]
-
 
 def contents_changed(what: str, *, where: str, why: str) -> DataError:
     """Return the error for data that are not those of the first preparation."""

@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ["NO_DEADLINE", "Deadline", "DeadlineExceeded"]
-
 
 class DeadlineExceeded(Exception):
     """The time of a request is over before its result is complete."""

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-__all__ = ["CausalForm", "EncoderForm", "ExportForm", "PairForm"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExportForm:

@@ -17,11 +17,6 @@ from regard.core.observation import SurfaceKind
 from regard.core.randomness import example_generator
 from regard.core.task import Report, RunFiles
 
-__all__ = [
-    "ContinuedField", "EncodedRow", "EncodedRows", "Field", "InputBatch", "PackedField", "Padded", "PositionField",
-    "VisitDraws",
-]  # fmt: skip
-
 EncodedRow = (
     Any  # an array (positions, *numbers) of any dtype; of a PackedField another object, its length the positions
 )

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     from regard.core.task import MetricTable
 
-__all__ = ["can_draw", "draw_counts", "draw_notes", "save_figure"]
-
 SIZE = (9.0, 3.6)  # inches
 MOST_NUMBERED = 12  # rows of a square whose numbers are written in
 STYLE: dict[Any, Any] = {

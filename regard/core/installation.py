@@ -15,8 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["Extra", "extra_command", "extras", "package_command", "upgrade_advice"]
-
 NAME = "regard"
 PURPOSES = {
     "ctranslate2": "export to CTranslate2",

@@ -5,8 +5,6 @@ from __future__ import annotations
 import signal
 from types import FrameType, TracebackType
 
-__all__ = ["Interrupts"]
-
 
 class Interrupts:
     """Signal handlers: while ``polite``, the first SIGINT or SIGTERM only sets ``interrupted()``; the next one acts.

@@ -12,8 +12,6 @@ import torch
 
 from regard.errors import TrainingError
 
-__all__ = ["explain_out_of_memory", "total_memory"]
-
 LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 

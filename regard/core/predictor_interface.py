@@ -10,8 +10,6 @@ from regard.errors import DataError
 if TYPE_CHECKING:
     from pydantic import BaseModel
 
-__all__ = ["PredictionInterrupted", "PredictorInterface", "input_cost", "interface_of", "read_input", "reads_json"]
-
 
 class PredictionInterrupted(Exception):
     """Nobody waits for the output any more."""

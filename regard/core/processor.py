@@ -6,8 +6,6 @@ import platform
 
 import torch
 
-__all__ = ["bfloat16_in_hardware"]
-
 
 def bfloat16_in_hardware() -> bool:
     """True where the CPU multiplies bfloat16 in hardware; elsewhere torch widens it, slower than float32."""

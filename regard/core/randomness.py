@@ -18,8 +18,6 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-__all__ = ["example_generator", "fork", "generator", "mixed_seed", "seeded_generator"]
-
 
 @dataclass
 class _Stream:

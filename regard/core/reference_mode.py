@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["in_reference_mode", "reference_mode"]
-
 _enabled: ContextVar[bool] = ContextVar("reference_mode", default=False)
 
 

@@ -18,8 +18,6 @@ from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.core.wording import counted_with
 from regard.errors import ConfigError
 
-__all__ = ["ResumableOutput"]
-
 FORMAT = 1
 
 

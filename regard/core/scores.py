@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-__all__ = ["ScoresPairs", "ScoresTexts"]
-
 
 class ScoresPairs(Protocol):
     """Predictor of a task with ``scores = "pairs"``."""

@@ -14,8 +14,6 @@ from regard.errors import StorageError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["flush_output", "guard_streams"]
-
 
 def guard_streams() -> None:
     """Replace the standard streams of this process; called once, before anything is read or written.

@@ -18,8 +18,6 @@ from torch import Tensor
 
 from regard.core.wording import counted
 
-__all__ = ["State", "begun_anew", "join", "leaves", "rebuilt", "repeat", "select", "truncate"]
-
 State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
 
 

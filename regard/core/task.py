@@ -19,29 +19,6 @@ from regard.core.export_forms import ExportForm
 from regard.core.task_table import locate
 from regard.errors import ConfigError
 
-__all__ = [
-    "Advance",
-    "Batch",
-    "Card",
-    "Carry",
-    "CodecsAndSpec",
-    "Data",
-    "ExampleIndices",
-    "Examples",
-    "Indices",
-    "LossTerms",
-    "Metric",
-    "MetricSums",
-    "MetricTable",
-    "Objective",
-    "Predictor",
-    "Report",
-    "RunFiles",
-    "Task",
-    "find_task",
-    "never",
-]
-
 Indices = npt.NDArray[np.int64]
 MetricSums = dict[str, Tensor]  # sums over examples, of any shape, detached: added over shards, batches and ranks
 Carry = tuple[Tensor, ...]  # state that goes from batch to batch, dimension 0 the row; () where there is none

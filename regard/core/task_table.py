@@ -13,8 +13,6 @@ from typing import Any, NamedTuple
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["TASKS", "TaskPlace", "locate"]
-
 
 class TaskPlace(NamedTuple):
     """``package.module:NAME`` of the class of a task's config, and of its ``core.task.Task``; the verb of its runs."""

@@ -12,10 +12,6 @@ from torch import Tensor, nn
 
 from regard.errors import ModelError
 
-__all__ = [
-    "added_sums", "digest", "kept_buffers", "map_tensors", "mean", "separate", "shared_names", "to_device",
-]  # fmt: skip
-
 Tree = TypeVar("Tree")
 
 

@@ -15,20 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Self
 
-__all__ = [
-    "LARGE",
-    "SMALL",
-    "FileVersion",
-    "TooDeep",
-    "json_value",
-    "parse_json",
-    "parse_toml",
-    "read_bytes",
-    "read_records",
-    "require_shallow",
-    "shortened",
-]
-
 SMALL: Final = 1 << 20  # bytes of a file of settings
 LARGE: Final = 1 << 28  # bytes of a vocabulary, which may be all words of a corpus
 DEPTH: Final = 32  # tables and lists inside each other; what Regard writes has eight at most

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import MutableMapping
 
-__all__ = ["wait_briefly"]
-
 # Rounds of libgomp's loop, some 0.1 ms, after which a thread sleeps until there is work. By default it is 300,000:
 # where another program has a core, every operation of torch then waits as long for the thread that has none.
 SPINS = "5000"

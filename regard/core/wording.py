@@ -10,17 +10,6 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
 
-__all__ = [
-    "counted",
-    "counted_units",
-    "counted_with",
-    "describe_error",
-    "describe_failure",
-    "describe_validation_error",
-    "did_you_mean",
-    "figure_text",
-]
-
 # Expected value by the type of pydantic's error; the braces are filled from the error's context.
 SHOULD_BE = {
     "bool_parsing": "true or false",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import lru_cache
 from zlib import crc32
 
-__all__ = ["AFFIXES", "affix_buckets", "shape"]
-
 PREFIXES, SUFFIXES = (1, 2, 3), (1, 2, 3, 4)  # letters
 AFFIXES = len(PREFIXES) + len(SUFFIXES) + 2
 

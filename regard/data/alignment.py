@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 import numpy as np
 
-__all__ = ["first_shifted_line"]
-
 ROUNDS = 3
 
 

@@ -7,13 +7,6 @@ from collections.abc import Iterable, Sequence
 
 from regard.errors import DataError
 
-__all__ = [
-    "DOCUMENTS", "EDGES", "ITEM_LISTS", "LABELS", "LANGUAGE_CODES", "LANGUAGE_NAMES", "NODES", "PAIR", "PARTS",
-    "PROMPTS", "SPLITS", "TEXTS", "WORDS", "document_columns", "edge_columns", "first_of", "is_head", "label_like",
-    "language_codes", "pair_columns", "part_of", "session_columns", "tagged_columns", "text_columns", "time_column",
-    "unnamed_counters",
-]  # fmt: skip
-
 PAIR = ("source", "target")
 # The sides of a pair: the first row of which both names exist counts.
 SIDES = (

@@ -17,8 +17,6 @@ from regard.data.length_index import LengthIndex
 from regard.data.order import does_not_fit, shares
 from regard.data.permutation import Permutation
 
-__all__ = ["ComputedBatches", "LengthOrder", "even_batches"]
-
 BATCHES, MIXTURE, PASS, ROWS = 1, 2, 3, 4  # streams of draws
 PHASE = 0.6180339887498949  # of the golden section: parts of whole numbers, spread evenly over the lengths
 

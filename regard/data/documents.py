@@ -11,17 +11,11 @@ from typing import Literal, NamedTuple
 from regard.data.column_names import document_columns, pair_columns
 from regard.data.file_names import JSON_LINES, FileNames, first_file, has_ending, named_files
 from regard.data.molecules import is_fasta, read_fasta
-from regard.data.reading import read_lines, refuse_pipe
 from regard.data.rows import Part, column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table, missing_column
+from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
-
-__all__ = [
-    "Cut", "DocumentKind", "TextDocument", "holds_documents", "holds_prompts", "holds_records", "is_json_lines",
-    "parse_document",
-    "read_documents", "text_files",
-]  # fmt: skip
 
 DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
 TEXTS = (".txt", ".text", ".md")

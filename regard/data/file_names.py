@@ -10,10 +10,6 @@ from pathlib import Path
 from regard.core.wording import counted
 from regard.errors import DataError
 
-__all__ = [
-    "CONLL_U", "JSON_LINES", "FileNames", "first_file", "has_ending", "named_files", "paired_files", "spelled",
-]  # fmt: skip
-
 FileNames = Path | tuple[Path, ...]  # each may be a pattern; one that is the name of a file is that file
 
 

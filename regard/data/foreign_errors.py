@@ -11,8 +11,6 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import describe_error
 from regard.errors import DataError, RegardError, StorageError
 
-__all__ = ["foreign_errors", "is_foreign", "unreadable"]
-
 PANIC = "PanicException"  # of libraries written in Rust: not derived from Exception, in no module that can be imported
 
 

@@ -21,8 +21,6 @@ from regard.data.npz_files import read_arrays, require_sparse
 from regard.data.tables import read_cells
 from regard.errors import DataError
 
-__all__ = ["class_sizes", "edge_places", "node_columns", "read_graph", "save_graph"]
-
 LARGEST = 1e30  # number of a table
 NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
 NODE_LABELS = ("label", "class", "category", "y")

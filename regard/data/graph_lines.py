@@ -15,15 +15,10 @@ import numpy.typing as npt
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted, counted_with
 from regard.data.file_names import JSON_LINES, has_ending, named_files
-from regard.data.reading import read_lines, refuse_pipe
 from regard.data.rows import Row, describe_keys, parse_object
 from regard.data.shared_files import FilesConfig, falls_into
+from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import ConfigError, DataError
-
-__all__ = [
-    "GRAPH", "LABEL", "MOST_FEATURES", "MOST_NODES", "GraphLine", "graph_of", "parse_graph",
-    "read_graph_inputs", "read_graph_lines", "read_graph_rows",
-]  # fmt: skip
 
 GRAPH, LABEL = "graph", "label"  # columns of rows
 

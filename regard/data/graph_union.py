@@ -13,8 +13,6 @@ from torch import Tensor
 
 from regard.data.graphs import UNLABELLED, Graph
 
-__all__ = ["PackedGraphs", "disjoint_union", "packed_graphs", "return_probabilities"]
-
 SMALL = 64  # nodes
 TOGETHER = 1 << 20  # chances of walks that are held at once
 Numbers = npt.NDArray[np.int64]

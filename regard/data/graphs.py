@@ -13,8 +13,6 @@ import numpy.typing as npt
 from regard.core.wording import counted
 from regard.data.feature_file import FeatureFile
 
-__all__ = ["PARTS", "UNLABELLED", "Graph", "edge_count", "edge_pairs", "normalised_rows"]
-
 PARTS = ("train", "valid", "test")
 UNLABELLED = -1
 Numbers = npt.NDArray[np.int64]

@@ -11,8 +11,6 @@ from regard.core.untrusted_files import SMALL
 from regard.core.wording import counted
 from regard.errors import DataError
 
-__all__ = ["MOST_CLASSES", "LabelNumbers", "Labels"]
-
 MOST_CLASSES = 10_000
 
 

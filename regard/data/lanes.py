@@ -17,8 +17,6 @@ from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import PAD
 from regard.data.windows import TokenBatch
 
-__all__ = ["LaneExamples"]
-
 Numbers = npt.NDArray[np.int64]
 
 

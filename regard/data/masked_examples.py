@@ -20,8 +20,6 @@ from regard.data.order import batches_in_order, epoch_batches
 from regard.data.padding import padded
 from regard.data.tokenizers.tokenizer import BEGIN, END
 
-__all__ = ["EDGES", "MaskedBatch", "MaskedExamples", "evaluation_generator"]
-
 MASKS = 1  # the stream of draws
 EDGES = 2  # BEGIN and END, around every piece
 

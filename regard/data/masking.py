@@ -11,8 +11,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.config.explain import Misfit
 from regard.data.tokenizers.tokenizer import END, SPECIALS, Tokenizer
 
-__all__ = ["Masked", "MaskingConfig", "hidden", "masked", "number_masked", "word_starts"]
-
 Tokens = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 LONGEST_SPAN = 10  # tokens, as in SpanBERT

@@ -16,8 +16,6 @@ from regard.data.foreign_errors import foreign_errors, unreadable
 from regard.data.notes import PITCHES, Frame
 from regard.errors import ConfigError, DataError
 
-__all__ = ["read_midi", "write_midi"]
-
 DRUMS = 9  # the channel whose notes are no pitches
 MOST_FRAMES = 100_000
 # Sounding pitches summed over frames: any file may have the first number, a larger one so many for each byte. Eight

@@ -10,8 +10,6 @@ from regard.data.file_names import has_ending
 from regard.data.text_files import read_lines
 from regard.errors import DataError
 
-__all__ = ["FASTA", "FastaRecord", "is_fasta", "read_fasta", "reverse_complement"]
-
 FASTA = (".fasta", ".fa", ".fna", ".faa", ".ffn")
 # Of nucleotides and of the letters for several of them (IUPAC); others, and marks, stay.
 COMPLEMENT = str.maketrans("ACGTURYKMBDHVacgturykmbdhv", "TGCAAYRMKVHDBtgcaayrmkvhdb")

@@ -14,8 +14,6 @@ from regard.data.packed_files import open_unpacked
 from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["read_pieces"]
-
 MIDI = (".mid", ".midi")
 UNPACKED, UNPACKED_RATIO = 1 << 24, 20  # bytes of JSON, each of which may take 24 bytes of memory
 SILENCE = -1  # a voice that does not sound, where each frame lists every voice

@@ -12,8 +12,6 @@ import numpy.typing as npt
 from regard.core.randomness import mixed_seed
 from regard.data.graphs import Graph
 
-__all__ = ["Hop", "Neighbourhoods", "ReadNodes", "concatenated"]
-
 STREAM = 9  # of draws
 Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float32]

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Sequence
 
 from regard.errors import DataError
 
-__all__ = ["FRAME", "MIDDLE_C", "PITCHES", "Frame", "frames_of", "name_of", "pitch_of", "shifted", "spell"]
-
 Frame = tuple[int, ...]  # pitches, rising
 
 FRAME = "\n"  # ends a frame

@@ -14,8 +14,6 @@ from regard.data.foreign_errors import foreign_errors
 from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["array_names", "read_arrays", "require_sparse"]
-
 INVALID = "the file is no .npz of plain arrays"
 MOST = 1 << 32  # bytes of all arrays of a file
 RATIO, FREE = 100, 1 << 28  # of a packed file: bytes for each of its own, and those that any may have

@@ -11,11 +11,6 @@ from regard.core.task import ExampleIndices, Indices
 from regard.core.wording import counted, counted_with
 from regard.errors import ConfigError, DataError
 
-__all__ = [
-    "batches_in_order", "by_length", "does_not_fit", "each_once", "each_once_packed", "epoch_batches", "mixed_epoch",
-    "packed_runs", "shares",
-]  # fmt: skip
-
 Lengths = npt.NDArray[np.integer]
 
 

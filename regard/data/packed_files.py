@@ -10,8 +10,6 @@ from typing import cast
 
 from regard.errors import DataError
 
-__all__ = ["FREE", "RATIO", "is_gzipped", "longest_line", "open_unpacked"]
-
 RATIO = 100  # unpacked bytes for each packed one: text packs 3 to 20 times smaller
 FREE = 1 << 26  # unpacked bytes that any file may have
 LINE_RATIO, FREE_LINE = 20, 1 << 24  # the same for one line

@@ -18,8 +18,6 @@ from regard.data.document_stream import DocumentStream
 from regard.data.tokenizers.tokenizer import PAD
 from regard.data.windows import TokenBatch
 
-__all__ = ["PackExamples", "Pieces", "best_fit", "cut_documents"]
-
 Numbers = npt.NDArray[np.int64]
 
 

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from regard.data.tokenizers.tokenizer import PAD
 
-__all__ = ["padded"]
-
 
 def padded(rows: Sequence[npt.NDArray[Any]] | Sequence[Sequence[int]], filling: int = PAD) -> tuple[Tensor, Tensor]:
     """Rows side by side, ``filling`` after their ends, and which columns are theirs.

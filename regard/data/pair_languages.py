@@ -11,8 +11,6 @@ from regard.data.reading import CorpusConfig
 from regard.data.rows import column_names
 from regard.errors import RegardError
 
-__all__ = ["language_pair", "pair_languages"]
-
 REGION = re.compile(r"(?:[-_][A-Za-z]{2,4})?")  # or script
 PLAIN = (".gz", ".txt", ".bz2", ".xz", ".zst")
 

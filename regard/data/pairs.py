@@ -20,8 +20,6 @@ from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.errors import DataError
 
-__all__ = ["PairBatch", "PairExamples", "collate", "pad_sources", "pair_lengths"]
-
 
 class PairBatch(NamedTuple):
     """Padded pairs. Numbers are int64, masks bool; a column beyond a sentence is PAD and not valid.

@@ -15,8 +15,6 @@ from regard.data.parquet_pages import pages
 from regard.data.text_files import refuse_pipe
 from regard.errors import ConfigError, DataError
 
-__all__ = ["ParquetFile"]
-
 DAMAGED = "the Parquet file is damaged"
 ROWS = 1024  # in memory at once
 BATCH = 1 << 25  # bytes of the texts of these rows

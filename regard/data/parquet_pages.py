@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-__all__ = ["Page", "pages"]
-
 WINDOWS = (1 << 10, 1 << 20)  # bytes of a header: it may hold the smallest and the largest value, so try the second
 DEPTH = 16  # structs and lists inside each other
 # Field numbers of PageHeader, and of the header of each type of page that it holds.

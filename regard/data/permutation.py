@@ -7,8 +7,6 @@ import numpy.typing as npt
 
 from regard.core.task import Indices
 
-__all__ = ["Permutation"]
-
 ROUNDS = 8  # four make every pair of places look drawn (Luby and Rackoff 1988); small halves want some more
 LISTED = 1 << 10  # up to this size a table is smaller than what is gained
 Words = npt.NDArray[np.uint64]

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-__all__ = ["RequiredTerm", "capitalised", "find_protected_spans", "missing_terms"]
-
 # Each pattern visits a character a bounded number of times, so that long texts take linear time.
 ADDRESS = (
     r"(?<!\w)(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?'’”)\]}…]"

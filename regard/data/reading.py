@@ -16,25 +16,8 @@ from regard.data.column_names import PAIR, pair_columns
 from regard.data.file_names import FileNames, named_files, paired_files, spelled
 from regard.data.rows import column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.shared_files import PartName, falls_into
-from regard.data.text_files import filter_command, read_lines, read_raw_lines, refuse_pipe
+from regard.data.text_files import filter_command, read_lines, refuse_pipe
 from regard.errors import DataError
-
-__all__ = [
-    "CorpusConfig",
-    "FileCorpus",
-    "PairReader",
-    "Sentences",
-    "given_corpus",
-    "layout",
-    "parse_json_pair",
-    "parse_tab_pair",
-    "read_each_pair",
-    "read_lines",
-    "read_pairs",
-    "read_raw_lines",
-    "refuse_pipe",
-    "refuse_pipes",
-]
 
 NAMED_LINES = 10  # how many line numbers a message lists
 

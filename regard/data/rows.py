@@ -24,24 +24,6 @@ from regard.data.tables import CSV, PARQUET, Cell, TableRow, missing_column, par
 from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 
-__all__ = [
-    "DOCUMENT_START",
-    "Column",
-    "FileHead",
-    "Form",
-    "Part",
-    "Row",
-    "aligned_tokens",
-    "column_names",
-    "describe_keys",
-    "form_of",
-    "parse_object",
-    "read_head",
-    "read_rows",
-    "text_of",
-    "tokens_of",
-]  # fmt: skip
-
 Column = int | str  # a number from 1; or a name of the first line, in any case, or a key of JSON lines
 Part = tuple[str, str]  # a column, and the part of the data that its cells name: ("split", "train")
 Form = Literal["csv", "tsv", "parquet", "json-lines", "conll-u", "word-lines", "fasta", "npz", "text"]

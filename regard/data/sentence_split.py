@@ -10,8 +10,6 @@ from typing import NamedTuple
 from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import find_protected_spans
 
-__all__ = ["SplitText", "split_sentences", "whole_text"]
-
 # Markers of lists and quotations, and numbering, at the start of a line: "- ", "> * ", "1. ", "2.1. ", "(a) ", "[x] ".
 BULLET = r"[-*+•‣▪◦●○·–—]"
 NUMBER = r"\d{1,3}(?:\.\d{1,3}){0,4}\.|\(?(?:\d{1,3}|[A-Za-z]|[ivxIVX]{1,5})\)"

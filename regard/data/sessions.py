@@ -16,8 +16,6 @@ from regard.data.tables import Cell
 from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 
-__all__ = ["ITEMS", "SessionColumns", "read_sessions", "require_items"]
-
 ITEMS = "items"  # the column of the rows that are returned
 
 

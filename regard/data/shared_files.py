@@ -9,8 +9,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.data.file_names import FileNames, spelled
 
-__all__ = ["FilesConfig", "PartName", "falls_into", "hash_position"]
-
 Bound = Annotated[float, Field(ge=0, le=1)]
 PartName = Literal["train", "valid", "test"]
 

@@ -11,8 +11,6 @@ from typing import NamedTuple
 from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.errors import DataError
 
-__all__ = ["PARTS", "SourcePart", "part_of", "source_files", "write_parts"]
-
 PARTS = {"train": 90, "valid": 5, "test": 5}  # hundredths
 LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
 

@@ -15,18 +15,6 @@ from regard.data.parquet_files import ParquetFile
 from regard.data.text_files import read_lines
 from regard.errors import DataError
 
-__all__ = [
-    "CSV",
-    "PARQUET",
-    "Cell",
-    "TableRow",
-    "is_table",
-    "missing_column",
-    "parquet_names",
-    "read_cells",
-    "read_parquet",
-]
-
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
 SEPARATORS = ",;\t"  # the one that the first line has most of: some programs write a semicolon

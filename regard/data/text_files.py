@@ -13,17 +13,6 @@ from regard.data.foreign_errors import foreign_errors, unreadable
 from regard.data.packed_files import is_gzipped, longest_line, open_unpacked
 from regard.errors import DataError, RegardError
 
-__all__ = [
-    "filter_command",
-    "first_bytes",
-    "open_bytes",
-    "read_lines",
-    "read_raw_lines",
-    "refuse_pipe",
-    "require_content",
-    "unreadable",
-]
-
 CHUNK = 1 << 16  # bytes
 DAMAGED = "a gzip file is truncated or damaged"
 SIGNATURE = 1 << 12  # bytes at the start of a file that tell what it is

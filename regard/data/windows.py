@@ -15,8 +15,6 @@ from regard.data.computed_order import even_batches
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import PAD
 
-__all__ = ["TokenBatch", "WindowExamples"]
-
 
 class TokenBatch(NamedTuple):
     """Windows of tokens; a column beyond the end of a window is PAD and not valid. ``weight`` counts targets.

@@ -20,8 +20,6 @@ from jaxtyping import Float, Int, Int16
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["BUCKET", "FastSession", "KeyValueTable"]
-
 BUCKET = 16  # times; cells are added for so many at once
 SPARE = 4 / 3  # source columns kept per column in use; products read whole tables, since a part would be copied
 

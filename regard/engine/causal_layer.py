@@ -21,8 +21,6 @@ from regard.engine.heads import FastHeads, Projected, Turns
 from regard.engine.parts import Frame, Rows, Start, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 
-__all__ = ["FastCausalLayer", "NextColumns", "bias_by_distance"]
-
 ByDistance = Callable[[Int[Tensor, "rows query key"]], Float[Tensor, "rows heads query key"]]
 Visible = Float[Tensor, "#rows #heads query slots"]  # added to energies: 0 or a bias, or the lowest number
 

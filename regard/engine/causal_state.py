@@ -17,8 +17,6 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn.functional import pad
 
-__all__ = ["CausalState", "CausalTable"]
-
 FEWEST = 32  # slots
 GROWTH = 3 / 2
 

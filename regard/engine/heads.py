@@ -18,8 +18,6 @@ from regard.engine.packed import PackedLinear, PackedMatrix, stacked
 from regard.engine.parts import Rows, norm, padded
 from regard.models.transformer.layer import TransformerLayer
 
-__all__ = ["FastHeads", "HeadSizes", "Projected", "Turns", "shared_turns"]
-
 FIRST_TURNS = 256  # positions
 
 Normed = Callable[[Tensor], Tensor]

@@ -24,8 +24,6 @@ from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.search.contract import Reduce
 
-__all__ = ["FastLanguageModel", "obstacle"]
-
 KNOWN = {"embedding.weight", "embedding.position.table", "head.weight", "head.bias"}
 BIASES = (Alibi, T5CausalBias)
 

@@ -18,8 +18,6 @@ from regard.engine.heads import FastHeads, HeadSizes, Turns
 from regard.engine.parts import Frame, Rows, Start, feed_forward, padded
 from regard.models.transformer.layer import TransformerLayer
 
-__all__ = ["FastLayer", "StepLayout"]
-
 
 class StepLayout:
     """Positions of one step's rows in the tables, for every layer; ``padded`` counts the rows with padding."""

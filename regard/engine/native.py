@@ -15,7 +15,8 @@ from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
+from regard.attention.span import Span
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
 from regard.engine.native_layer import Attention
@@ -26,13 +27,13 @@ from regard.engine.transformer import obstacle as decoder_obstacle
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
+from regard.native.beam import MOST_BEST
+from regard.native.call import Call, Tables
 from regard.native.library import Library, library
 from regard.native.program import KEPT, FilledHeads, Format, Program
-from regard.native.runner import MOST_BEST, Call, Runner, Tables
+from regard.native.runner import Runner
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
-
-__all__ = ["NativeEncoderDecoder", "encoder_obstacle", "groups", "obstacle"]
 
 AT_ONCE = 256  # rows of a thread that the encoder reads at a time, whose records stay in its cache
 MOST_AHEAD = 32  # tokens that are decoded before others may enter

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from regard.native.beam import MOST_BEST, BeamRows
 from regard.native.program import filled
-from regard.native.runner import MOST_BEST, BeamRows, Runner, int32
+from regard.native.runner import Runner, int32
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
-
-__all__ = ["NativeHead"]
 
 
 class NativeHead:

@@ -21,12 +21,11 @@ from regard.engine.native_layer import Attention
 from regard.engine.native_stack import NativeStack, native_obstacle
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
+from regard.native.call import Tables
 from regard.native.library import library
 from regard.native.program import KEPT, Format
-from regard.native.runner import Runner, Tables, int32
+from regard.native.runner import Runner, int32
 from regard.search.contract import Reduce
-
-__all__ = ["NativeLanguageModel", "obstacle"]
 
 PIECE = 64  # columns that are read at a time
 DISTANCES = 512

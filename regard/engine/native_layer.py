@@ -17,8 +17,6 @@ from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, Residual
 from regard.native.program import FilledHeads, Program, Region, fill, filled, filled_heads
 
-__all__ = ["Attention", "NativeFrame", "Rooms", "add_norm", "feed_forward_layer", "known_activation"]
-
 NAMES: dict[Any, str] = {each: name for name, each in PLAIN.items()}
 GATE_NAMES: dict[Any, str] = {GATES["glu"]: "sigmoid", GATES["geglu"]: "gelu", GATES["swiglu"]: "swish"}
 

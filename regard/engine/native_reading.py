@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder, mean_state
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.engine.native import encoder_obstacle, groups
 from regard.engine.native_stack import NativeStack
 from regard.models.input import TokenInput
@@ -21,8 +21,6 @@ from regard.models.transformer.transformer import TransformerEncoder
 from regard.native.library import find, library
 from regard.native.program import Format
 from regard.native.runner import Runner
-
-__all__ = ["NativeEncoder", "read_by_kernels", "reading_obstacle"]
 
 AT_ONCE = 256  # rows of a thread that are read at a time, whose records stay in its cache
 

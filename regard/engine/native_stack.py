@@ -18,8 +18,6 @@ from regard.models.transformer.layer import TransformerLayer
 from regard.native.library import Library, Operation
 from regard.native.program import Format, Program, filled
 
-__all__ = ["NativeStack", "native_obstacle"]
-
 FEWEST_POSITIONS = 256
 
 

@@ -13,8 +13,6 @@ from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual
 
-__all__ = ["layer_obstacle", "unknown_parameters"]
-
 HEADS = {f"{name}.{kind}" for name in PROJECTIONS for kind in ("weight", "bias")}
 HEADS |= {"query_norm.weight", "key_norm.weight", "context_norm.weight", "gate.weight", "mechanism.bias.table"}
 KNOWN = {

@@ -9,8 +9,6 @@ from torch import Tensor
 from regard.engine.packed import PackedLinear, PackedMatrix
 from regard.search.contract import Reduce
 
-__all__ = ["FastHead"]
-
 # Rows that share one pass over the output projection, and rows whose probabilities are computed and reduced at a time.
 PROJECTED, REDUCED = 64, 16
 

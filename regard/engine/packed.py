@@ -16,8 +16,6 @@ from torch.nn.functional import linear, pad
 
 from regard.models.transformer.feed_forward import FeedForward
 
-__all__ = ["PackedLinear", "PackedMatrix", "pack_layers", "rounded", "stacked"]
-
 TYPICAL_ROWS = 64  # the layout is chosen for so many rows; any number works
 ROUND = 16  # rows; oneDNN prepares and keeps a product for each number of rows, so few numbers are used
 STEPS = 8  # numbers of rows used between a power of two and the next

@@ -13,8 +13,6 @@ from regard.engine.packed import PackedLinear, PackedMatrix, stacked
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.norms import PostNorm, Residual
 
-__all__ = ["Frame", "Rows", "Start", "feed_forward", "norm", "padded"]
-
 Rows = Float[Tensor, "rows width"]
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.engine.cache import BUCKET, FastSession
 from regard.engine.heads import shared_turns
 from regard.engine.layer import FastLayer, StepLayout
@@ -22,8 +22,6 @@ from regard.engine.parts import norm, padded
 from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerDecoder
 from regard.search.contract import Reduce
-
-__all__ = ["FastEncoderDecoder", "leading", "obstacle"]
 
 
 def obstacle(decoder: Decoder) -> str | None:

@@ -21,8 +21,6 @@ from regard.data.rows import Column, Row
 from regard.errors import DataError
 from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
 
-__all__ = ["Graphs"]
-
 FILE, MAX_WALKED = "nodes.json", 4096  # nodes of a graph on which walks are followed
 
 

@@ -8,11 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import RunFiles
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
-from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError, ModelError
-
-__all__ = ["item_numbers", "learn_items", "open_items"]
 
 
 def learn_items(run: RunFiles, sessions: Sequence[Sequence[str]]) -> Tokenizer:

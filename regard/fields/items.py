@@ -17,8 +17,7 @@ from regard.core.wording import counted
 from regard.data.padding import padded
 from regard.data.rows import Column, Row
 from regard.data.sessions import ITEMS, require_items
-from regard.data.tokenizers.catalogue import Tokenizer
-from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
+from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
 

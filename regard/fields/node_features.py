@@ -15,8 +15,6 @@ from regard.data.graph_lines import MOST_FEATURES, GraphLine
 from regard.data.graphs import Graph
 from regard.errors import DataError
 
-__all__ = ["EncodedGraph", "FeatureColumns", "NodeCodec"]
-
 MAX_KINDS = 10_000  # labels of nodes
 
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from regard.core.field import EncodedRow
 from regard.data.tokenizers.tokenizer import END, UNKNOWN
 
-__all__ = ["is_piece", "numbers_of"]
-
 
 def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
     """Return the token number of each position, a view of the row (positions,) or (positions, 1 + affixes)."""

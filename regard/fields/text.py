@@ -16,8 +16,8 @@ from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.data.tokenizers.tokenizer import BEGIN, END
+from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.fields.hiding import UNKNOWN_PIECE, hidden_pieces, without
 from regard.fields.pieces import is_piece, numbers_of

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regard.core.task import Report, RunFiles
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
-
-__all__ = ["make_text_tokenizer"]
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer
 
 
 def make_text_tokenizer(run: RunFiles, lines: Iterable[str], say: Report) -> Tokenizer:

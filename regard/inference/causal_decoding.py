@@ -10,8 +10,6 @@ from regard.inference.decoding import Engine, Wanted, kernels_missing, possible,
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 
-__all__ = ["causal_decoder", "forgets", "native_obstacle", "possible_engine"]
-
 
 def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel | NativeLanguageModel:
     """``start`` and ``step`` of the model, made for one ``engine``; by the kernels in C where they know the model.

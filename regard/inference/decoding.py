@@ -8,12 +8,12 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import max_positions
+from regard.attention.span import Span
 from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.core.state import State
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.native import obstacle as decoder_obstacle
 from regard.engine.transformer import FastEncoderDecoder
@@ -23,19 +23,6 @@ from regard.inference.search_model import SearchInput, WatchBeam, require_probab
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.native.library import find
 from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
-
-__all__ = [
-    "SYMBOLS",
-    "Decoding",
-    "Engine",
-    "Wanted",
-    "fast_form",
-    "kernels_missing",
-    "native_obstacle",
-    "possible",
-    "torch_dtype",
-    "torch_obstacle",
-]
 
 Engine = Literal["reference", "float32", "torch", "bfloat16", "int8"]
 Wanted = Engine | Literal["auto"]  # auto: by trial, of a run

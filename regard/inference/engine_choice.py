@@ -12,18 +12,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.core.state import State
 from regard.inference.decoding import Engine
 from regard.native.library import find
 from regard.search.best_types import BestTypes
 from regard.search.contract import ChunkedStep
-
-__all__ = [
-    "COLUMNS", "ROWS", "EngineFigures", "EngineTrials", "Judged", "Lines", "ReadingTrial", "Trial", "choose", "explain",
-    "kernel_set", "measure", "spread", "usable_engines",
-]  # fmt: skip
 
 DIFFERENCE = 0.02  # nats; mean distance of log-probabilities from those of float32
 AGREEMENT = 0.99  # share of places, along given outputs, where the likeliest type is that of float32

@@ -17,8 +17,6 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.inference.search_model import SearchInput, WatchBeam, require_probabilities, start_search
 from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
 
-__all__ = ["DecodedModel", "PromptDecoding", "PromptState"]
-
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN, UNKNOWN))
 READ_AT_ONCE = 1 << 24  # maximum of log-probabilities in memory when prompts are read together
 LogPNext = Float[Tensor, "rows types"]

@@ -10,8 +10,6 @@ from regard.engine.native_reading import read_by_kernels, reading_obstacle
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
 
-__all__ = ["reading_form"]
-
 
 def reading_form(net: Any, engine: Engine | None) -> nn.Module:
     """The network in the form that computes under an engine; its weights as they are now.

@@ -15,8 +15,6 @@ from regard.errors import StorageError
 from regard.inference.decoding import Engine
 from regard.inference.engine_choice import EngineFigures
 
-__all__ = ["NAME", "alone", "recall", "remember"]
-
 NAME = "engine.json"
 KEPT = 16  # machines and checkpoints, the newest
 PATIENCE = 60.0  # seconds to wait for another process that measures

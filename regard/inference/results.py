@@ -13,8 +13,6 @@ from torch import Tensor
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 
-__all__ = ["Candidate", "Translation", "joined"]
-
 REPR_LENGTH = 60  # characters of a text in a representation of one line
 
 

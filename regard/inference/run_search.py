@@ -19,8 +19,6 @@ from regard.search.contract import Finished, Reduce, StatePair
 from regard.search.draws import Draws
 from regard.search.rows import TokenListener
 
-__all__ = ["inputs_of", "require_seed", "run_search"]
-
 
 def inputs_of(
     tokens: Sequence[Sequence[int]],

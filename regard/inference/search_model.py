@@ -20,17 +20,6 @@ from regard.search.contract import Hypothesis, Reduce, SearchState, StatePair, S
 from regard.search.draws import Draws
 from regard.search.rows import TokenListener, start_rows
 
-__all__ = [
-    "SearchInput",
-    "SearchModel",
-    "Searches",
-    "WatchBeam",
-    "choice_of",
-    "require_probabilities",
-    "rows_of",
-    "start_search",
-]
-
 WatchBeam = Callable[[int, BeamStep], None]
 
 

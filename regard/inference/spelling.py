@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from regard.data.tokenizers.tokenizer import END, Tokenizer
 from regard.search.rows import TokenListener
 
-__all__ = ["Spelling", "StopListener", "StopStrings", "text_before"]
-
 HALF = "\ufffd"  # what a tokenizer gives for bytes that are no character, or none yet
 LONGEST_HALF = 3  # signs at most that an unfinished character is shown as: it has one byte less than four
 

@@ -11,10 +11,8 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.observe import mechanisms
-from regard.data.tokenizers.catalogue import END
+from regard.data.tokenizers.tokenizer import END
 from regard.tasks.translation.translator import Translator
-
-__all__ = ["ablation"]
 
 
 def ablation(

@@ -14,14 +14,12 @@ from torch import Tensor
 from regard.attention.observe import observe
 from regard.core.atomic_files import write_json
 from regard.core.untrusted_files import SMALL, read_bytes
-from regard.data.corpora import Corpus
-from regard.data.tokenizers.catalogue import UNKNOWN
+from regard.data.corpus import Corpus
+from regard.data.tokenizers.tokenizer import UNKNOWN
 from regard.errors import DataError, StorageError
 from regard.inspection.ibm_model1 import lexical_links
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.translator import Translator
-
-__all__ = ["Aligner", "choose_aligner", "find_aligner"]
 
 COUNTED, MEASURED = 5000, 300  # sentence pairs over which links are counted, and on which attentions are measured
 CELLS = 2_000_000  # most pairs of pieces in the counted sentence pairs; each takes about a hundred bytes

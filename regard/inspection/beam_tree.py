@@ -6,11 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import END
+from regard.data.tokenizers.tokenizer import END
 from regard.search.beam import BeamStep, length_normaliser
 from regard.search.contract import Hypothesis
-
-__all__ = ["BeamNode", "BeamTree"]
 
 
 @dataclass

@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.observe import mechanisms
 from regard.config.settings import SearchConfig
 from regard.core.observation import AttentionMap, Axis, Influence, Observation
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, UNKNOWN
+from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN
 from regard.inspection import document_parts as parts
 from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
@@ -20,8 +20,6 @@ from regard.inspection.document import Inspection
 from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, sentences_of
 from regard.inspection.weight_terms import weight_terms
 from regard.tasks.translation.translator import Translator
-
-__all__ = ["ALL_PARTS", "Part", "SearchOptions", "inspect_text"]
 
 Part = Literal["ablation", "beam", "influence", "vectors"]
 ALL_PARTS: tuple[Part, ...] = ("ablation", "beam", "vectors")

@@ -17,8 +17,6 @@ from regard.errors import ConfigError
 from regard.inspection.observation_document import observation_document
 from regard.inspection.page import offline
 
-__all__ = ["Inspection"]
-
 
 @dataclass(frozen=True)
 class Inspection:

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.observe import AttentionCall
 from regard.core.observation import Alternative, Prediction, Site, Surface
-from regard.data.tokenizers.catalogue import SPECIALS, Tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
 from regard.inspection.floats import encode_floats

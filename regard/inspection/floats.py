@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-__all__ = ["encode_floats"]
-
 
 def encode_floats(tensor: Tensor) -> dict[str, Any]:
     """A tensor as JSON: its shape, and base64 of its float32 values, little-endian, row by row."""

@@ -8,8 +8,6 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["lexical_links"]
-
 ROUNDS = 5  # of EM
 TENSION = 4.0  # λ of the diagonal preference
 Numbers = npt.NDArray[np.int64]

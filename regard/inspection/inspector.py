@@ -20,8 +20,6 @@ from regard.inspection.run_history import checkpoints, chosen_checkpoint, descri
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
 
-__all__ = ["Inspector", "inspect"]
-
 KEPT = 3  # most checkpoints in memory
 
 

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-__all__ = ["Kind", "measures", "rollout"]
-
 Kind = Literal["encoder", "decoder", "source"]
 
 Weights = Float[Tensor, "heads query key"]

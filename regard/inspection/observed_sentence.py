@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.observe import AttentionCall, observe_calls
 from regard.config.settings import SearchConfig
 from regard.data.sentence_split import split_sentences, whole_text
-from regard.data.tokenizers.catalogue import END
+from regard.data.tokenizers.tokenizer import END
 from regard.errors import ConfigError
 from regard.inference.decoding import SYMBOLS
 from regard.inference.search_model import SearchInput
@@ -19,8 +19,6 @@ from regard.search.batch_search import search
 from regard.search.beam import BeamStep
 from regard.search.contract import Hypothesis
 from regard.tasks.translation.translator import Translator
-
-__all__ = ["LONGEST", "ObservedSentence", "beam_settings", "observe_sentence", "sentences_of"]
 
 LONGEST = 128  # pieces of a side; a head's weights are source length × target length
 

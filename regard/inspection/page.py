@@ -11,8 +11,6 @@ from typing import Any
 
 from regard.errors import ConfigError
 
-__all__ = ["FOLDER", "offline", "require_page"]
-
 FOLDER = Path(__file__).parent / "page"  # built from web/; part of every wheel
 FILES = ("index.html", "app.js", "app.css")
 EMPTY = '<script type="application/json" id="bundle"></script>'

@@ -14,8 +14,6 @@ from regard.core.figure import COLOURS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["can_project", "chosen_places", "draw_classes", "project"]
-
 PERPLEXITY = 30.0
 FEWEST = 4  # vectors that a plane tells anything of
 MOST = 5_000  # vectors: t-SNE takes about a minute for so many

@@ -17,14 +17,6 @@ from regard.runs import checkpoint
 from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 
-__all__ = [
-    "checkpoints",
-    "chosen_checkpoint",
-    "describe_run",
-    "training_curves",
-    "weight_digests",
-]
-
 POINTS = 400  # of a curve: more than a screen shows
 UNITS = {"loss": "nats"}
 

@@ -13,8 +13,6 @@ from regard.errors import ConfigError
 from regard.inspection.document import Inspection
 from regard.inspection.terminal_heatmap import draw_attention
 
-__all__ = ["draw_inspection"]
-
 ALTERNATIVES = 4
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 

@@ -11,8 +11,6 @@ from regard.attention.kernel import share_heads
 from regard.attention.observe import AttentionCall
 from regard.attention.score import Score
 
-__all__ = ["WeightTerms", "weight_terms"]
-
 
 class WeightTerms(NamedTuple):
     """energy(t, s) = scale · Σ_i term_i + bias; weights α = its softmax over the allowed keys; context = Σ α v.

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from regard.core.task import MetricSums, MetricTable
 
-__all__ = ["ClassFigures", "calibration_error", "class_figures", "class_metrics", "class_tables", "prediction_sums"]
-
 BINS = 15  # of the confidence, for the calibration error
 
 

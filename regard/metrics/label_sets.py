@@ -10,8 +10,6 @@ from torch import Tensor
 from regard.core.task import MetricSums, MetricTable
 from regard.metrics.classes import ClassFigures
 
-__all__ = ["label_set_metrics", "label_set_sums", "label_set_tables"]
-
 
 def label_set_sums(told: Tensor, wanted: Tensor) -> MetricSums:
     """Sums of (rows, classes) labels told against those wanted, both of bool.

@@ -9,8 +9,6 @@ from torch import Tensor
 
 from regard.core.task import MetricSums
 
-__all__ = ["number_metrics", "number_sums"]
-
 
 def number_sums(told: Tensor, wanted: Tensor) -> MetricSums:
     """``moments`` (6,): rows, sums of told, wanted, told², wanted² and told · wanted; ``absolute``: of |error|."""

@@ -7,11 +7,6 @@ from torch import Tensor
 
 from regard.core.task import Metric, MetricSums, MetricTable
 
-__all__ = [
-    "BEST", "NEXT_ITEM_METRICS", "area_under_curve", "average_precision", "gain_sums", "next_item_metrics",
-    "next_item_sums", "next_item_tables", "ranking_sums", "ranks",
-]  # fmt: skip
-
 BINS = 10_000  # of the probability: scores within a bin are ties
 BEST = 10  # first places of a ranking of items that count
 RANKINGS = {"": "this model", "follower_": "after the last item", "popular_": "most popular"}

@@ -10,8 +10,6 @@ from typing import Any
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
-__all__ = ["ROUGE", "rouge_counts", "rouge_signature"]
-
 ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}  # our names to the library's
 
 

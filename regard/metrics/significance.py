@@ -16,8 +16,6 @@ import numpy.typing as npt
 from regard.errors import DataError
 from regard.metrics.text import METRICS, SACREBLEU, EvaluationSet, evaluate, item_counts, sacrebleu_parts
 
-__all__ = ["RESAMPLES", "BootstrapDifference", "compare_outputs"]
-
 RESAMPLES = 1_000
 SEED = 12_345  # sacreBLEU's
 

@@ -20,26 +20,10 @@ from typing import Any, NamedTuple
 
 from regard.core import VERSION
 from regard.core.wording import counted, counted_with, did_you_mean
-from regard.data.corpora import CorpusConfig, read_pairs
+from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
 from regard.metrics.rouge import ROUGE, rouge_counts, rouge_signature
-
-__all__ = [
-    "METRICS",
-    "SACREBLEU",
-    "EvaluationSet",
-    "MetricScore",
-    "check_names",
-    "edit_distance",
-    "evaluate",
-    "item_counts",
-    "metric_sums",
-    "metric_value",
-    "read_examples",
-    "sacrebleu_parts",
-    "score_texts",
-]
 
 
 class MetricScore(NamedTuple):

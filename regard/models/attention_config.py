@@ -6,11 +6,6 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-__all__ = [
-    "OTHER_MIXERS", "ROTATED_MIXERS", "AttentionSizes", "MechanismConfig", "MixerConfig", "Named", "kind_of",
-    "unprojected",
-]  # fmt: skip
-
 # Mixers in the place of self-attention, kind -> class. A new one is a file and a line here. Its constructor takes
 # ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {

@@ -17,8 +17,6 @@ from regard.models.input import Input, TokenInput, embedding_matrix
 from regard.models.recurrent import build as build_recurrent
 from regard.models.transformer import build as build_transformer
 
-__all__ = ["build", "mechanism_warnings"]
-
 
 class Architecture(Protocol):
     """Builders of one architecture, from the config of that side and kind.

@@ -11,8 +11,6 @@ from regard.models.position_config import PositionConfig, RotaryConfig
 from regard.models.stack_config import LARGEST
 from regard.models.transformer.config import Activation, TransformerStackConfig
 
-__all__ = ["CausalModelConfig", "CausalStackConfig"]
-
 PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(layers=4, width=128, feed_forward=512, heads=4, dropout=0.0),
     "small": dict(layers=6, width=256, feed_forward=1024, heads=4, dropout=0.1),

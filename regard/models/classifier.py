@@ -9,13 +9,11 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.models.dropout import Dropout
 from regard.models.input import Input, text_input
-
-__all__ = ["Classified", "SequenceClassifier", "build_classifier", "token_input"]
 
 
 class Classified(NamedTuple):

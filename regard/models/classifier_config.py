@@ -10,8 +10,6 @@ from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
 from regard.models.transformer.config import TransformerEncoderConfig
 
-__all__ = ["ClassifierModelConfig"]
-
 CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(layers=2, width=128, feed_forward=256, heads=4, dropout=0.3),
     "small": dict(layers=4, width=256, feed_forward=1024, heads=4, dropout=0.2),

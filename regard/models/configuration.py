@@ -14,8 +14,6 @@ from regard.models.presets import PRESETS
 from regard.models.recurrent.config import RecurrentDecoderConfig, RecurrentEncoderConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 
-__all__ = ["DecoderConfig", "EncoderConfig", "ModelConfig"]
-
 EncoderConfig = Annotated[
     TransformerEncoderConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig, Discriminator("kind")
 ]

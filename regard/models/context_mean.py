@@ -7,10 +7,8 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from regard.attention.contract import Encoded, Encoder, mean_state
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.input import Input
-
-__all__ = ["ContextMeanEncoder"]
 
 
 class ContextMeanEncoder(Encoder):

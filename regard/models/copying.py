@@ -11,11 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import logsigmoid, pad
 
 from regard.attention.contract import Encoded, RowMap, SourceKeys
-from regard.attention.mask import Padding, Span, limited
+from regard.attention.mask import Padding, limited
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.core.state import join
-
-__all__ = ["CopyMemory", "Copying", "Pointed", "mixture"]
 
 
 class CopyMemory(NamedTuple):

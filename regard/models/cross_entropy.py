@@ -13,8 +13,6 @@ from regard.core.reference_mode import in_reference_mode
 from regard.native.loss import RowLosses, slope_in_place
 from regard.native.passes import add_to
 
-__all__ = ["Loss", "output_loss", "projected_cross_entropy", "smoothed_cross_entropy", "smoothed_nll"]
-
 CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
 CHUNK_SEEN = 128  # where no gradient is wanted: larger ones are given back to the system and fetched anew each time
 

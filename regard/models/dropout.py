@@ -14,8 +14,6 @@ from regard.core.randomness import generator
 from regard.core.reference_mode import in_reference_mode
 from regard.native.passes import covers, drop
 
-__all__ = ["RECTIFIERS", "Dropout", "Rectifier"]
-
 Rectifier = Literal["relu", "relu2"]
 
 

@@ -9,13 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder, Memory, RowMap, compact
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State, join, repeat, select, truncate
 from regard.models.copying import Copying, Pointed, mixture
 from regard.models.cross_entropy import Loss, smoothed_nll
 from regard.models.head import Head
-
-__all__ = ["EncoderDecoder", "Session", "shift_right"]
 
 
 def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "rows length"]:

@@ -14,8 +14,6 @@ from torch.utils.checkpoint import checkpoint
 from regard.core.randomness import fork
 from regard.models.reversible import BranchRun, run_reversibly
 
-__all__ = ["EXECUTIONS", "Checkpointed", "Execution", "Plain", "Reversible", "Step"]
-
 
 @runtime_checkable
 class Layer(Protocol):

@@ -9,8 +9,6 @@ from torch.nn.functional import linear
 
 from regard.models.cross_entropy import Loss, output_loss
 
-__all__ = ["Head"]
-
 
 class Head(nn.Module):
     """Logits W x (+ b) of every type, for features x (Vaswani et al. 2017, §3.4).

@@ -7,8 +7,6 @@ from torch import nn
 from regard.models.head import Head
 from regard.models.input import Input
 
-__all__ = ["hidden_matrices"]
-
 ENDS = (Input, Head, nn.Embedding)  # what is looked up or compared with each type, not multiplied through
 HEIGHTS = {nn.Linear: "out_features", nn.RNNBase: "hidden_size", nn.RNNCellBase: "hidden_size",
            nn.MultiheadAttention: "embed_dim"}  # fmt: skip

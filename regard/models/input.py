@@ -11,11 +11,9 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import NoPosition, Position
+from regard.attention.span import Span
 from regard.models.dropout import Dropout
-
-__all__ = ["AffixInput", "Embedded", "FrameInput", "Input", "TokenInput", "embedding_matrix", "text_input"]
 
 Vectors = Float[Tensor, "rows length width"]
 Positions = Int[Tensor, "rows length"]

@@ -9,14 +9,12 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import truncate
 from regard.models.execution import Execution, Plain, Step
 from regard.models.head import Head
 from regard.models.input import Input
 from regard.models.transformer.layer import LayerState, Losses, TransformerLayer, stack_results
-
-__all__ = ["LanguageModel", "LanguageModelOutput", "LanguageModelState"]
 
 
 class LanguageModelState(NamedTuple):

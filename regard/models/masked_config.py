@@ -14,8 +14,6 @@ from regard.models.recurrent.config import RecurrentEncoderConfig
 from regard.models.stack_config import StackConfig
 from regard.models.transformer.config import TransformerEncoderConfig
 
-__all__ = ["ContextMeanConfig", "MaskedModelConfig"]
-
 
 class ContextMeanConfig(EncoderStart, StackConfig):
     """Mean of the embeddings around each token, the continuous bag of words (Mikolov et al. 2013)."""

@@ -7,14 +7,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.context_mean import ContextMeanEncoder
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
-
-__all__ = ["MaskedModel", "build_masked_model"]
 
 
 class MaskedModel(nn.Module):

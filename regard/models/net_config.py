@@ -15,8 +15,6 @@ from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
 
-__all__ = ["NetConfig"]
-
 # Old spellings of keys below `model`, which every release reads.
 RENAMED: dict[Key, Key] = {
     ("encoder_layers",): ("encoder", "layers"),

@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
-__all__ = ["EncoderStart", "Origin", "Started"]
-
 
 class Origin(BaseModel):
     """A run, trained here or imported, whose weights a training begins with; its path alone is a table with it."""

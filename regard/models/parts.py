@@ -15,8 +15,6 @@ from regard.models.attention_config import AttentionSizes, MechanismConfig
 from regard.models.dropout import Dropout
 from regard.models.position_config import LearnedConfig, PositionConfig
 
-__all__ = ["absolute_position", "multi_head", "reader"]
-
 
 def absolute_position(position: PositionConfig, width: int) -> Position:
     """Return the absolute positions of that type; ``NoPosition`` for relative ones."""

@@ -6,11 +6,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
-__all__ = [
-    "RELATIVE", "AlibiConfig", "ForgettingConfig", "LearnedConfig", "NoPositionConfig", "PositionConfig",
-    "RotaryConfig", "ShawConfig", "SinusoidalConfig", "T5Config", "with_longest",
-]  # fmt: skip
-
 # Kinds that act in self-attention; nothing is added to embeddings.
 RELATIVE = ("rotary", "alibi", "t5", "shaw", "forgetting")
 

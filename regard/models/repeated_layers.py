@@ -10,8 +10,6 @@ from regard.models.convolutional.decoder import ConvolutionalLayer
 from regard.models.convolutional.encoder import CentredConvolution
 from regard.models.transformer.layer import TransformerLayer
 
-__all__ = ["CALLED", "repeated_layers"]
-
 LAYERS = (TransformerLayer, ConvolutionalLayer, CentredConvolution, nn.TransformerEncoderLayer,
           nn.TransformerDecoderLayer)  # fmt: skip
 CALLED = ("prepare", "start")  # methods of a layer that a stack calls beside ``forward``; they use its parameters

@@ -13,8 +13,6 @@ from torch.autograd.function import once_differentiable
 from regard.attention.key_value import KeyValue
 from regard.core.randomness import fork
 
-__all__ = ["BranchRun", "run_reversibly"]
-
 Difference = Callable[..., tuple[Tensor, Any]]
 Replay = Callable[[], AbstractContextManager[None]]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TypeVar
 
-__all__ = ["current_name", "current_names", "format_1_name"]
-
 Value = TypeVar("Value")
 
 # Neighbouring components of a name, in format 1 and now. Names of an optimiser's tensors end in those of parameters.

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config.toml_layers import merge_into
 
-__all__ = ["LARGEST", "StackConfig"]
-
 LARGEST, MOST_LAYERS = 1 << 20, 1000  # limits, so that an untrusted config cannot ask for any memory or time
 
 

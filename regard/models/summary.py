@@ -8,8 +8,6 @@ from regard.models.attention_config import MixerConfig
 from regard.models.configuration import DecoderConfig, EncoderConfig, ModelConfig
 from regard.models.recurrent.config import RecurrentEncoderConfig
 
-__all__ = ["one_line_summary"]
-
 
 def one_line_summary(config: ModelConfig) -> str:
     """Summary such as ``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm``,

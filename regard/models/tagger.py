@@ -6,13 +6,11 @@ from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.dropout import Dropout
 from regard.models.input import text_input
 from regard.models.tagger_config import TaggerModelConfig
-
-__all__ = ["TokenTagger", "build_tagger"]
 
 
 class TokenTagger(nn.Module):

@@ -11,8 +11,6 @@ from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
 from regard.models.transformer.config import TransformerEncoderConfig
 
-__all__ = ["TaggerModelConfig"]
-
 
 class TaggerModelConfig(NetConfig):
     """An encoder of any kind, and what it reads of a token."""

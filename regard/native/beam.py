@@ -11,8 +11,6 @@ from torch import Tensor
 from regard.native.checks import require, shaped
 from regard.native.library import Beam
 
-__all__ = ["MOST_BEST", "BeamRows"]
-
 MOST_BEST = 64  # types of a row, and hypotheses of a sentence
 
 

@@ -13,8 +13,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-__all__ = ["LIBRARY", "build", "current", "known", "platform_of_this"]
-
 HERE = Path(__file__).parent
 SOURCE = HERE / "source"
 LIBRARY = HERE / f"kernels.{'dylib' if platform.system() == 'Darwin' else 'so'}"

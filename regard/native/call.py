@@ -20,8 +20,6 @@ from regard.native.checks import expect, require, shaped
 from regard.native.library import Library, RowBatch, Table
 from regard.native.needs import Needs, Widths
 
-__all__ = ["Call", "CallSizes", "Tables"]
-
 
 class Tables:
     """Tables of (keys, values) of each layer, [slots, heads, columns, places, width] or without places.

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-__all__ = ["expect", "require", "shaped"]
-
 
 def expect(found: object, wanted: object, what: str) -> None:
     """Refuse what differs from what is wanted."""

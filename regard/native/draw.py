@@ -11,8 +11,6 @@ from torch import Tensor
 from regard.native import passes
 from regard.native.passes import LANES, row_pass
 
-__all__ = ["drawn_tokens"]
-
 
 def drawn_tokens(
     scores: Float[Tensor, "rows types"],

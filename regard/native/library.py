@@ -17,22 +17,6 @@ from typing import Any, NamedTuple
 
 from regard.native.build import LIBRARY
 
-__all__ = [
-    "CHOICE",
-    "Beam",
-    "Found",
-    "Library",
-    "NativeMatrix",
-    "Operation",
-    "Pass",
-    "Pool",
-    "RowBatch",
-    "ShortAttention",
-    "Table",
-    "find",
-    "library",
-]
-
 ABI = 10
 CHOICE = "REGARD_NATIVE"
 

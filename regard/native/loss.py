@@ -11,8 +11,6 @@ from torch import Tensor
 from regard.native import passes
 from regard.native.passes import FORMATS, LANES, row_pass
 
-__all__ = ["RowLosses", "slope_in_place"]
-
 
 class RowLosses(NamedTuple):
     """Losses of each row: −log p of its target, and the sum of −log p over all types."""

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-__all__ = ["MatrixMemory"]
-
 CHUNK = 32 * 2**20  # bytes asked for together; what is never touched takes no memory
 HUGE = 2 * 2**20
 LINE = 64

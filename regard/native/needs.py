@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from regard.native.library import Operation
 from regard.native.program import KINDS
 
-__all__ = ["Needs", "Widths"]
-
 Widths = tuple[int, int, int]  # heads of keys, and the filled widths of a key and of a value
 LOOKED_UP = ("position", "turn")
 CELLS, SOURCES = ("keep", "attend-cells"), ("keep-source", "attend-source")

@@ -17,11 +17,6 @@ from torch.autograd.function import once_differentiable
 
 from regard.native.library import Pass, ShortAttention, library
 
-__all__ = [
-    "FORMATS", "LANES", "Activation", "add_to", "available", "by_place", "covers", "drop", "keep_scale",
-    "root_mean_square", "row_pass", "run", "run_heads", "turn", "with_rows",
-]  # fmt: skip
-
 Activation = Literal["none", "relu", "relu2"]
 FORMATS = {torch.float32: 0, torch.bfloat16: 2}
 KINDS = {

@@ -18,8 +18,6 @@ from regard.native.checks import expect, require
 from regard.native.library import Library, NativeMatrix, Operation
 from regard.native.memory import MatrixMemory
 
-__all__ = ["ACTIVATIONS", "KEPT", "LANES", "Format", "Program", "Region", "fill", "filled", "filled_heads"]
-
 LANES, STRIPE = 16, 64
 PAGE, SPREAD = 64, 5  # lines of the cache in 4096 bytes, and by how many the records of neighbouring rows differ
 Format = Literal["float32", "int8"]

@@ -12,8 +12,6 @@ from torch.autograd.function import once_differentiable
 from regard.native import passes
 from regard.native.passes import CHUNK_ROWS, LANES, covers, keep_scale, row_pass
 
-__all__ = ["LayerNormWeights", "join", "layer_norm"]
-
 
 class LayerNormWeights(NamedTuple):
     """Gain g, bias b and ε of a LayerNorm."""

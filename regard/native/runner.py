@@ -9,13 +9,11 @@ import torch
 from jaxtyping import Float, Int32
 from torch import Tensor
 
-from regard.native.beam import MOST_BEST, BeamRows
-from regard.native.call import Call, CallSizes, Tables
+from regard.native.beam import MOST_BEST
+from regard.native.call import Call, CallSizes
 from regard.native.library import Pool, RowBatch
 from regard.native.needs import Needs
 from regard.native.program import Program, filled
-
-__all__ = ["MOST_BEST", "BeamRows", "Call", "Runner", "Tables", "int32"]
 
 PARTIAL = 128 + 8 * MOST_BEST  # bytes
 # Bytes of matrices from which on threads share the few rows of a step. Below, one alone is nearly as quick, and waits

@@ -12,8 +12,6 @@ from torch.autograd.function import once_differentiable
 from regard.native.library import ShortAttention
 from regard.native.passes import FORMATS, LANES, by_place, covers, keep_scale, run_heads, with_rows
 
-__all__ = ["LONGEST", "attend_by_kernels", "covers_attention"]
-
 # Columns up to which one pass beats products of whole batches (bench/attention_paths.py).
 LONGEST = 256
 

@@ -14,8 +14,6 @@ from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
 
-__all__ = ["average_run"]
-
 
 def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None = None) -> list[int]:
     """Write ``checkpoints/average`` from the ``last`` checkpoints of a run, or from ``steps``; returns the steps used.

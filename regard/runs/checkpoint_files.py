@@ -34,18 +34,6 @@ from regard.errors import ModelError, StorageError
 from regard.models.saved_names import current_names
 from regard.runs import row_files
 
-__all__ = [
-    "FORMAT",
-    "Checkpoint",
-    "Step",
-    "identity",
-    "load",
-    "read_file",
-    "shapes",
-    "write_files",
-    "write_recorded",
-]
-
 FORMAT = 3  # raised when an older regard could not read what this one writes; 1, 2: names in models/saved_names.py
 ROWS_FORMAT = 4  # of a checkpoint with a group in several files
 

@@ -20,8 +20,6 @@ from regard.errors import ConfigError
 from regard.runs.origin import layer_beneath, require_agreement, stated_start
 from regard.runs.run_config import FORMAT, RunConfig, StartingPoint, TaskSection
 
-__all__ = ["dump_config", "find_recipe", "load_config", "recipe_names"]
-
 
 def load_config(
     source: str | Path | Mapping[str, Any], overrides: Sequence[str] = (), *, saved: bool = False

@@ -15,8 +15,6 @@ from regard.core.untrusted_files import parse_json, read_records
 from regard.core.wording import describe_error
 from regard.errors import ModelError
 
-__all__ = ["MetricsLog", "MetricsRecord", "read_updates", "read_validations"]
-
 _STEP = TypeAdapter(Annotated[int, Field(ge=0, lt=10**15)])
 _FIGURES = TypeAdapter(dict[str, float])
 

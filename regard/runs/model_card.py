@@ -11,8 +11,6 @@ from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 
-__all__ = ["write_card", "write_import_card", "write_shared_card"]
-
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
     """Write README.md into the run folder and return the text; ``seconds`` is the training time."""

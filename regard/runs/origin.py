@@ -18,8 +18,6 @@ from regard.models.origin_config import Origin
 from regard.models.stack_config import StackConfig
 from regard.runs.run_config import RunConfig, StartingPoint
 
-__all__ = ["layer_beneath", "require_agreement", "stated_start"]
-
 # Keys of training: no weight knows them.
 FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen"}
 

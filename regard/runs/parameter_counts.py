@@ -8,8 +8,6 @@ from torch.nn import Module, Parameter
 
 from regard.runs.size_check import outline
 
-__all__ = ["parameters_by_part"]
-
 # The part that a component of a parameter's name stands for, in any architecture; the first line that fits decides.
 PARTS = {
     "reader": "source attention",

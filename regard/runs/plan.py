@@ -8,8 +8,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from regard.config.settings import MAX_UPDATES
 
-__all__ = ["Count", "Decision", "Fit", "Plan", "PlannedOrigin"]
-
 Count = Annotated[int, Field(ge=0, le=MAX_UPDATES)]
 Types = Annotated[int, Field(ge=1, lt=1 << 31)]
 Updates = Annotated[int, Field(ge=1, le=MAX_UPDATES)]

@@ -22,8 +22,6 @@ from torch import Tensor
 from regard.core.tensors import separate
 from regard.core.untrusted_files import parse_json
 
-__all__ = ["Rows", "file_names", "joined_shapes", "read_rows", "row_bytes"]
-
 PLACES = "DCP_SHARDING_INFO"  # torch's key of the header
 DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
           "I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}  # fmt: skip

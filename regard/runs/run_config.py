@@ -16,11 +16,6 @@ from regard.core.wording import did_you_mean
 from regard.models.net_config import NetConfig
 from regard.models.origin_config import Origin
 
-__all__ = [
-    "FORMAT", "Confidence", "DataSection", "Proposal", "RunConfig", "StartingPoint", "TaskSection",
-    "UnsmoothedRunConfig",
-]  # fmt: skip
-
 FORMAT: Final = 2  # of a saved config; every released one loads for ever, a newer one is refused
 
 

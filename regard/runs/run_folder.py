@@ -35,8 +35,6 @@ from regard.runs.config import dump_config, load_config
 from regard.runs.plan import Count, Plan
 from regard.runs.run_config import RunConfig
 
-__all__ = ["CheckpointChoice", "RunFolder", "environment"]
-
 
 class CheckpointChoice(NamedTuple):
     """One checkpoint, by the name it goes under and the steps it is made of."""

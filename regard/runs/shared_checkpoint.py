@@ -22,8 +22,6 @@ from regard.runs.checkpoint import prune, step_path
 from regard.runs.checkpoint_files import write_files, write_recorded
 from regard.runs.row_files import Rows, file_names, row_bytes
 
-__all__ = ["Ranks", "save_shared"]
-
 HELP = "all ranks need the run folder, on a disk that they share and that has room"
 
 

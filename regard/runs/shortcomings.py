@@ -13,8 +13,6 @@ from regard.runs import checkpoint
 from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 
-__all__ = ["Shortcoming", "shortcomings"]
-
 DIVERGED = 2.0  # a loss above so many times that of the untrained network
 LAST_UPDATES = 10  # whose mean stands for the end of a run without validation data
 

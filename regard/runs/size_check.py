@@ -20,8 +20,6 @@ from regard.core.wording import counted
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.runs import checkpoint
 
-__all__ = ["outline", "require_fitting", "require_proportion", "require_room"]
-
 PER_PARAMETER = 16  # bytes in training, at least: float32 weight, gradient and the two moments of Adam
 MANY = 100  # layers that are built in less than a second
 # Numbers or multiply-adds that any model may take beside its weights, and those for each weight.

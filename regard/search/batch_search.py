@@ -11,8 +11,6 @@ from collections.abc import Callable, Collection, Iterator
 from regard.core.state import State, join
 from regard.search.contract import ChunkedStep, Finished, Hypothesis, SearchState, StatePair
 
-__all__ = ["RunningBatch", "in_order", "search", "search_steps"]
-
 
 class RunningBatch:
     """A batch in search, advanced one token at a time."""

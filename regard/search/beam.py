@@ -27,8 +27,6 @@ from regard.search.contract import (
 )
 from regard.search.repetition import Ngrams
 
-__all__ = ["BeamStep", "beam_search", "length_normaliser", "start_beam"]
-
 Scores = Float[Tensor, "sentences candidates"]
 Indices = Int[Tensor, "sentences candidates"]
 

@@ -13,8 +13,6 @@ from torch import Tensor
 
 from regard.search.contract import LogP
 
-__all__ = ["BestTypes", "LiveTotals", "best_types"]
-
 CHUNK = 64  # types; the best are looked for in the chunks of a row with the highest maxima
 LARGE = 1024  # types from which on searching by chunks pays
 

@@ -16,8 +16,6 @@ from regard.search.draws import Draws
 from regard.search.repetition import Ngrams, forbid, penalise_count, penalise_seen
 from regard.search.sampling import bounded, draw_limited
 
-__all__ = ["GREEDY", "Chooser", "TokenChoice", "choose_tokens"]
-
 
 class TokenChoice(NamedTuple):
     """Rule by which the next token of an output is chosen from its log-probabilities.

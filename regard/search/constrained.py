@@ -22,8 +22,6 @@ from regard.search.constraint_state import Constraints, ConstraintSet, Constrain
 from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, Reduce, SearchState, Symbols
 from regard.search.repetition import Ngrams
 
-__all__ = ["Constraints", "start_constrained_beam"]
-
 
 def start_constrained_beam(
     ids: Sequence[int],

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-__all__ = ["ConstraintSet", "ConstraintState", "Constraints"]
-
 Constraints = Sequence[
     Sequence[int]
 ]  # sequences that one output must contain, in any order, as often as each is listed

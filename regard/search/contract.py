@@ -15,20 +15,6 @@ from torch import Tensor
 
 from regard.core.state import State
 
-__all__ = [
-    "ChunkedStep",
-    "Finished",
-    "Hypothesis",
-    "LogP",
-    "Prefixes",
-    "Reduce",
-    "SearchState",
-    "StatePair",
-    "Step",
-    "Symbols",
-    "chunked",
-]
-
 LogP = Float[Tensor, "rows types"]
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
 # (log-probabilities of consecutive rows, the slice of all rows they are) → the tensors that the search needs of them.

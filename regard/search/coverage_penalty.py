@@ -10,8 +10,6 @@ from torch import Tensor
 
 from regard.search.contract import Hypothesis
 
-__all__ = ["coverage", "reranked"]
-
 FLOOR = 1e-6  # a source piece without any attention costs log FLOOR, not minus infinity
 
 

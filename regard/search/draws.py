@@ -8,8 +8,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-__all__ = ["Draws"]
-
 BLOCK = 256  # numbers drawn at a time
 
 

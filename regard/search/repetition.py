@@ -12,8 +12,6 @@ from torch import Tensor
 
 from regard.search.contract import LogP
 
-__all__ = ["Ngrams", "forbid", "penalise_count", "penalise_seen"]
-
 
 def penalise_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float) -> LogP:
     """Scores with those of ``seen`` types made lower by a factor (CTRL, Keskar et al. 2019): x · θ, or x / θ if x > 0.

@@ -27,8 +27,6 @@ from regard.search.contract import (
 )
 from regard.search.draws import Draws
 
-__all__ = ["TokenListener", "most_probable", "row_search", "start_rows"]
-
 
 class TokenListener(ABC):
     """Receiver of the tokens of one output, in order.

@@ -11,8 +11,6 @@ from torch import Tensor
 from regard.native.draw import drawn_tokens
 from regard.search.contract import LogP
 
-__all__ = ["bounded", "draw_limited", "draw_tokens", "limit_scores"]
-
 EXTREME = 1e20
 
 

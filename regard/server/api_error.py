@@ -8,9 +8,6 @@ from starlette.exceptions import HTTPException
 
 from regard.errors import RegardError
 
-__all__ = ["ApiError", "ErrorReason", "public_message"]
-
-
 ErrorReason = Literal["no key", "wrong key", "quota", "other"]
 
 

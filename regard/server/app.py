@@ -34,8 +34,6 @@ from regard.server.api_error import ApiError
 from regard.server.request_guard import require_trustworthy
 from regard.server.service import Service
 
-__all__ = ["create_app"]
-
 log = logging.getLogger("regard.server")
 HEADERS = {
     b"x-content-type-options": b"nosniff",

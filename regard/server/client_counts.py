@@ -13,8 +13,6 @@ import limits
 
 from regard.errors import ConfigError
 
-__all__ = ["ClientCounts", "Counts", "StoredCounts"]
-
 log = logging.getLogger("regard.server")
 Result = TypeVar("Result")
 MAX_CLIENTS = 100_000  # clients whose characters are counted in memory

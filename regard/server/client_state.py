@@ -17,8 +17,6 @@ from regard.server.client_counts import ClientCounts, Counts, StoredCounts
 from regard.server.glossaries import GlossaryStore
 from regard.server.settings import ServerSettings
 
-__all__ = ["ClientState", "SharedClientState"]
-
 
 @dataclass(frozen=True)
 class ClientState:

@@ -20,8 +20,6 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from regard.server.api.requests import client_network
 from regard.server.settings import ServerSettings
 
-__all__ = ["Connection", "ConnectionLimits", "limited_protocol"]
-
 
 class ConnectionLimits:
     """Limits and counts that all connections of a server share.

@@ -20,8 +20,6 @@ import uvicorn
 
 from regard.server.service import Service
 
-__all__ = ["DrainingServer"]
-
 ARRIVING = 2.0  # seconds to wait at most for the first requests of connections that were just accepted
 
 

@@ -15,8 +15,6 @@ from regard.server.keys import ApiKey
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TextStep
 
-__all__ = ["BegunSteps", "GenerationRequest", "OpenedRequest"]
-
 
 class BegunSteps(NamedTuple):
     """Steps of texts, the first of which is there. The texts run until ``rest`` is closed."""

@@ -18,8 +18,6 @@ from regard.errors import ConfigError, StorageError
 from regard.server.api_error import ApiError
 from regard.server.text.glossary import Glossary
 
-__all__ = ["GlossaryStore", "StoredGlossary"]
-
 log = logging.getLogger("regard.server")
 STORE_FACTOR = 100  # all clients together may store this many times the glossaries of one
 

@@ -14,8 +14,6 @@ from typing import Any
 
 from pydantic import BaseModel
 
-__all__ = ["write_json"]
-
 PIECE = 4_000  # values that are written at once
 _ENCODER = json.JSONEncoder(
     ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=lambda model: model.model_dump(mode="json")

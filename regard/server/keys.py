@@ -21,8 +21,6 @@ from regard.core.untrusted_files import LARGE, read_bytes
 from regard.core.wording import describe_error
 from regard.errors import ConfigError
 
-__all__ = ["ApiKey", "KeyFile", "KeyStore", "add_key", "remove_key"]
-
 Positive = Annotated[int, Field(gt=0)]
 
 

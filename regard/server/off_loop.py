@@ -9,8 +9,6 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-__all__ = ["cancel_all", "off_loop", "results_of"]
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 # Python computes in one thread at a time: with many threads, the event loop would wait for its turn behind all of them.

@@ -14,8 +14,6 @@ from starlette.types import Scope
 from regard.server.api_error import ApiError
 from regard.server.settings import ServerSettings
 
-__all__ = ["require_trustworthy"]
-
 LOCAL_NAMES = ("localhost", "ip6-localhost")
 READING = ("GET", "HEAD", "OPTIONS")
 

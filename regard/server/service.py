@@ -39,8 +39,6 @@ from regard.server.translation_request import (
     parse_document,
 )
 
-__all__ = ["Service"]
-
 Result = TypeVar("Result")
 MAX_AUXILIARY = 16  # requests of one client that wait for ``run_auxiliary``; several clients share them
 

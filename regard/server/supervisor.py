@@ -20,8 +20,6 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-__all__ = ["AT_ONCE", "Supervisor", "begin_work"]
-
 log = logging.getLogger("regard.server")
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before another is started: doubled while workers die before they serve
 STOPPING = (signal.SIGINT, signal.SIGTERM)

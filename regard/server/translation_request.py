@@ -20,15 +20,6 @@ from regard.server.text.markup_tokenizer import Markup
 from regard.server.text.word_alignment import WordAlignment
 from regard.server.text.word_spans import word_spans
 
-__all__ = [
-    "ModelChoice",
-    "TranslationRequest",
-    "TranslationResult",
-    "align_sentences",
-    "join_candidates",
-    "parse_document",
-]
-
 
 @dataclass(frozen=True)
 class TranslationRequest:

@@ -20,11 +20,6 @@ from regard.models.causal_config import CausalStackConfig
 from regard.models.position_config import RotaryConfig
 from regard.tasks.language_model.config import LanguageModelConfig
 
-__all__ = [
-    "PLAIN", "PLAIN_READ", "CausalFamily", "CausalSettings", "Layers", "Packing", "RopeSettings", "Size",
-    "as_wide_as_dealt", "biased", "joined", "norm_names", "one", "rope_table", "stack_reasons", "transposed",
-]  # fmt: skip
-
 PLAIN = {"relu": "relu", "relu2": "relu2", "gelu": "gelu", "gelu-tanh": "gelu_new", "swish": "silu"}
 PLAIN_READ = {theirs: ours for ours, theirs in PLAIN.items()} | {
     "swish": "swish", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",

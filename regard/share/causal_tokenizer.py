@@ -8,10 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.data.tokenizers.subword import HuggingFaceTokenizer
-
-__all__ = ["tokenizer_files", "tokenizer_obstacle"]
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 
 
 def tokenizer_obstacle(tokenizer: Tokenizer) -> str | None:

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core.wording import counted
-from regard.data.tokenizers.catalogue import END, SPECIALS, Tokenizer, TokenizerConfig
 from regard.data.tokenizers.closed import CharacterTokenizer
 from regard.data.tokenizers.subword import HuggingFaceTokenizer
+from regard.data.tokenizers.tokenizer import END, SPECIALS, Tokenizer, TokenizerConfig
 from regard.share.causal_family import CausalSettings
 from regard.share.marian_folder import invalid_folder, json_of
-
-__all__ = ["CausalVocabulary", "read_vocabulary"]
 
 SPARE = 1 << 16  # rows without a piece, at most: tables are padded to a round number
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.positions.absolute import LearnedPosition, sinusoids
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
@@ -30,8 +30,6 @@ from regard.models.transformer.norms import Residual
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 from regard.share.export_format import Decode
 from regard.share.pair_export import PairExport, pair_format
-
-__all__ = ["FORMAT", "decoder", "obstacle", "transformer_sides", "write"]
 
 POSITIONS = 2048  # rows of the table of sinusoids; sources and outputs are at most so long
 ACTIVATIONS = {

@@ -24,17 +24,6 @@ from regard.models.position_config import RotaryConfig
 from regard.models.transformer.config import TransformerEncoderConfig
 from regard.share.causal_family import KNOWN, PLAIN
 
-__all__ = [
-    "ESM",
-    "FAMILIES",
-    "LARGE_SLOPE",
-    "MEGATRON_BERT",
-    "SMALL_SLOPE",
-    "EncoderFamily",
-    "keys_that_fit",
-    "shift_of",
-]
-
 SMALL_SLOPE = 2.0**-12
 LARGE_SLOPE = 64.0
 SHIFT = 20.0  # above it every activation of ``PLAIN`` but relu2 is the identity to float32

@@ -16,7 +16,8 @@ from regard.attention.positions.absolute import sinusoids
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import EncoderForm
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, load_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder
 from regard.share.encoder_family import EncoderFamily, keys_that_fit
@@ -25,8 +26,6 @@ from regard.share.encoder_parity import EncoderParity, compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_files, encoder_tokenizer_obstacle
 from regard.share.export_format import ExportFormat, lines_to_compare
 from regard.tasks.load import load_net
-
-__all__ = ["FORMAT", "obstacle", "write"]
 
 
 def obstacle(form: EncoderForm, config: Any) -> str | None:

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.data.tokenizers.catalogue import BEGIN, END
+from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.share.encoder_family import LARGE_SLOPE, SMALL_SLOPE, EncoderFamily, shift_of
-
-__all__ = ["HEADS", "EncoderHead"]
 
 LARGEST_EPSILON = 1e-5  # of a masked model's norms
 PROBLEMS = {"class": "single_label_classification", "several": "multi_label_classification", "number": "regression"}

@@ -9,15 +9,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.export_forms import EncoderForm
 from regard.core.wording import counted
-from regard.data.tokenizers.catalogue import BEGIN
+from regard.data.tokenizers.tokenizer import BEGIN
 from regard.runs.run_folder import environment
 from regard.share.encoder_head import HEADS
-
-__all__ = ["EncoderParity", "compare_encoders"]
 
 CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
 ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
 from regard.share.causal_tokenizer import tokenizer_files, tokenizer_obstacle
-
-__all__ = ["MASK", "encoder_tokenizer_files", "encoder_tokenizer_obstacle"]
 
 MASK = "<mask>"
 

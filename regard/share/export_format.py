@@ -11,17 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from regard.core.installation import extra_command
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.core.export_forms import ExportForm
     from regard.runs.run_folder import RunFolder
-
-__all__ = [
-    "EXPORT_FORMATS", "Decode", "Export", "ExportFormat", "ParityOutcome", "export_format", "export_formats",
-    "lines_to_compare", "missing_library", "require_libraries",
-]  # fmt: skip
 
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
 Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]

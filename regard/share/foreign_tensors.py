@@ -13,8 +13,6 @@ from torch import Tensor
 
 from regard.share.marian_folder import invalid_folder, json_of, weights_file
 
-__all__ = ["ForeignTensors", "open_tensors"]
-
 FLOATS = ("F64", "F32", "F16", "BF16")
 INDEX = "model.safetensors.index.json"
 SHARD = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,200}\.safetensors")  # a name, not a path

@@ -28,8 +28,6 @@ from regard.share.causal_family import (
 )
 from regard.tasks.language_model.config import LanguageModelConfig
 
-__all__ = ["GPT2"]
-
 
 def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
     yield one("wpe.weight", "embedding.position.table")

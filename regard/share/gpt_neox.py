@@ -31,8 +31,6 @@ from regard.share.causal_family import (
 )
 from regard.tasks.language_model.config import LanguageModelConfig
 
-__all__ = ["GPT_NEOX"]
-
 
 def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
     for number in range(stack.layers):

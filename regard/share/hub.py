@@ -21,8 +21,6 @@ from regard.share.parity import PairModel, greedy_decoder
 from regard.share.task_run import write_checksums, write_weights
 from regard.tasks.load import load
 
-__all__ = ["FORMAT", "write"]
-
 DECODED = ("bleu", "chrf", "ter", "wer")  # metrics that the hub knows; losses depend on the pieces
 
 

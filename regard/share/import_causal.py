@@ -31,8 +31,6 @@ from regard.share.marian_folder import invalid_folder, json_of, validation_as_mo
 from regard.tasks.language_model.config import LanguageModelConfig
 from regard.tasks.language_model.task import TASK
 
-__all__ = ["FAMILIES", "import_causal"]
-
 FAMILIES = {family.kind: family for family in (LLAMA, MISTRAL, QWEN2, GPT2, GPT_NEOX)}
 SMALL = 1 << 20
 

@@ -10,8 +10,6 @@ from regard.share.import_causal import FAMILIES, import_causal
 from regard.share.import_marian import import_marian
 from regard.share.marian_folder import json_of
 
-__all__ = ["import_folder"]
-
 SMALL = 1 << 20
 
 

@@ -25,8 +25,6 @@ from regard.share.marian_weights import load_marian_weights
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.write_run import plan_without_training, write_run
 
-__all__ = ["import_marian"]
-
 
 def import_marian(folder: Path, path: Path) -> RunFolder:
     """Write the model of a folder as a run to ``path``, wholly or not at all, and return the run.

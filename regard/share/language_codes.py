@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["language_code"]
-
 LANGUAGE = re.compile(r"([a-z]{2,3})(?:[_-]([A-Z]{2}))?")
 TWO_LETTERS = {  # common codes of ISO 639-3
     "afr": "af", "ara": "ar", "aze": "az", "bel": "be", "ben": "bn", "bul": "bg", "cat": "ca", "ces": "cs", "cym": "cy",

@@ -23,8 +23,6 @@ from regard.share.causal_family import (
 )
 from regard.tasks.language_model.config import LanguageModelConfig
 
-__all__ = ["LLAMA", "MISTRAL", "QWEN2"]
-
 GATED = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
 GATED_READ = {theirs: ours for ours, theirs in GATED.items()} | {"swish": "swiglu"}
 PROJECTED = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}

@@ -10,14 +10,12 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.wording import counted
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.language_model import LanguageModel
 from regard.runs.run_folder import environment
-
-__all__ = ["CausalModel", "LogitParity", "compare_logits", "greedy_continuation"]
 
 CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
 ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most

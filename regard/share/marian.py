@@ -19,19 +19,14 @@ from torch import Tensor
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.data.tokenizers.subword import SentencePieceTokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, Tokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
 from regard.share import ctranslate2
 from regard.share.export_format import Decode
 from regard.share.pair_export import PairExport, pair_format
-
-__all__ = [
-    "ACTIVATIONS", "BIAS", "FORMAT", "OUTPUT", "SHARED", "SOURCE", "TARGET", "TensorName", "decoder",
-    "interleaved", "obstacle", "sines_first", "tensor_names", "write",
-]  # fmt: skip
 
 POSITIONS = 1024  # sources and outputs are at most so long in transformers
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}

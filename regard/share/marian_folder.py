@@ -17,11 +17,6 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from regard.core.untrusted_files import parse_json
 from regard.errors import ModelError
 
-__all__ = [
-    "ACTIVATIONS", "MarianLanguages", "MarianModel", "MarianSearch", "bytes_of", "invalid_folder", "json_of",
-    "read_settings", "validation_as_model_error", "weights_file",
-]  # fmt: skip
-
 SMALL, LARGE = 1 << 20, 1 << 26  # most bytes of a file of settings, and of a vocabulary
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 

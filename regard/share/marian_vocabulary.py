@@ -5,11 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig
 from regard.data.tokenizers.subword import MarianTokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.share.marian_folder import MarianModel, bytes_of, invalid_folder, json_of
-
-__all__ = ["MarianVocabulary", "marian_tokenizer", "target_types", "vocabularies"]
 
 PAD, UNKNOWN, END = "<pad>", "<unk>", "</s>"
 

@@ -12,15 +12,13 @@ import torch
 from torch import nn
 
 from regard.attention.positions.absolute import sinusoids
-from regard.data.tokenizers.catalogue import BEGIN
+from regard.data.tokenizers.tokenizer import BEGIN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.share.foreign_tensors import ForeignTensors
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, sines_first, tensor_names
 from regard.share.marian_folder import MarianModel, invalid_folder
 from regard.share.marian_vocabulary import MarianVocabulary, target_types
-
-__all__ = ["load_marian_weights"]
 
 SUPPRESSED = -1e4  # bias of a type that is never produced: its probability is 0, and a smoothed loss stays finite
 CLOSE = 4e-3  # most difference between a stored table of positions and sinusoids; bfloat16 rounds by less

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import SinusoidalPosition, max_positions
+from regard.attention.span import Span
 from regard.core import atomic_files
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.recurrent.cells import Cell
@@ -25,8 +25,6 @@ from regard.share.onnx_cells import traced_run
 from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled, named
 from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
 from regard.share.pair_export import PairExport, pair_format
-
-__all__ = ["FORMAT", "decoder", "obstacle", "write"]
 
 ROWS = 32  # sentences decoded together, of like length, since all go on until the last has ended
 

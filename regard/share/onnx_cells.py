@@ -10,8 +10,6 @@ from torch import Tensor
 
 from regard.models.recurrent.cells import GRU, LSTM, Carried, Cell
 
-__all__ = ["traced_run"]
-
 Run = Callable[[Tensor, Tensor, Carried], tuple[Tensor, Carried]]
 
 

@@ -14,13 +14,11 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Memory
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State
 from regard.models.encoder_decoder import EncoderDecoder, Session
 from regard.models.recurrent.decoder_memory import RecurrentMemory
 from regard.share.onnx_trace import data_free
-
-__all__ = ["Cache", "DecoderStart", "EncoderPart", "StepPart", "filled", "named"]
 
 
 class Cache(NamedTuple):

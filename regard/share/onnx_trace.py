@@ -21,8 +21,6 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.kernel import kernel
 from regard.errors import ConfigError
 
-__all__ = ["SIZES", "GraphNames", "data_free", "graph"]
-
 OPSET = 20
 # Sizes of dynamic dimensions in two example inputs: a dimension with these two sizes is dynamic under this name. All
 # differ, and none is 0 or 1, which torch takes for constants.

@@ -16,8 +16,6 @@ from regard.share.export_format import Decode, ExportFormat, lines_to_compare
 from regard.share.parity import PairModel, Parity, compare, greedy_decoder
 from regard.tasks.load import load
 
-__all__ = ["PairExport", "pair_format"]
-
 
 @dataclass(frozen=True)
 class PairExport:

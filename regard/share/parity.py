@@ -13,15 +13,13 @@ from typing import Any, NamedTuple, Protocol
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
 from regard.core.wording import counted
-from regard.data.tokenizers.catalogue import Tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.inference.decoding import Decoding
 from regard.inference.run_search import run_search
 from regard.inference.search_model import SearchInput
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import environment
 from regard.share.export_format import Decode
-
-__all__ = ["PairModel", "Parity", "ParityDifference", "compare", "greedy_decoder", "limit"]
 
 SHOWN = 5  # differences that parity.json lists
 EXTRA = 50  # pieces that an output may have more than the longest source

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from regard.core import atomic_files
 from regard.core.wording import counted
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 from regard.runs import checkpoint
 from regard.runs.metrics_log import read_validations
 from regard.runs.model_card import write_shared_card
@@ -26,8 +26,6 @@ from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.share.export_format import ExportFormat
 from regard.tasks.load import load
 from regard.tasks.prediction import read_inputs
-
-__all__ = ["FORMAT", "SameOutputs", "TaskExport", "write_checksums", "write_weights"]
 
 
 class SameOutputs(NamedTuple):

@@ -20,7 +20,8 @@ from torch import Tensor
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import CausalForm
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, load_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.models.position_config import RotaryConfig
@@ -33,8 +34,6 @@ from regard.share.gpt_neox import GPT_NEOX
 from regard.share.llama import LLAMA
 from regard.share.logit_parity import CausalModel, LogitParity, compare_logits
 from regard.tasks.load import load
-
-__all__ = ["FAMILIES", "FORMAT", "family_of", "obstacle", "own_tensors", "write"]
 
 FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can say a model writes it
 

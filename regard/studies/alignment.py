@@ -32,8 +32,6 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 TYPES, WIDTH, ROWS = 8, 64, 32
 SHORTEST, LONGEST, TIMES = 5, 15, (1, 2, 3, 5)  # lengths of training; tests have LONGEST times each of TIMES
 SHARP = 2.0

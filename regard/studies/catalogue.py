@@ -6,8 +6,6 @@ from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.studies.study import Study
 
-__all__ = ["STUDIES", "find_study"]
-
 # In the order of the page docs/evidence/studies.md: from a single lookup to whole models.
 _ALL = (
     Study(

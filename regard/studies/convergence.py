@@ -31,8 +31,6 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 WIDTH, ROWS, TYPES, SHORTEST, LONGEST = 64, 32, 32, 10, 20
 GOAL, OVER = 0.5, 20  # nats a token, and the updates it is a mean of
 RATES = (3e-3, 6e-3)

@@ -13,8 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
-__all__ = ["Function", "bytes_kept", "exponent", "operations", "products_in_a_row", "seconds", "sees"]
-
 Function = Callable[[Tensor], Tensor]  # (1, n, d) -> (1, n, d)
 PRODUCTS = frozenset(
     getattr(torch.ops.aten, name) for name in ("mm", "addmm", "bmm", "baddbmm", "convolution", "mv", "addmv")

@@ -24,14 +24,13 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from regard.attention.contract import Mechanism
-from regard.attention.mask import Bound, Padding, Span
+from regard.attention.mask import Bound, Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.studies.study import Cell, Findings, Report, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 ROUNDING = 1e-12
 SHOWN = (1.0, 1 / 4, 1 / 16)  # temperatures of the bars

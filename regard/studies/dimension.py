@@ -27,15 +27,14 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from regard.attention.contract import Mechanism
-from regard.attention.mask import Matrix, Span
+from regard.attention.mask import Matrix
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.studies.study import Criterion, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 KEYS, SHOWN, VALUES = 64, 16, 16
 EXAMPLES, JUDGED = 64, 50  # examples per update; updates at the end whose accuracy counts

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.input import TokenInput, embedding_matrix
 from regard.models.transformer.build import encoder
 from regard.models.transformer.config import TransformerEncoderConfig
@@ -35,8 +35,6 @@ from regard.studies.study import Cell, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 WIDTH, SYMBOLS, BEFORE, LENGTH, ROWS = 32, 8, 5, 64, 16
 CONNECTED, LONG = 48, 8192

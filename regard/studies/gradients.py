@@ -30,8 +30,6 @@ from regard.studies.study import Findings, Report, at_least, at_most
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 WIDTH, STEPS = 64, 100
 LAST = STEPS - 1
 SHOWN = (0, 10, 25, 50, LAST)

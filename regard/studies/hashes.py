@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from regard.attention.hashing import draw_rotations, hash_columns
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
@@ -42,8 +42,6 @@ from regard.training.optim import Optimizer
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["DuplicationSize", "copied", "duplication_model", "run", "train_duplication"]
 
 ANGLES = [0, 15, 30, 45, 60, 90, 120, 150, 180]
 WIDTH, BUCKETS, DRAWS = 32, 16, 4000

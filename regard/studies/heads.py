@@ -26,7 +26,7 @@ from torch.nn.functional import cross_entropy
 from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention.kernel import kernel
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -34,8 +34,6 @@ from regard.training.optim import Optimizer, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 OFFSETS = (-2, -1, 1, 2)
 TYPES, LENGTH, WIDTH = 16, 16, 64

@@ -28,16 +28,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import conv1d, pad
 
-from regard.attention.mask import Mask, Padding, Span, Window
+from regard.attention.mask import Mask, Padding, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.models.recurrent.cells import Elman
 from regard.studies.costs import Function, bytes_kept, exponent, operations, products_in_a_row, seconds, sees
 from regard.studies.study import Cell, Criterion, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["MeasuredLayer", "run"]
 
 KERNEL, RADIUS = 3, 4
 EXACT = 0.05  # allowed error of a fitted exponent

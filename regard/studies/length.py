@@ -28,8 +28,6 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 TYPES, WIDTH, ROWS = 64, 64, 32
 LENGTHS = (5, 10, 15, 20, 25, 30, 35, 40)
 SHORTEST, LONGEST = LENGTHS[0], LENGTHS[-1]

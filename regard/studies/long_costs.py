@@ -27,8 +27,9 @@ from torch import Tensor
 
 from regard.attention.contract import Mixer
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Mask, Padding, Span, Window
+from regard.attention.mask import Causal, Mask, Padding, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.core.reference_mode import reference_mode
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.transformer.mixers import place_mixer
@@ -37,8 +38,6 @@ from regard.studies.study import Cell, Criterion, Findings, Report, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["Entrant", "entrants", "run"]
 
 WIDTH, HEADS, RADIUS = 64, 4, 64
 LENGTHS, SHORT = (256, 1024, 4096, 16384, 65536), (32, 64, 128)

@@ -23,13 +23,12 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from regard.attention.catalogue import build_mechanism
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
+from regard.attention.span import Span
 from regard.studies.study import Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["DictionaryLookup", "Looked", "run"]
 
 
 class Looked(NamedTuple):

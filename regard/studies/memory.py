@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput
@@ -37,8 +37,6 @@ from regard.training.optim import Optimizer, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 SEGMENT, GROUP, AGES, ROWS = 16, 4, 6, 32
 COLUMNS = 3 * SEGMENT  # of an update

@@ -30,9 +30,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.padding import padded
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
 from regard.errors import ConfigError, DataError
 from regard.models.causal_config import CausalStackConfig
@@ -43,8 +43,6 @@ from regard.studies.study import Findings, Report, at_least
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["SIDES", "WordLines", "read_words", "run"]
 
 WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
 SHORTEST, LONGEST = 5, 40  # words of a line

@@ -37,8 +37,6 @@ from regard.training.start import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["ROWS", "RowFigures", "VariantRow", "run"]
-
 SEEDS, RATE = 3, 6e-3  # and the rate of rows with parts
 PLAIN: dict[str, Any] = {"position": "learned"}
 PARTS: dict[str, Any] = {

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.norms import Normalisation, normalisation
 from regard.studies import toy_tasks
@@ -33,8 +33,6 @@ from regard.training.optim import schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 KINDS: tuple[Normalisation, ...] = ("layer", "rms", "batch", "none")
 WIDTH, ROWS = 64, 32

@@ -33,8 +33,6 @@ from regard.studies.study import Findings, Report, at_least, at_most
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 CONVOLUTIONS, DEEP, FEATURES = 40, 24, 8
 
 

@@ -11,8 +11,6 @@ from regard.studies.catalogue import STUDIES
 from regard.studies.record import read_record
 from regard.studies.study import Cell, format_cell
 
-__all__ = ["verdict", "write_page"]
-
 HEAD = """\
 # Studies
 

@@ -24,16 +24,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import sinusoids
+from regard.attention.span import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 KINDS = ("none", "sinusoidal", "learned", "rotary", "alibi", "t5", "shaw")
 WIDTH, LONGEST = 64, 1000

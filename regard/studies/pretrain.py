@@ -23,7 +23,7 @@ from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from regard.data.reading import read_lines
+from regard.data.text_files import read_lines
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.runs.metrics_log import read_validations
@@ -34,8 +34,6 @@ from regard.training.start import train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["STARTS", "run"]
 
 STARTS = {"nothing": None, "filling gaps": "masked", "going on": "language-model"}  # what was learned before: its task
 SHARES = {"train": [0.0, 0.8], "valid": [0.8, 1.0]}

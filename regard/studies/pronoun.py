@@ -42,8 +42,6 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 ROWS, HEADS = 32, 4
 SHAPE = {
     "encoder_layers": 2, "decoder_layers": 1, "width": 64, "feed_forward": 128, "heads": HEADS, "norm": "pre",

@@ -21,8 +21,6 @@ from regard.errors import ModelError
 from regard.studies.save_model import save_model
 from regard.studies.study import Findings, Report, Study, ignore_report
 
-__all__ = ["FORMAT", "read_record", "record_study"]
-
 FORMAT = 1
 
 

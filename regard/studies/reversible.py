@@ -23,7 +23,7 @@ from weakref import WeakSet
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.randomness import fork, seeded_generator
 from regard.models.execution import EXECUTIONS, Execution, Reversible, Step
 from regard.models.input import TokenInput
@@ -34,8 +34,6 @@ from regard.studies.study import Findings, Report, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 DEPTHS = (2, 4, 8, 16, 32)
 WIDTH, LENGTH, TYPES, COMPARED = 64, 256, 50, 6

@@ -26,15 +26,14 @@ import torch
 from torch import Tensor
 
 from regard.attention.kernel import weigh
-from regard.attention.mask import Bound, Padding, Span
+from regard.attention.mask import Bound, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.score import Score
+from regard.attention.span import Span
 from regard.studies.study import Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 QUERIES, KEYS = 128, 64  # in one set
 LARGE = 256  # from here on the unscaled softmax is saturated, and its decay is fitted

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from regard.data.corpora import prepare
+from regard.data.preparation import prepare
 from regard.runs.config import load_config
 from regard.studies.study import SavedModel
 from regard.tasks.translation.config import translation_config
 from regard.tasks.translation.write_run import plan_without_training, write_run
-
-__all__ = ["save_model"]
 
 LONGEST = 256
 

@@ -29,7 +29,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.input import TokenInput
@@ -41,8 +41,6 @@ from regard.training.optim import Optimizer, schedule
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-__all__ = ["run"]
 
 ROWS = 32  # pairs an update
 RIDGE, QUARTERS = 0.1, 4

@@ -10,18 +10,6 @@ from regard.data.tokenizers.closed import WordTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.studies import toy_tasks
 
-__all__ = [
-    "OBJECT",
-    "PRONOUN",
-    "SUBJECT",
-    "Meant",
-    "Sense",
-    "encode_pairs",
-    "pronoun_sentences",
-    "sense_sentences",
-    "word_tokenizer",
-]
-
 # Neuter, then feminine, so that a place in the list says the gender.
 ANIMALS = (
     ("animal", "Tier"), ("horse", "Pferd"), ("sheep", "Schaf"), ("calf", "Kalb"), ("pig", "Schwein"),

@@ -28,19 +28,6 @@ if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
     from regard.models.encoder_decoder import EncoderDecoder
 
-__all__ = [
-    "Cell",
-    "Criterion",
-    "Findings",
-    "Report",
-    "SavedModel",
-    "Study",
-    "at_least",
-    "at_most",
-    "format_cell",
-    "ignore_report",
-]
-
 Cell = str | int | float
 Report = Callable[[float], None]
 

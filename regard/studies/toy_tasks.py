@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.pairs import PairBatch, pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS
 from regard.models.build import build
@@ -24,21 +24,6 @@ from regard.search.contract import Symbols
 from regard.search.rows import row_search
 from regard.studies.study import Report
 from regard.training.optim import Optimizer
-
-__all__ = [
-    "FIRST",
-    "Draw",
-    "ToyPairs",
-    "make_batch",
-    "mean_loss",
-    "random_sentences",
-    "report_part",
-    "sample_pairs",
-    "toy_config",
-    "toy_model",
-    "train_updates",
-    "translate_greedily",
-]
 
 FIRST = len(SPECIALS)
 

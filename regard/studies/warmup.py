@@ -29,8 +29,6 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["run"]
-
 TYPES, LENGTH, ROWS = 32, 16, 32
 RATE, WARMUP = 3e-3, 200
 CHANCE = LENGTH * math.log(TYPES) / (LENGTH + 1)

@@ -17,8 +17,6 @@ from regard.inference.engine_choice import EngineTrials, choose, explain, kernel
 from regard.inference.remembered_choice import alone, recall, remember
 from regard.runs.run_folder import RunFolder, environment
 
-__all__ = ["automatic_engine"]
-
 CONDITIONS = ("regard", "torch", "processor", "vector_instructions", "threads")
 
 

@@ -12,17 +12,15 @@ from typing import Any, NamedTuple
 
 from regard.core.task import Advance, find_task
 from regard.core.task_table import locate
-from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
+from regard.data.reading import CorpusConfig, FileCorpus, given_corpus
 from regard.errors import RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.find_config import find_config, tasks_by_confidence
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse
-
-__all__ = ["CheckReport", "CheckedCorpus", "check"]
 
 Showing = Callable[[str], AbstractContextManager[Advance]]  # opens a display of work of that name
 

@@ -11,8 +11,6 @@ from regard.config.explain import Misfit
 from regard.models.position_config import LearnedConfig
 from regard.runs.run_config import UnsmoothedRunConfig
 
-__all__ = ["EncoderRunConfig"]
-
 
 class EncoderRunConfig(UnsmoothedRunConfig):
     """Base of these configs: sizes of the encoder, of a vocabulary and of classes; no label smoothing unless given."""

@@ -10,8 +10,6 @@ from regard.errors import ConfigError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import Evaluation, evaluate_run
 
-__all__ = ["evaluate"]
-
 
 def evaluate(
     run: str | Path,

@@ -17,8 +17,8 @@ from regard.config.settings import SearchConfig, override_search
 from regard.core.task import Advance, Examples, MetricTable
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
+from regard.data.foreign_errors import unreadable
 from regard.data.rows import column_names, form_of
-from regard.data.text_files import unreadable
 from regard.errors import ConfigError, DataError
 from regard.metrics.significance import BootstrapDifference
 from regard.metrics.text import MetricScore
@@ -31,8 +31,6 @@ from regard.training.ranks import Peers
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
-
-__all__ = ["Evaluation", "ReferenceTest", "evaluate_outputs", "evaluate_run", "require_metrics"]
 
 OUTPUT_METRICS = ("bleu", "chrf")  # of outputs, unless given
 

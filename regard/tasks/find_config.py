@@ -23,8 +23,6 @@ from regard.runs.run_config import Confidence, Proposal, RunConfig
 from regard.tasks.found_files import require_known_form
 from regard.training.setup import require_trainable
 
-__all__ = ["find_config", "require_data", "tasks_by_confidence"]
-
 
 def find_config(
     what: Sequence[str], held_out: Sequence[Path], overrides: Sequence[str], *, say: Report = lambda message: None

@@ -19,11 +19,6 @@ from regard.data.text_files import filter_command, first_bytes, read_lines
 from regard.errors import DataError, RegardError
 from regard.tasks.split import split_shares
 
-__all__ = [
-    "FoundCorpus", "common_head", "describe_columns", "found_corpus", "held_out_parts", "refuse_rows",
-    "require_known_form",
-]  # fmt: skip
-
 SAMPLED = 1_000  # lines of a text, all of which have the same columns if they are rows
 FEWEST_ROWS = 10  # of fewer lines equal numbers of columns are no sign
 MAX_TAGS = 100  # different last cells of the lines of tagged words

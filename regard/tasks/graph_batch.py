@@ -13,8 +13,6 @@ from regard.core.task import ExampleIndices
 from regard.data.graphs import Graph
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 
-__all__ = ["GraphTensors", "NodeBatch", "OneGraph", "WholeGraph", "graph_tensors"]
-
 
 class GraphTensors(NamedTuple):
     """Arguments of a ``GraphNet``. Those of one graph are made once: networks sort the edges of a tensor only once.

@@ -16,8 +16,6 @@ from regard.data.npz_files import array_names
 from regard.data.tables import read_cells
 from regard.errors import RegardError
 
-__all__ = ["FoundGraph", "found_graph", "graph_training", "one_graph"]
-
 SAMPLED = 100  # rows of a table that are read to recognize it
 MASKS = {"train_mask", "val_mask"}
 

@@ -19,8 +19,6 @@ from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
-__all__ = ["GRAPH", "graph_of", "is_evaluation", "nodes_of_part", "only_graph", "open_saved", "save_in_run"]
-
 FEATURES = "features.npy"  # beside it, where features lie in a file of their own
 GRAPH = "graph.npz"  # in the folder of tokenizers: predictions are about its nodes
 

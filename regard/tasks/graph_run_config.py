@@ -13,8 +13,6 @@ from regard.core.wording import counted
 from regard.models.graph.config import GraphNetConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
-__all__ = ["GraphDataConfig", "GraphFilesConfig", "GraphRunConfig", "NodeSplit"]
-
 
 class GraphFilesConfig(BaseModel):
     """The files of one graph."""

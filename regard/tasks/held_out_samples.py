@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ["validated_on"]
-
 
 def validated_on(sample: Mapping[str, Any], folder: Path, name: str, contents: Sequence[str]) -> list[dict[str, Any]]:
     """Return the config once for each of ``contents``, the text of a validation file that is called ``name``."""

@@ -18,8 +18,6 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
 from regard.tasks.automatic_engine import automatic_engine
 
-__all__ = ["ignore", "load", "load_net", "require_task"]
-
 
 def ignore(line: str) -> None:
     """A ``Report`` that nobody reads."""

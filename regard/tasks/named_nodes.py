@@ -18,8 +18,6 @@ from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import GraphTensors
 
-__all__ = ["NodePredictor"]
-
 MAX_SHOWN = 64  # neighbors; of a node that sees more, those with the greatest weights
 SEARCHED = 10_000  # names that are compared with one that is unknown
 

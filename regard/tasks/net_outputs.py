@@ -7,13 +7,11 @@ from typing import Any, NamedTuple, cast
 
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.answer import TaskAnswer
 from regard.core.field import InputBatch, Padded
 from regard.core.task import LossTerms
 from regard.models.head import Head
-
-__all__ = ["HeadOutputs", "NetOutputs", "RunNetwork", "run_causal", "run_network"]
 
 
 class NetOutputs(NamedTuple):

@@ -10,8 +10,6 @@ from regard.core.task import Predictor
 from regard.core.wording import counted
 from regard.errors import ConfigError, DataError, RegardError
 
-__all__ = ["predict_lines", "read_inputs", "require_settings"]
-
 
 def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
     """ConfigError for a setting that the predictor does not take, as far as its signature tells."""

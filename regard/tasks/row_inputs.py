@@ -11,8 +11,6 @@ from regard.data.rows import Column, Row, column_names, form_of, read_rows, text
 from regard.errors import ConfigError, DataError
 from regard.runs.run_folder import RunFolder
 
-__all__ = ["has_rows", "named_column", "read_row_inputs", "require_text_rows", "rows_of_one_column"]
-
 RowInputs = Iterator[tuple[str, str]]
 
 

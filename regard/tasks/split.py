@@ -10,8 +10,6 @@ from regard.core.task import Report
 from regard.core.wording import counted
 from regard.data.shared_files import FilesConfig, hash_position
 
-__all__ = ["is_own_split", "read_part", "report_moved", "split_shares"]
-
 Example = TypeVar("Example")
 HELD_OUT = 0.1
 ENOUGH = 200  # different examples, of which a tenth by a hash is not empty: 0.9 ** 200 is below 1e-9

@@ -36,18 +36,9 @@ from regard.data.order import each_once, each_once_packed
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
-from regard.tasks.net_outputs import HeadOutputs
+from regard.tasks.net_outputs import HeadOutputs, RunNetwork, run_network
 from regard.tasks.split import is_own_split, read_part, report_moved
-from regard.tasks.supervised_predictor import (
-    PLAIN,
-    RunNetwork,
-    SupervisedCodecs,
-    SupervisedPredictor,
-    Wording,
-    run_network,
-)
-
-__all__ = ["Supervised", "SupervisedBatch", "SupervisedExamples"]
+from regard.tasks.supervised_predictor import PLAIN, SupervisedCodecs, SupervisedPredictor, Wording
 
 
 class Example(NamedTuple):

@@ -27,8 +27,6 @@ from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
 
-__all__ = ["PLAIN", "NetOutputs", "RunNetwork", "SupervisedCodecs", "SupervisedPredictor", "Wording", "run_network"]
-
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # of padded rows, and of packed ones
 MAX_SHOWN = 256  # positions; an observation has their number squared for each head
 Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields

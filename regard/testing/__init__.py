@@ -10,12 +10,13 @@ law that fails. Regard's own suite runs the same tables: ``MECHANISM_LAWS``, ``F
 from __future__ import annotations
 
 from regard.testing.answers import ANSWER_LAWS, AnswerCase, check_answer
+from regard.testing.attention_scene import MechanismCase
 from regard.testing.decoders import DECODER_LAWS, DecoderCase, check_decoder
 from regard.testing.draw import Draw
 from regard.testing.encoders import ENCODER_LAWS, EncoderCase, check_encoder
 from regard.testing.fields import FIELD_LAWS, FieldCase, check_field
 from regard.testing.law import Law
-from regard.testing.mechanisms import MECHANISM_LAWS, MechanismCase, check_mechanism
+from regard.testing.mechanisms import MECHANISM_LAWS, check_mechanism
 from regard.testing.mixers import MIXER_LAWS, MixerCase, check_mixer
 from regard.testing.task_case import TaskCase
 from regard.testing.tasks import TASK_LAWS, check_task

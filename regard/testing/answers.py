@@ -21,8 +21,6 @@ from regard.testing.draw import Draw
 from regard.testing.drawn_settings import drawn_values
 from regard.testing.law import Law, law, run_laws, same
 
-__all__ = ["ANSWER_LAWS", "AnswerCase", "check_answer"]
-
 ANSWER_LAWS: list[Law] = []
 SETTINGS = 6  # drawn for each trial
 UPDATES, RATE = 300, 0.2  # of memorized outputs, by Adam

@@ -8,11 +8,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from regard.attention.contract import Attended, Mechanism
-from regard.attention.mask import Bound, Causal, Mask, Padding, Span, Window
+from regard.attention.mask import Bound, Causal, Mask, Padding, Window
+from regard.attention.span import Span
 from regard.core.state import State, select
 from regard.testing.draw import Draw, piece_of
-
-__all__ = ["MechanismCase", "Scene", "scene"]
 
 
 @dataclass(frozen=True, kw_only=True)

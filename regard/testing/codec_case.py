@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-__all__ = ["CodecCase", "CodecRun", "equal_values"]
-
 
 class CodecRun:
     """The files of a run that has a config and codecs, and no plan: ``core.task.RunFiles``."""

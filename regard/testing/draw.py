@@ -7,9 +7,7 @@ import random
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
-
-__all__ = ["Draw", "piece_of"]
+from regard.attention.span import Span
 
 
 class Draw:

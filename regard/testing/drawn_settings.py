@@ -11,8 +11,6 @@ from pydantic import BaseModel
 from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError
 
-__all__ = ["drawn_settings", "drawn_values"]
-
 WIDEST = 6  # above the least value of a number without an upper bound
 TRIALS = 50  # some settings exclude each other
 

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Encoded, Encoder
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import select
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same
-
-__all__ = ["ENCODER_LAWS", "EncoderCase", "check_encoder"]
 
 ENCODER_LAWS: list[Law] = []
 DrawInputs = Callable[[Draw, int, int], Tensor]

@@ -17,8 +17,6 @@ from regard.testing.codec_case import CodecCase, equal_values
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, run_laws
 
-__all__ = ["FIELD_LAWS", "FieldCase", "check_field"]
-
 FIELD_LAWS: list[Law] = []
 VISITS = 4  # of each row
 

@@ -16,8 +16,6 @@ from regard.core.state import State, leaves
 from regard.core.tensors import shared_names
 from regard.testing.draw import Draw
 
-__all__ = ["Law", "law", "ready", "reloaded", "run_laws", "same", "same_state"]
-
 Case = TypeVar("Case")
 
 

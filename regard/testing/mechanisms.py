@@ -11,13 +11,12 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.kernel import kernel
-from regard.attention.mask import Bound, Causal, Matrix, Padding, Span
+from regard.attention.mask import Bound, Causal, Matrix, Padding
+from regard.attention.span import Span
 from regard.core.state import State, join, leaves, repeat, select
 from regard.testing.attention_scene import MechanismCase, Scene, scene
 from regard.testing.draw import Draw
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same, same_state
-
-__all__ = ["MECHANISM_LAWS", "MechanismCase", "check_mechanism"]
 
 MECHANISM_LAWS: list[Law] = []
 

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.attention.contract import Mixed, Mixer
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State, join, repeat, select, truncate
 from regard.testing.draw import Draw, piece_of
 from regard.testing.law import Law, law, ready, reloaded, run_laws, same
-
-__all__ = ["MIXER_LAWS", "MixerCase", "check_mixer"]
 
 MIXER_LAWS: list[Law] = []
 

@@ -17,8 +17,6 @@ from torch import Tensor
 
 from regard.training.shards import Part, Shards, TreeSum, Workers, joined_parts
 
-__all__ = ["Meeting", "SimulatedRanks", "run_ranks"]
-
 Result = TypeVar("Result")
 
 

@@ -30,8 +30,6 @@ from regard.training.progress import Quiet
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 
-__all__ = ["UPDATES", "TaskCase", "trained"]
-
 LEARNING = 8  # updates of a predictor
 UPDATES = 6  # of the runs that are interrupted
 TRAINING = {

@@ -35,8 +35,6 @@ from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
 from regard.training.validation import Validator
 
-__all__ = ["TASK_LAWS", "check_task"]
-
 TASK_LAWS: list[Law] = []
 SETTINGS = 6  # drawn for each predictor
 LEARNED = 0.7  # the loss of one batch falls below this part of what it was

@@ -16,8 +16,6 @@ from regard.errors import ConfigError
 from regard.training.ranks import Peers
 from regard.training.shards import CPU, Part, Shards, TreeSum, Workers, joined_parts
 
-__all__ = ["CanonicalRanks", "require_shards"]
-
 
 class CanonicalRanks(Shards):
     """The shards of one of several ranks, each with a run of them that is a branch of the tree.

@@ -12,8 +12,6 @@ from torch import Tensor
 from regard.core.task import Carry
 from regard.training.strategy import Carries
 
-__all__ = ["continued", "dealt_anew", "handed_on", "named_carries", "read_carries"]
-
 NAME = re.compile(r"(0|[1-9]\d{0,5})\.(0|[1-9]\d{0,5})")  # shard, number of the tensor
 FLOATS = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
 DTYPES = (*FLOATS, torch.int64, torch.int32, torch.uint8, torch.bool)

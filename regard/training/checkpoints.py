@@ -21,8 +21,6 @@ from regard.training.optim import Optimizer
 from regard.training.progress import TrainingProgress, saved_progress
 from regard.training.strategy import Carries, SharesRows, Strategy
 
-__all__ = ["Checkpoints"]
-
 
 class Checkpoints:
     """The checkpoints of one run in training, with its metrics log, which each of them counts on.

@@ -11,8 +11,6 @@ from torch.nn.parallel import DistributedDataParallel
 from regard.training.one_shard import OneShard, reaching_all
 from regard.training.strategy import Trainable
 
-__all__ = ["DDP"]
-
 
 class DDP(OneShard):
     """A shard a rank, whose gradients are added in buckets while the last pass of an update goes backwards.

@@ -32,8 +32,6 @@ from regard.training.row_parts import first_row, is_cut, own_rows, whole
 from regard.training.shards import CPU
 from regard.training.strategy import Trainable
 
-__all__ = ["FSDP2"]
-
 
 class FSDP2(OneShard):
     """A shard a rank; weights, gradients and moments in rows over the ranks (Zhao et al. 2023; torch's fully_shard).

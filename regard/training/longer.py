@@ -30,8 +30,6 @@ from regard.training.pace import fit, updates_within
 from regard.training.progress import TrainingProgress, saved_progress
 from regard.training.setup import planned_updates, prepare, updates_of
 
-__all__ = ["LongerRun", "longer_run"]
-
 ENDS = ("steps", "epochs", "minutes", "tokens")
 CHANGEABLE = {
     *ENDS, "early_stopping", "stop_by", "learning_rate", "schedule", "halve_after", "halve_every", "weight_decay",

@@ -12,8 +12,6 @@ from torch import Tensor
 
 from regard.training.row_parts import cut_like, rows_like, whole
 
-__all__ = ["HiddenMatrix", "Muon", "orthogonalise"]
-
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 TINY = 1e-7  # below this norm a gradient is nothing

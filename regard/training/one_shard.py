@@ -20,8 +20,6 @@ from regard.training.row_parts import is_cut
 from regard.training.shards import CPU, as_parameter
 from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["OneShard", "first_of", "reaching_all"]
-
 
 class _Pass(NamedTuple):
     """A batch of this rank: its number in the update, and whether its loss counts."""

@@ -16,8 +16,6 @@ from regard.models.hidden_matrices import hidden_matrices
 from regard.training.muon import HiddenMatrix, Muon
 from regard.training.row_parts import cut_like, own_rows, rows_like, total_norm
 
-__all__ = ["Optimizer", "make_optimizer", "schedule"]
-
 Schedule = Callable[[int], float]
 
 

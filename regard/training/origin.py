@@ -22,8 +22,6 @@ from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.runs.size_check import outline, require_fitting
 from regard.training.reading_part import reading_weights
 
-__all__ = ["OriginWeights", "copy_codecs", "copy_reading_tokenizer", "origin_weights", "require_origin"]
-
 FILE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")  # of a tokenizer, as Tokenizer.save names them
 MOST = 16
 

@@ -13,8 +13,6 @@ from regard.config.settings import MAX_UPDATES, TrainConfig
 from regard.runs.plan import Decision, Fit
 from regard.training.optim import Schedule
 
-__all__ = ["Pace", "fit", "rate_over", "updates_within"]
-
 CHECKS = 50  # times that the clock is asked in a training as long as first planned
 SLACK = 0.02  # a plan that is off by a smaller share stays as it is
 

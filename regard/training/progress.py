@@ -7,8 +7,6 @@ from typing import Any, NamedTuple, Protocol
 
 from pydantic import TypeAdapter
 
-__all__ = ["Outcome", "Quiet", "Reporter", "TrainingProgress", "Validation", "saved_progress"]
-
 RENAMED = {"sound": "last_good"}  # in checkpoints saved before -> now
 
 

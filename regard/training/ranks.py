@@ -22,8 +22,6 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from regard.errors import ConfigError, RegardError, TrainingError
 
-__all__ = ["PATIENCE", "PeerFailure", "Peers", "Place", "joined", "of_this_attempt"]
-
 Result = TypeVar("Result")
 
 PATIENCE = 600.0  # seconds after which a rank that does not answer ends the job

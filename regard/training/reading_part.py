@@ -11,8 +11,6 @@ from regard.core.tensors import kept_buffers
 from regard.errors import ModelError
 from regard.models.origin_config import EncoderStart
 
-__all__ = ["freeze", "laid_over", "reading_weights"]
-
 ENCODER = "encoder."
 TABLES = ("embedding.weight", "embedding.values")  # a row a type: a masked model has one more, its last, for the mask
 AFFIXES = "embedding.affixes"  # of a tagger: what starts from a network without them learns them

@@ -12,8 +12,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-__all__ = ["cut_like", "first_row", "is_cut", "own_rows", "rows_like", "total_norm", "whole"]
-
 
 def is_cut(tensor: Tensor) -> bool:
     return hasattr(tensor, "device_mesh")

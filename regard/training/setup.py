@@ -47,8 +47,6 @@ from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.updater import batch_memory
 
-__all__ = ["TrainingInputs", "planned_updates", "prepare", "rehearse", "require_trainable", "set_up", "updates_of"]
-
 MAX_EPOCHS = 100_000  # of train.tokens, whose end is found by ordering each epoch
 TRIALS = 8  # updates timed per number format
 SHARDS = 2  # unless given: as many as the workers that most machines gain from

@@ -21,8 +21,6 @@ from regard.native.passes import add_to
 from regard.training.carry import continued, handed_on
 from regard.training.strategy import Carries, Gradient, Trainable
 
-__all__ = ["Part", "Shards", "TreeSum", "Workers", "as_parameter", "joined_parts"]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tensors = list[Tensor | None]

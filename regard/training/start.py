@@ -27,8 +27,6 @@ from regard.training.strategies import make_strategy
 from regard.training.strategy import SharesRows
 from regard.training.trainer import Trainer
 
-__all__ = ["Display", "OpenDisplay", "train", "train_new", "train_run"]
-
 
 class Display(Reporter, Protocol):
     """A reporter that also shows preparation and the end of training; ``unit`` is that of the task."""

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from regard.config.settings import TrainConfig
 from regard.training.progress import TrainingProgress
 
-__all__ = ["judge"]
-
 Better = Callable[[float, float | None], bool]  # of a value of ``train.best_by`` and the best before: strictly
 
 

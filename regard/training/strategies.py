@@ -13,8 +13,6 @@ from regard.training.ranks import Peers
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy
 
-__all__ = ["make_strategy"]
-
 
 def make_strategy(run: RunFolder, device: torch.device, peers: Peers | None) -> Strategy:
     """ConfigError for a run whose updates cannot be divided among so many ranks."""

@@ -16,8 +16,6 @@ from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, 
 from regard.runs.row_files import Rows
 from regard.runs.shared_checkpoint import Ranks
 
-__all__ = ["Carries", "Gradient", "SharesRows", "Strategy", "Trainable", "on_any_rank"]
-
 Carries = Mapping[int, Carry]  # by shard; no entry where nothing is carried
 
 

@@ -31,8 +31,6 @@ from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
 from regard.training.validation import Validator
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """Training of one run. ``interrupted`` is asked after every update and batch of validation, and in decoding.

@@ -22,8 +22,6 @@ from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
 from regard.training.strategy import Carries, Gradient, Strategy, on_any_rank
 
-__all__ = ["Updater", "batch_memory", "require_not_diverged"]
-
 NAMED = 3  # examples of each batch that a message about a loss without a number names
 
 

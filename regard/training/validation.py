@@ -23,8 +23,6 @@ from regard.training.shards import TreeSum
 from regard.training.strategy import Strategy, on_any_rank
 from regard.training.updater import batch_memory
 
-__all__ = ["Validator", "objective_sums", "predictor_sums"]
-
 TOGETHER = 512  # examples that are decoded in one call: search refills its batch from them
 
 

@@ -17,7 +17,7 @@ from regard.bulk.merge import merge
 from regard.bulk.scan import Block, BlockReader, blocks_of
 from regard.bulk.worker import Share, parse_share
 from regard.core import atomic_files
-from regard.data.reading import read_raw_lines
+from regard.data.text_files import read_raw_lines
 from regard.errors import ConfigError, DataError, RegardError, StorageError
 
 from .helpers import BLOCK, Capitals, Killed, begin, finish, set_aside, work, write

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 import regard as package
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.document_stream import open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import BEGIN, END
+from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.errors import ConfigError
 from regard.inference.engine_choice import ROWS, EngineTrials, Judged
 from regard.native.library import library

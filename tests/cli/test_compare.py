@@ -18,7 +18,7 @@ import pytest
 from regard.core.atomic_files import locked
 from regard.core.figure import can_draw
 from regard.core.installation import extra_command
-from regard.data.corpora import CorpusConfig
+from regard.data.reading import CorpusConfig
 from regard.errors import ConfigError, DataError, ModelError
 from regard.runs.config import dump_config, load_config
 

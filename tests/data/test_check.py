@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.corpora import CorpusConfig
 from regard.data.lint import check
 from regard.data.lint.check import KINDS, lint
 from regard.data.lint.corpus_rules import BLOCK, find_repeats, odd_length_ratios, shifted_ranges, unrelated_correlation
 from regard.data.lint.languages import SAMPLE_SIZE, PairSample, wrong_language_lines
 from regard.data.lint.line_rules import check_pair, main_script
+from regard.data.reading import CorpusConfig
 from regard.errors import DataError
 
 

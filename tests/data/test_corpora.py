@@ -11,9 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data import preparation
-from regard.data.corpora import Corpora, Corpus, CorpusConfig, open_or_prepare, prepare, read_pairs
+from regard.data.corpus import Corpora, Corpus
+from regard.data.preparation import open_or_prepare, prepare
 from regard.data.ragged import RaggedWriter
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.reading import CorpusConfig, read_pairs
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError, StorageError
 from tests.data.earlier_heads import write_earlier_head
 

@@ -13,12 +13,15 @@ import numpy as np
 import pytest
 
 from regard.data import document_stream, encoding, preparation, stream
-from regard.data.corpora import Corpus, CorpusConfig, open_or_prepare
+from regard.data.corpus import Corpus
 from regard.data.document_stream import open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.encoding import encode_chunks, processes_for
+from regard.data.preparation import open_or_prepare
+from regard.data.reading import CorpusConfig
 from regard.data.stream import TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.errors import DataError, RegardError
 
 LINES = [
@@ -117,7 +120,8 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from regard.data import preparation
-from regard.data.corpora import CorpusConfig, open_or_prepare
+from regard.data.preparation import open_or_prepare
+from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.catalogue import load_tokenizer
 preparation.CHUNK = 32
 folder = Path(sys.argv[1])

@@ -14,8 +14,8 @@ import pytest
 
 from regard import cli
 from regard.core.task_table import locate
-from regard.data.corpora import read_pairs
 from regard.data.graph_files import read_graph
+from regard.data.reading import read_pairs
 from regard.data.rows import form_of, read_head, read_rows
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig

@@ -6,12 +6,15 @@ from typing import Any
 
 import pytest
 
-from regard.data.corpora import Corpora, Corpus, CorpusConfig, given_corpus, open_or_prepare, prepare, read_pairs
+from regard.data.corpus import Corpora, Corpus
 from regard.data.document_stream import open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.file_names import named_files, paired_files
+from regard.data.preparation import open_or_prepare, prepare
+from regard.data.reading import CorpusConfig, given_corpus, read_pairs
 from regard.data.stream import TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from regard.tasks.check import check
 from regard.tasks.find_config import find_config

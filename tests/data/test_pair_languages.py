@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from regard.commands.server_plan import _languages
-from regard.data.corpora import CorpusConfig, given_corpus, read_pairs
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import language_pair, pair_languages
+from regard.data.reading import CorpusConfig, given_corpus, read_pairs
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.tasks.translation.automatic_config import choose

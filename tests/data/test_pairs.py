@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from regard.core.task import ExampleIndices
-from regard.data.corpora import prepare
 from regard.data.order import batches_in_order, by_length, epoch_batches, mixed_epoch
 from regard.data.pairs import collate, pad_sources, pair_lengths
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, TokenizerConfig, train_tokenizer
+from regard.data.preparation import prepare
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, TokenizerConfig
 from regard.errors import ConfigError, DataError
 
 lengths_of = arrays.arrays(np.int32, st.integers(1, 200), elements=st.integers(1, 60))

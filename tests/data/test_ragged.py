@@ -17,13 +17,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import regard
-from regard.data.corpora import Corpus, prepare
+from regard.data.corpus import Corpus
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import Cut
+from regard.data.preparation import prepare
 from regard.data.prepared import PreparedFolder
 from regard.data.ragged import ArrayHead, NumberType, Ragged, RaggedWriter
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from tests.data.earlier_heads import write_earlier_head
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from regard.data.alignment import first_shifted_line
-from regard.data.corpora import CorpusConfig, Sentences, read_lines, read_pairs
+from regard.data.reading import CorpusConfig, Sentences, read_pairs
+from regard.data.text_files import read_lines
 from regard.errors import DataError, StorageError
 
 PAIRS = [("a dog", "ein Hund"), ("two\u2028cats\x85 run", "zwei Katzen"), ("", " "), ("grün", "green")]

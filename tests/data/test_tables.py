@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from regard.core.task_table import locate
 from regard.data.column_names import pair_columns
-from regard.data.corpora import CorpusConfig, FileCorpus, given_corpus, read_pairs
 from regard.data.documents import Cut, read_documents
 from regard.data.lint.check import lint
+from regard.data.reading import CorpusConfig, FileCorpus, given_corpus, read_pairs
 from regard.data.rows import Row, column_names, read_rows
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig

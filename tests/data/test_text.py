@@ -9,16 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from regard.core.installation import upgrade_advice
-from regard.data.tokenizers.catalogue import (
-    BEGIN,
-    END,
-    PAD,
-    SPECIALS,
-    UNKNOWN,
-    TokenizerConfig,
-    load_tokenizer,
-    train_tokenizer,
-)
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError, ModelError, StorageError
 
 LINES = [

@@ -15,9 +15,10 @@ import pytest
 import sentencepiece
 from tokenizers import Tokenizer as Library
 
-from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.sentencepiece_file import _fields, require_bounded
 from regard.data.tokenizers.subword import SentencePieceTokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.data.tokenizers.tokenizer_file import PATTERNS, rebuild
 from regard.errors import ModelError
 

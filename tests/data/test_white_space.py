@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.data.tokenizers.white_space import NORMALIZING, has_layout, report_lost_space
 from tests.test_shortcomings import regard
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.task import find_task
 from regard.runs.config import dump_config, load_config
 from regard.runs.run_config import RunConfig

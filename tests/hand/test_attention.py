@@ -10,10 +10,11 @@ from torch import Tensor
 
 from regard.attention.contract import Mechanism
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.general import General
 from regard.attention.mechanisms.local_predictive import LocalPredictive
+from regard.attention.span import Span
 
 E = math.e
 

@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Mixed, Reader, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
-from regard.attention.mask import Span
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.observe import observe
 from regard.attention.positions.absolute import LearnedPosition
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.copying import Pointed, mixture

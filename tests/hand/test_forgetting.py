@@ -11,10 +11,11 @@ from torch import Tensor
 
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.kernel import Kernel, kernel
-from regard.attention.mask import Causal, Padding, Segments, Span
+from regard.attention.mask import Causal, Padding, Segments
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.observe import observe
 from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -18,8 +18,9 @@ from regard.attention.global_local_kernel import (
     visible,
 )
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.core.reference_mode import reference_mode
 from regard.errors import ConfigError
 from regard.models.build import build

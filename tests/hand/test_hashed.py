@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 
 from regard.attention import hashing
 from regard.attention.hashing import SortedChunks, attend_chunks, draw_rotations, fixed_rotations, hash_columns
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.randomness import seeded_generator
 from regard.errors import ConfigError
 from regard.models.build import build

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import LearnedPosition, SinusoidalPosition
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import ARCHITECTURES
 from regard.models.configuration import ModelConfig

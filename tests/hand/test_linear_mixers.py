@@ -11,7 +11,7 @@ from torch.nn.functional import elu
 
 from regard.attention import linear_scan
 from regard.attention.linear_scan import chunked_scan
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

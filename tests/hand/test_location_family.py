@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.heads import MultiHead
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.coverage import Coverage
 from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
@@ -22,6 +22,7 @@ from regard.attention.mechanisms.location_recurrent import LocationRecurrent
 from regard.attention.mechanisms.multi_resolution import MultiResolution
 from regard.attention.mechanisms.tanh_dot import TanhDot
 from regard.attention.previous_weights import PreviousWeights, initial_weights
+from regard.attention.span import Span
 
 ONE = {"heads": 1, "query_width": 1, "key_width": 1}
 SMALL = ONE | {"width": 1, "channels": 1, "reach": 1}

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.engine.transformer import FastEncoderDecoder, obstacle
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from regard.attention.mask import Span
 from regard.attention.norm import RootMeanSquareNorm
+from regard.attention.span import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.reference_mode import reference_mode
 from regard.data.pairs import PairBatch
 from regard.inference.decoding import fast_form

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.shaw import Shaw
 from regard.attention.positions.absolute import LearnedPosition, SinusoidalPosition, sinusoids
@@ -21,6 +21,7 @@ from regard.attention.positions.distance_bias import (
     t5_bucket,
 )
 from regard.attention.positions.rotary import Rotary, relayout
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded
-from regard.attention.mask import Span
 from regard.attention.observe import observe
+from regard.attention.span import Span
 from regard.models.dropout import Dropout
 from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from regard.attention.heads import AttentionReader
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

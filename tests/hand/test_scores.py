@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Mechanism
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.cosine import Cosine
 from regard.attention.mechanisms.dot import Dot
@@ -18,6 +18,7 @@ from regard.attention.mechanisms.general import General
 from regard.attention.mechanisms.hard import Hard
 from regard.attention.mechanisms.local_monotonic import LocalMonotonic
 from regard.attention.mechanisms.location import Location
+from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

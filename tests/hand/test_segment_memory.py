@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.models.transformer.compressive import Compressive
 from regard.models.transformer.compressor import Compressor
 from regard.models.transformer.relative_attention import RelativeAttention, sinusoids

@@ -7,9 +7,10 @@ import torch
 from pydantic import ValidationError
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Causal, Padding, Span, Window
+from regard.attention.mask import Causal, Padding, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.sink_cache import SinkCache
+from regard.attention.span import Span
 from regard.attention.structure import BandStructure
 from regard.core.state import leaves
 from regard.models.attention_config import MixerConfig

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, RowMap
 from regard.attention.heads import AttentionReader, MultiHead, SelfAttention
-from regard.attention.mask import Causal, Mask, Padding, Span
+from regard.attention.mask import Causal, Mask, Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.engine.native_reading import NativeEncoder
 from regard.inference.decoding import fast_form
 from regard.models.build import build

@@ -5,9 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Bound, Causal, Span
+from regard.attention.mask import Bound, Causal
 from regard.attention.observe import AttentionCall
 from regard.attention.score import ScoreTerms, SoftmaxScore
+from regard.attention.span import Span
 from regard.inspection.weight_terms import weight_terms
 
 

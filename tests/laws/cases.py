@@ -12,7 +12,7 @@ from regard.attention.catalogue import MECHANISMS as CATALOGUE
 from regard.attention.catalogue import build_mechanism
 from regard.attention.contract import Decoder, Mechanism, Mixer, Reader
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
-from regard.attention.mask import Causal, Global, Mask, Padding, Segments, Span, VisibleUntil, Window
+from regard.attention.mask import Causal, Global, Mask, Padding, Segments, VisibleUntil, Window
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.coverage import Coverage
 from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
@@ -32,6 +32,7 @@ from regard.attention.positions.absolute import LearnedPosition, NoPosition, Pos
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Padding, Span, VisibleUntil
+from regard.attention.mask import Padding, VisibleUntil
+from regard.attention.span import Span
 from regard.core.state import join, repeat, select, truncate
 from regard.engine import output
 from regard.engine.native import NativeEncoderDecoder

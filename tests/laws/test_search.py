@@ -10,8 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.positions.absolute import SinusoidalPosition
+from regard.attention.span import Span
 from regard.models.copying import Copying
 from regard.models.encoder_decoder import EncoderDecoder, Session
 from regard.models.head import Head

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.cross_entropy import projected_cross_entropy

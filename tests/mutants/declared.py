@@ -18,6 +18,7 @@ from regard.data.order import packed_runs
 from regard.data.padding import padded
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
+from regard.fields.hiding import without
 from regard.fields.items import Items
 from regard.fields.node_features import EncodedGraph
 from regard.fields.text import Text
@@ -95,7 +96,7 @@ DECLARED = {
         "Text that drops words", "augmenting_is_a_function_of_seed_index_and_visit",
     ),
     "words dropped for ever": caught(
-        Edit(Text.augment, "row.copy()", "row"),
+        Edit(without, "row.copy()", "row"),
         "Text of pairs", "augmenting_is_a_function_of_seed_index_and_visit",
     ),
     "frames by the scale of the batch": caught(

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.transformer import hashed
 from regard.models.transformer.hashed import HashedAttention
 

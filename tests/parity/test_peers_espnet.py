@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Mechanism, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
-from regard.attention.mask import Span
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.coverage import Coverage
 from regard.attention.mechanisms.coverage_location_aware import CoverageLocationAware
@@ -21,6 +20,7 @@ from regard.attention.mechanisms.location_aware_2d import LocationAware2D
 from regard.attention.mechanisms.location_recurrent import LocationRecurrent
 from regard.attention.mechanisms.multi_resolution import MultiResolution
 from regard.attention.mechanisms.tanh_dot import TanhDot
+from regard.attention.span import Span
 
 from .peers.asking import Case, Pair, Peer, Unseen, check, looking, needs_peers, ways
 

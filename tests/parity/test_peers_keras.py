@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.additive import Additive
+from regard.attention.span import Span
 from regard.models.recurrent.cells import GRU
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways

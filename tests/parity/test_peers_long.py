@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention import global_local_kernel
 from regard.attention.global_local_kernel import Neighbourhood
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.transformer.global_local import GlobalLocal
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways

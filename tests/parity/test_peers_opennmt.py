@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Mechanism, Mixed, RowMap
 from regard.attention.heads import AttentionReader, MultiHead
-from regard.attention.mask import Span
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.general import General
+from regard.attention.span import Span
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.input import TokenInput

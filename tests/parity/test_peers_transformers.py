@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.heads import MultiHead, SelfAttention
-from regard.attention.mask import Bound, Causal, Mask, Padding, Span
+from regard.attention.mask import Bound, Causal, Mask, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.models.transformer.feed_forward import feed_forward
 from regard.models.transformer.norms import normalisation
 

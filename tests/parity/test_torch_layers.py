@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoded, RowMap
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.kernel import kernel
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
+from regard.attention.span import Span
 from regard.models.transformer.feed_forward import FeedForward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.input import TokenInput
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
 from regard.models.recurrent.encoder import RecurrentEncoder

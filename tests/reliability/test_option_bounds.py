@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from regard.attention.catalogue import MECHANISMS
 from regard.attention.catalogue import PLACED as PLACED_MECHANISM
 from regard.attention.contract import Mixer
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.config.constructor_options import LARGEST, validate_options
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.core.task import find_task

@@ -25,8 +25,10 @@ from regard.commands.info import _run as info
 from regard.comparison.execution import read_json_object
 from regard.core import atomic_files
 from regard.core.resumable_output import ResumableOutput
-from regard.data.corpora import Corpus, CorpusConfig, read_pairs
-from regard.data.tokenizers.catalogue import TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.corpus import Corpus
+from regard.data.reading import CorpusConfig, read_pairs
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 from regard.inspection.aligner import find_aligner
 from regard.inspection.run_history import checkpoints, describe_run

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from regard.config.settings import SearchConfig
 from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
 from regard.data.sentence_split import split_sentences
-from regard.data.tokenizers.catalogue import TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from regard.inference.results import Candidate, Translation
 from regard.inspection.aligner import Aligner

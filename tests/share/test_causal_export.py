@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, TokenizerConfig
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
 from regard.share.transformers_format import obstacle, write

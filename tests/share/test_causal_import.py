@@ -14,8 +14,9 @@ import safetensors.torch
 import torch
 
 import regard
-from regard.attention.mask import Span
-from regard.data.tokenizers.catalogue import BEGIN, TokenizerConfig, train_tokenizer
+from regard.attention.span import Span
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, TokenizerConfig
 from regard.errors import ModelError
 from regard.share.import_folder import import_folder
 from regard.share.logit_parity import greedy_continuation

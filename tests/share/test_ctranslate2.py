@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.share import ctranslate2

@@ -15,7 +15,8 @@ from regard import cli
 from regard.answers.scale import Scale
 from regard.core.task_table import locate
 from regard.data.labels import Labels
-from regard.data.tokenizers.catalogue import BEGIN, END, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.share.encoder_format import obstacle, write

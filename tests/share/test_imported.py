@@ -16,8 +16,9 @@ from pydantic import ValidationError
 
 from regard.attention.positions.absolute import sinusoids
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import UNKNOWN, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.subword import MarianTokenizer
+from regard.data.tokenizers.tokenizer import UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.share.import_marian import import_marian
 from regard.share.marian import sines_first

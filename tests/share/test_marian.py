@@ -17,11 +17,12 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
 from regard.data.tokenizers.subword import SentencePieceTokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder

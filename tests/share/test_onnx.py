@@ -16,10 +16,11 @@ import pytest
 import torch
 
 from regard.attention.kernel import kernel
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, Tokenizer, TokenizerConfig, train_tokenizer
+from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, Tokenizer, TokenizerConfig
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.attention.mask import Padding, Span
+from regard.attention.mask import Padding
 from regard.attention.mechanisms.additive import Additive
+from regard.attention.span import Span
 from regard.studies import alignment
 from regard.studies.alignment import TIMES, Tried
 from regard.studies.study import ignore_report

@@ -12,8 +12,6 @@ from regard.attention.kernel import Normalise, masked_softmax, normaliser
 from regard.attention.mask import Bound
 from regard.attention.score import ScoreTerms, SoftmaxScore
 
-__all__ = ["Additive"]
-
 
 class Additive(SoftmaxScore):
     """e(q, k) = β vᵀ tanh(W q + U k + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).

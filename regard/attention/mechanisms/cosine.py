@@ -12,8 +12,6 @@ from regard.attention.mask import Bound
 from regard.attention.score import Score, ScoreTerms
 from regard.core.state import State
 
-__all__ = ["Cosine"]
-
 TINY = 1e-12  # keeps a query or key of length 0, and its gradient, finite
 
 

@@ -13,8 +13,6 @@ from regard.attention.kernel import Normalise
 from regard.attention.location_base import LocationMechanism
 from regard.attention.previous_weights import Initial
 
-__all__ = ["Coverage"]
-
 
 class Coverage(LocationMechanism):
     """C_ij = Σ_{i' < i} α_{i'j}, e_ij = wᵀ tanh(W s_i + V h_j + c C_ij + b), α_i = softmax(β e_i)

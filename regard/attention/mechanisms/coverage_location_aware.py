@@ -7,8 +7,6 @@ from torch import Tensor
 
 from regard.attention.location_base import FilteredLocation
 
-__all__ = ["CoverageLocationAware"]
-
 
 class CoverageLocationAware(FilteredLocation):
     """C_i = Σ_{i' < i} α_{i'}, f_i = F ∗ C_i, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)

@@ -13,8 +13,6 @@ from regard.attention.kernel import attend
 from regard.attention.mask import Bound
 from regard.core.state import State
 
-__all__ = ["Differential"]
-
 
 class Differential(Mechanism):
     """c = (softmax(q₁ k₁ᵀ/√d) − λ softmax(q₂ k₂ᵀ/√d)) v (Ye et al. 2025, Eq. 1).

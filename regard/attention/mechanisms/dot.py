@@ -15,8 +15,6 @@ from regard.attention.positions.distance_bias import EnergyBias
 from regard.attention.score import Score, ScoreTerms
 from regard.core.state import State
 
-__all__ = ["Dot"]
-
 
 class Dot(Score):
     """e(q, k) = scale · q·k + b, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).

@@ -12,8 +12,6 @@ from regard.attention.kernel import weigh
 from regard.attention.location_base import FilteredLocation
 from regard.attention.mask import Bound
 
-__all__ = ["FLOOR", "Forward"]
-
 FLOOR = 1e-6  # the least weight of an allowed key before the last division; ESPnet's
 
 

@@ -10,8 +10,6 @@ from torch.nn.functional import leaky_relu
 from regard.attention.kernel import share_heads
 from regard.attention.pair_score import PairScore
 
-__all__ = ["Gat"]
-
 
 def _glorot(heads: int, width: int) -> nn.Parameter:
     """A vector a head, uniform in ±√(6 / (width + 1)) (Glorot & Bengio 2010)."""

@@ -9,8 +9,6 @@ from torch.nn.functional import leaky_relu
 
 from regard.attention.pair_score import PairScore
 
-__all__ = ["Gatv2"]
-
 
 class Gatv2(PairScore):
     """e(q, k) = aᵀ LeakyReLU(q + k), α = softmax(e) (Brody et al. 2022, Eq. 7, with q = W_q h_i and k = W_k h_j).

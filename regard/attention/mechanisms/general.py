@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from regard.attention.mask import Bound
 from regard.attention.score import ScoreTerms, SoftmaxScore
 
-__all__ = ["General"]
-
 
 class General(SoftmaxScore):
     """e(q, k) = qᵀ W_a k, without bias or scale (Luong et al. 2015, §3.1, "general").

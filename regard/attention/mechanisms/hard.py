@@ -14,8 +14,6 @@ from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
 from regard.attention.score import ReweightedScore, Score
 
-__all__ = ["Hard"]
-
 
 class Hard(ReweightedScore):
     """α = one-hot(argmax_j e_j): each query reads the one allowed key of highest energy e = ``score``(q, k).

@@ -12,8 +12,6 @@ from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
 from regard.attention.score import ReweightedScore, Score
 
-__all__ = ["LocalMonotonic"]
-
 
 class LocalMonotonic(ReweightedScore):
     """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").

@@ -13,8 +13,6 @@ from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
 from regard.attention.score import ReweightedScore, Score
 
-__all__ = ["LocalPredictive"]
-
 
 class LocalPredictive(ReweightedScore):
     """p_t = S · sigmoid(v_pᵀ tanh(W_p h_t)), a_t(s) = align(h_t, h̄_s) · exp(−(s − p_t)² / 2σ²), σ = D/2.

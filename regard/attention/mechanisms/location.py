@@ -9,8 +9,6 @@ from torch.nn.functional import pad
 
 from regard.attention.score import SoftmaxScore
 
-__all__ = ["Location"]
-
 
 class Location(SoftmaxScore):
     """a_t = softmax(W_a h_t): one energy a position, whatever the key is (Luong et al. 2015, Eq. 8, arXiv version).

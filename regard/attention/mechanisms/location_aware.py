@@ -7,8 +7,6 @@ from torch import Tensor
 
 from regard.attention.location_base import FilteredLocation
 
-__all__ = ["LocationAware"]
-
 
 class LocationAware(FilteredLocation):
     """f_i = F ∗ α_{i−1}, e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)

@@ -14,8 +14,6 @@ from regard.attention.location_base import LocationMechanism
 from regard.attention.mask import Bound
 from regard.attention.previous_weights import Filters, Initial, PreviousWeights
 
-__all__ = ["LocationAware2D"]
-
 
 class LocationAware2D(LocationMechanism):
     """f_i = F ∗ (α_{i−P}, …, α_{i−1}), e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)

@@ -15,8 +15,6 @@ from regard.attention.mask import Bound
 from regard.attention.previous_weights import Filters, Initial, PreviousWeights, initial_weights, width_warning
 from regard.attention.sequential import Sequential
 
-__all__ = ["LocationRecurrent", "LocationRecurrentState"]
-
 
 class LocationRecurrentState(NamedTuple):
     """Last weights, and the hidden state and cell of the LSTM of each head."""

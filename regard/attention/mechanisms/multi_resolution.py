@@ -13,8 +13,6 @@ from regard.attention.kernel import Normalise
 from regard.attention.location_base import LocationMechanism
 from regard.attention.previous_weights import Filters, Initial
 
-__all__ = ["MultiResolution"]
-
 
 class MultiResolution(LocationMechanism):
     """Location-aware attention, head n with filters of half-width F_n = ⌊reach · (n + 1) / heads⌋, n from 0

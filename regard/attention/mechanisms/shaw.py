@@ -14,8 +14,6 @@ from regard.attention.mask import Bound
 from regard.attention.positions.distance_bias import distances
 from regard.core.state import State
 
-__all__ = ["Shaw"]
-
 
 class Shaw(Mechanism):
     """e_ij = scale · q_i·(k_j + a^K_ij), α = softmax(e), context_i = Σ_j α_ij (v_j + a^V_ij)

@@ -11,8 +11,6 @@ from torch import Tensor
 from regard.attention.mask import Bound
 from regard.attention.score import ScoreTerms, SoftmaxScore
 
-__all__ = ["TanhDot"]
-
 
 class TanhDot(SoftmaxScore):
     """e(q, k) = scale · Σ_d tanh(q_d) tanh(k_d), α = softmax(e) (ESPnet's AttDot and AttMultiHeadDot).

@@ -13,8 +13,6 @@ from regard.attention.kernel import Energy, masked_softmax
 from regard.attention.mask import Bound
 from regard.attention.score import ReweightedScore, Score
 
-__all__ = ["TopK"]
-
 
 class TopK(ReweightedScore):
     """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere

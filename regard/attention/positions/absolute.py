@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from regard.core.wording import counted
 
-__all__ = ["LearnedPosition", "NoPosition", "Position", "SinusoidalPosition", "max_positions", "sinusoids"]
-
 
 def sinusoids(
     position: Int[Tensor, "*shape"], width: int, *, dtype: torch.dtype = torch.float32

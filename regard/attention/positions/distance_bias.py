@@ -11,10 +11,6 @@ from torch import Tensor, nn
 
 from regard.attention.mask import Bound
 
-__all__ = [
-    "Alibi", "EnergyBias", "T5Bias", "T5CausalBias", "T5TwoSidedBias", "alibi_slopes", "distances", "t5_bucket",
-]  # fmt: skip
-
 
 def distances(bound: Bound) -> Int[Tensor, "#batch query key"]:
     """Distance j − i of every pair in absolute positions, right with a cache; one row where all rows agree."""

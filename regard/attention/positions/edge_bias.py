@@ -12,8 +12,6 @@ from regard.attention.positions.distance_bias import EnergyBias
 from regard.attention.span import EdgeList
 from regard.attention.structure import EdgesStructure
 
-__all__ = ["EdgeBias"]
-
 SELF, NEIGHBOUR, OTHER = range(3)
 
 

@@ -7,10 +7,9 @@ from jaxtyping import Bool, Float, Float64, Int
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
 
-from regard.attention.mask import Bound, Span
+from regard.attention.mask import Bound
 from regard.attention.positions.distance_bias import EnergyBias
-
-__all__ = ["ForgetGate", "ForgettingBias"]
+from regard.attention.span import Span
 
 Sums = Float64[Tensor, "batch length heads"]
 

@@ -11,8 +11,6 @@ from torch import Tensor, nn
 from regard.core.reference_mode import in_reference_mode
 from regard.native.passes import covers, turn
 
-__all__ = ["Layout", "Rotary", "relayout"]
-
 Layout = Literal["interleaved", "half"]
 
 # The shape of d features as pairs, -1 standing for d/2, and the dimension along which a pair lies.

@@ -18,8 +18,6 @@ from regard.data.lint.line_rules import check_pair, main_script
 from regard.data.lint.lint_reader import LintRow, read_rows
 from regard.data.reading import FileCorpus
 
-__all__ = ["KINDS", "Finding", "FindingList", "LintReport", "lint"]
-
 Severity = Literal["error", "warning", "note"]
 
 # Kinds in the order of a report. An error keeps the corpus from being trained on.

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["find_repeats", "odd_length_ratios", "shifted_ranges", "unrelated_correlation"]
-
 Array = npt.NDArray[Any]
 BLOCK = 100  # lines judged together when looking for a shift
 MAX_SHIFT = 3  # lines of shift looked for, either way

@@ -11,8 +11,6 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 from regard.data.lint.check import FindingList, LintReport
 
-__all__ = ["LintExample", "lint_examples"]
-
 SEVERAL = 20  # different targets, from which on they are not listed
 RARE = 5  # examples of a class, below which it is named
 

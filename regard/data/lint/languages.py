@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterable
 from importlib import import_module
 from itertools import islice
 
-__all__ = ["PairSample", "is_swapped", "language_identifier", "wrong_language_lines"]
-
 SAMPLE_SIZE = 1000
 SWAP_SAMPLE, FEWEST = 50, 3  # pairs that tell whether sides are swapped
 MIN_WORDS = 5  # words of a line whose language can be identified

@@ -10,8 +10,6 @@ from functools import lru_cache
 
 from regard.core.wording import counted
 
-__all__ = ["MAX_CHARACTERS", "MAX_WORDS", "check_pair", "main_script"]
-
 MAX_WORDS, MAX_CHARACTERS = 250, 2000
 
 # Control characters except the tab; line and paragraph separators, byte-order marks, direction overrides.

@@ -6,18 +6,9 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import NamedTuple
 
-from regard.data.reading import (
-    FileCorpus,
-    layout,
-    parse_json_pair,
-    parse_tab_pair,
-    read_each_pair,
-    read_raw_lines,
-    refuse_pipes,
-)
+from regard.data.reading import FileCorpus, layout, parse_json_pair, parse_tab_pair, read_each_pair, refuse_pipes
+from regard.data.text_files import read_raw_lines
 from regard.errors import DataError
-
-__all__ = ["LintRow", "read_rows"]
 
 
 class LintRow(NamedTuple):

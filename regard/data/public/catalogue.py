@@ -10,8 +10,6 @@ from importlib import resources
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 
-__all__ = ["PublicCorpus", "PublicFile", "corpora", "corpus_named"]
-
 
 @dataclass(frozen=True)
 class PublicFile:

@@ -14,8 +14,6 @@ from regard.core import atomic_files
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
-__all__ = ["Dictionary", "find_dictionary", "find_syllables", "syllable_label", "write_corpora"]
-
 TEST_SHARE, VALID_SHARE = 0.016, 0.008  # shares of the words: about 2,000 and 1,000
 
 

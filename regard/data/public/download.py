@@ -17,8 +17,6 @@ from urllib.request import Request, build_opener
 from regard.core.atomic_files import explain_os_errors
 from regard.errors import DataError
 
-__all__ = ["PAUSES", "Progress", "download"]
-
 CHUNK = 1 << 16  # bytes read at once
 TIMEOUT = 30.0  # seconds without a byte
 PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each further try

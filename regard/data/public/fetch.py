@@ -21,8 +21,6 @@ from regard.data.public.catalogue import PublicCorpus, PublicFile
 from regard.data.public.download import PAUSES, download
 from regard.errors import DataError
 
-__all__ = ["FetchedFile", "Progress", "copy", "fetch"]
-
 CHUNK = 1 << 20
 MAX_GZIP_OVERHEAD = 1 << 16  # bytes by which a .gz may exceed its text
 

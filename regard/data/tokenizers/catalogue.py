@@ -30,30 +30,13 @@ from regard.data.tokenizers.subword import (
     train_sentencepiece,
 )
 from regard.data.tokenizers.tokenizer import (
-    BEGIN,
-    END,
     FIXED,
     FORMAT,
-    PAD,
-    SPECIALS,
-    UNKNOWN,
     SizeMisfit,
     Tokenizer,
     TokenizerConfig,
 )
 from regard.errors import ConfigError, ModelError
-
-__all__ = [
-    "BEGIN",
-    "END",
-    "PAD",
-    "SPECIALS",
-    "UNKNOWN",
-    "Tokenizer",
-    "TokenizerConfig",
-    "load_tokenizer",
-    "train_tokenizer",
-]
 
 # Kinds whose pieces are those of the corpus, counted.
 COUNTED: dict[str, type[ClosedVocabulary]] = {

@@ -9,8 +9,6 @@ from collections.abc import Iterable, Sequence
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, SizeMisfit, Tokenizer, TokenizerConfig
 from regard.errors import DataError
 
-__all__ = ["ByteTokenizer", "CharacterTokenizer", "KmerTokenizer", "WordTokenizer", "count_pieces", "kmers"]
-
 
 class ClosedVocabulary(Tokenizer):
     """Tokenizer of a list of pieces, numbered in order after the special ones."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from regard.data.notes import FRAME, PITCHES, name_of, pitch_of
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer
 
-__all__ = ["FRAME_END", "NotesTokenizer"]
-
 FRAME_END = len(SPECIALS)  # the number of the piece that ends a frame
 FIRST = FRAME_END + 1  # of pitch 0
 

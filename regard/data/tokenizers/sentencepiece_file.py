@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["require_bounded"]
-
 SIZE = 1 << 26  # bytes of a model; one of 256,000 pieces has 4 MB
 LONGEST = 1 << 10  # bytes of a piece: SentencePiece makes none of more than 16 characters, if nobody says otherwise
 REPLACEMENT = 64  # bytes that a letter may become; 33 are the most of Unicode's own table (NFKC of U+FDFA)

@@ -13,16 +13,6 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN,
 from regard.data.tokenizers.tokenizer_file import rebuild
 from regard.errors import DataError, ModelError
 
-__all__ = [
-    "HuggingFaceTokenizer",
-    "MarianTokenizer",
-    "SentencePieceTokenizer",
-    "split_language_mark",
-    "train_byte_bpe",
-    "train_hugging_face",
-    "train_sentencepiece",
-]
-
 DEFAULT_SIZE = 8000
 FAILED = "this model's tokenizer failed at a text"
 THREADS = -1  # of SentencePiece in one call; −1: as many as there are

@@ -13,8 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.atomic_files import explain_os_errors
 
-__all__ = ["BEGIN", "END", "FORMAT", "PAD", "SPECIALS", "UNKNOWN", "SizeMisfit", "Tokenizer", "TokenizerConfig"]
-
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 FORMAT = {"format": "regard-tokenizer", "version": 1}

@@ -14,8 +14,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from regard.core.wording import describe_validation_error
 
-__all__ = ["PATTERNS", "rebuild"]
-
 SIZE = 1 << 26  # bytes of a file; one of 128,000 pieces has 9 MB
 LONGEST = 1 << 16  # characters of a piece
 STEPS = 16  # of a pre-tokenizer or a decoder

@@ -8,8 +8,6 @@ from itertools import islice
 
 from regard.data.tokenizers.tokenizer import Tokenizer
 
-__all__ = ["has_layout", "report_lost_space"]
-
 SAMPLE = 10_000  # lines
 WARNED = 0.01  # share of lines from which on a loss is a warning
 NORMALIZING = {"bpe", "unigram", "word", "pretokenised"}  # kinds that may drop white space

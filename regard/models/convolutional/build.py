@@ -18,8 +18,6 @@ from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.input import Input
 from regard.models.parts import absolute_position, reader
 
-__all__ = ["decoder", "encoder"]
-
 
 def encoder(config: ConvolutionalEncoderConfig, input: Input) -> ConvolutionalEncoder:
     widths, kernels = _layers(config.all_blocks)

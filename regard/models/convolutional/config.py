@@ -12,8 +12,6 @@ from regard.models.origin_config import EncoderStart
 from regard.models.position_config import RELATIVE, LearnedConfig, PositionConfig, with_longest
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["ConvolutionalDecoderConfig", "ConvolutionalEncoderConfig", "ConvolutionalStackConfig"]
-
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Block = tuple[Size, Size, Annotated[int, Field(ge=1, le=100)]]  # width, kernel, layers
 KERNEL = 3  # of the paper's layers, but for the last ones of its widest models

@@ -21,13 +21,11 @@ from regard.attention.contract import (
     SourceKeys,
     sentences,
 )
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State
 from regard.models.convolutional.gated_convolution import HALF, Convolution, gain, residual, scale_gradient
 from regard.models.dropout import Dropout
 from regard.models.input import Input
-
-__all__ = ["ConvolutionalDecoder", "ConvolutionalLayer", "ConvolutionalReader", "ConvolutionalState"]
 
 
 class ConvolutionalReader(Reader):

@@ -9,12 +9,10 @@ from torch import Tensor, nn
 from torch.nn.functional import glu, pad
 
 from regard.attention.contract import Encoded, Encoder, mean_state
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.convolutional.gated_convolution import HALF, Convolution, gain, residual
 from regard.models.dropout import Dropout
 from regard.models.input import Input
-
-__all__ = ["CentredConvolution", "ConvolutionalEncoder"]
 
 
 class CentredConvolution(nn.Module):

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import conv1d, glu, linear
 
 from regard.attention.contract import Abilities, Mixed, Mixer
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.dropout import Dropout
-
-__all__ = ["HALF", "Convolution", "GatedConvolution", "gain", "residual", "scale_gradient"]
 
 HALF = math.sqrt(0.5)  # keeps the variance of a sum of two
 GATE = 4.0  # factor by which a gated linear unit lowers the variance of its input (Gehring et al. 2017, appendix A.2)

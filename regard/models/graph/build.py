@@ -9,11 +9,11 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from regard.attention.contract import Mechanism
-from regard.attention.mask import Span
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.mechanisms.gat import Gat
 from regard.attention.mechanisms.gatv2 import Gatv2
 from regard.attention.positions.edge_bias import EdgeBias
+from regard.attention.span import Span
 from regard.models.dropout import Dropout
 from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.isomorphism import GraphIsomorphism
@@ -26,8 +26,6 @@ from regard.models.graph.layers import (
     NodeLinear,
     node_spans,
 )
-
-__all__ = ["GraphNet", "build_graph_net"]
 
 Layer = GraphAttention | GraphConvolution | GraphIsomorphism
 Made = dict[str, tuple[int, Callable[[int, int], Mechanism]]]

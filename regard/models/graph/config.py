@@ -6,8 +6,6 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["GraphNetConfig"]
-
 
 class GraphNetConfig(BaseModel):
     """Layers that each mix a node with its neighbours; the last one gives what is asked for."""

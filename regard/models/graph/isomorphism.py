@@ -7,11 +7,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.edge_kernel import edge_layout, edge_sum
-from regard.attention.mask import Bound, Edges, Span
-from regard.attention.span import EdgeList
+from regard.attention.mask import Bound, Edges
+from regard.attention.span import EdgeList, Span
 from regard.models.graph.layers import NodeFeatures, NodeLinear
-
-__all__ = ["GraphIsomorphism"]
 
 
 class GraphIsomorphism(nn.Module):

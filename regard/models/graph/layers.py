@@ -10,13 +10,9 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Mechanism
 from regard.attention.edge_kernel import EdgeLayout, edge_layout, edge_sum
-from regard.attention.mask import Bound, Edges, Mask, Padding, Span
-from regard.attention.span import EdgeList
+from regard.attention.mask import Bound, Edges, Mask, Padding
+from regard.attention.span import EdgeList, Span
 from regard.models.dropout import Dropout
-
-__all__ = [
-    "GraphAttention", "GraphConvolution", "LayerSizes", "NodeFeatures", "NodeLinear", "degree_weights", "node_spans",
-]  # fmt: skip
 
 
 class NodeFeatures(NamedTuple):

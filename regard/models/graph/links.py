@@ -9,8 +9,6 @@ from torch import Tensor, nn
 from regard.models.graph.build import GraphNet
 from regard.models.graph.layers import NodeFeatures
 
-__all__ = ["LinkNet"]
-
 
 class LinkNet(nn.Module):
     """s(i, j) = z_i · z_j, or z_iᵀ W z_j with ``bilinear``, of the outputs z of ``net`` (Kipf & Welling 2016, Eq. 2).

@@ -15,8 +15,6 @@ from regard.models.dropout import Dropout
 from regard.models.graph.build import GraphNet
 from regard.models.graph.layers import NodeFeatures
 
-__all__ = ["GraphPooling", "PooledGraphNet", "PooledOutputs", "PoolingKind"]
-
 PoolingKind = Literal["mean", "sum", "max", "attention"]
 
 

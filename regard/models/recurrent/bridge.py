@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 from regard.models.recurrent.stack import Layers, Stack
 
-__all__ = ["Bridge", "CopiedState", "LearnedState"]
-
 
 class Bridge(nn.Module, ABC):
     """Base of maps from ``final`` (sentences, summary) to the first state of a stack of cells."""

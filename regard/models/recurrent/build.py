@@ -22,8 +22,6 @@ from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
 from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
 
-__all__ = ["decoder", "encoder"]
-
 
 def encoder(config: RecurrentEncoderConfig, input: Input) -> RecurrentEncoder:
     directions = 2 if config.bidirectional else 1

@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-__all__ = ["GRU", "LSTM", "Carried", "Cell", "Elman", "Step"]
-
 Carried = tuple[Tensor, ...]  # of one layer, (rows, width) each: the hidden state, then the LSTM's cell
 Step = Callable[[Tensor, Carried], Carried]
 

@@ -12,8 +12,6 @@ from regard.models.attention_config import AttentionSizes, MechanismConfig, Name
 from regard.models.origin_config import EncoderStart
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["CellConfig", "RecurrentDecoderConfig", "RecurrentEncoderConfig", "RecurrentStackConfig"]
-
 LAYERS = 2  # cells are seldom stacked as high as layers of attention
 STATES = 512  # default features of a state, both directions together
 

@@ -15,8 +15,6 @@ from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.stack import Layers, Stack
 
-__all__ = ["RecurrentDecoder", "RecurrentMemory", "RecurrentState", "counted"]
-
 
 class RecurrentMemory(NamedTuple):
     """``source``, which a decoder reads: a reader's memory, or a summary; ``first``, the first state of its cells."""

@@ -10,12 +10,10 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.dropout import Dropout
 from regard.models.input import Input
 from regard.models.recurrent.cells import Carried, Cell
-
-__all__ = ["RecurrentEncoder"]
 
 
 class RecurrentEncoder(Encoder):

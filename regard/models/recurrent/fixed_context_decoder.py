@@ -7,14 +7,12 @@ from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Encoded
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import select
 from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState
 from regard.models.recurrent.stack import Stack
-
-__all__ = ["FixedContextDecoder"]
 
 
 class FixedContextDecoder(RecurrentDecoder):

@@ -7,13 +7,11 @@ from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, Reader, RowMap, sentences
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
 from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
 from regard.models.recurrent.stack import Stack
-
-__all__ = ["InputFeedingDecoder", "LuongDecoder"]
 
 
 class LuongDecoder(RecurrentDecoder):

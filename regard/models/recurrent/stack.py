@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from regard.models.dropout import Dropout
 from regard.models.recurrent.cells import Carried, Cell
 
-__all__ = ["Layers", "Stack", "StackStep"]
-
 Layers = tuple[Carried, ...]
 StackStep = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
 

@@ -9,9 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Mixed, Mixer
-from regard.attention.mask import Span
-
-__all__ = ["AverageAttention", "AverageState"]
+from regard.attention.span import Span
 
 
 class AverageState(NamedTuple):

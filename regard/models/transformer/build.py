@@ -23,8 +23,6 @@ from regard.models.transformer.norms import PostNorm, PreNorm, Residual, StreamN
 from regard.models.transformer.site import MixerSite, mixer_site
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 
-__all__ = ["decoder", "encoder", "language_model"]
-
 Part = TypeVar("Part", bound=nn.Module)
 
 

@@ -12,8 +12,6 @@ from regard.attention.positions.rotary import Rotary
 from regard.models.transformer.compressor import Compression, Compressor
 from regard.models.transformer.segment_memory import Columns, SegmentMemory, SegmentState, in_rows
 
-__all__ = ["Compressive"]
-
 Reconstruction = Literal["attention", "autoencoding", "none"]
 
 

@@ -8,8 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["Compression", "Compressor"]
-
 Compression = Literal["mean", "max", "conv", "dilated", "most-used"]
 Old = Float[Tensor, "rows segment width"]
 Slots = Float[Tensor, "rows slots width"]

@@ -12,8 +12,6 @@ from regard.models.origin_config import EncoderStart
 from regard.models.position_config import PositionConfig, SinusoidalConfig, with_longest
 from regard.models.stack_config import LARGEST, StackConfig
 
-__all__ = ["Activation", "TransformerDecoderConfig", "TransformerEncoderConfig", "TransformerStackConfig"]
-
 Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 
 

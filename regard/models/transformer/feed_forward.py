@@ -16,8 +16,6 @@ from regard.core.reference_mode import in_reference_mode
 from regard.models.dropout import RECTIFIERS, Dropout
 from regard.native.passes import LANES, covers
 
-__all__ = ["Activation", "FeedForward", "GatedFeedForward", "feed_forward", "in_chunks"]
-
 Activation = Literal["relu", "relu2", "gelu", "gelu-tanh", "swish", "glu", "geglu", "swiglu"]
 Elementwise = Callable[[Tensor], Tensor]
 

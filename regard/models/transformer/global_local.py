@@ -17,14 +17,13 @@ from regard.attention.global_local_kernel import (
 )
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.kernel import attend
-from regard.attention.mask import Causal, Padding, Span, Window
+from regard.attention.mask import Causal, Padding, Window
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.core.reference_mode import in_reference_mode
 from regard.core.state import State
 from regard.models.dropout import Dropout
-
-__all__ = ["GlobalLocal"]
 
 
 class GlobalLocal(Mixer):

@@ -22,13 +22,11 @@ from regard.attention.hashing import (
     hash_columns,
 )
 from regard.attention.key_value import KeyValue
-from regard.attention.mask import Span
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.core.randomness import generator
 from regard.core.state import State, truncate
 from regard.models.dropout import Dropout
-
-__all__ = ["HashedAttention", "HashedState"]
 
 MOST_BUCKETS = 1 << 20
 

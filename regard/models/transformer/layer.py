@@ -11,12 +11,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Memory, Mixed, Mixer, Reader, RowMap
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, in_chunks
 from regard.models.transformer.norms import Residual
-
-__all__ = ["Branch", "LayerResult", "LayerState", "Losses", "TransformerLayer", "added_losses", "stack_results"]
 
 Columns = Float[Tensor, "rows length width"]
 Losses = dict[str, Float[Tensor, ""]]

@@ -9,10 +9,8 @@ from torch.nn.functional import elu, pad
 
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.linear_scan import CHUNK, chunked_scan
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State
-
-__all__ = ["LinearAttention"]
 
 
 class LinearAttention(Mixer):

@@ -12,10 +12,8 @@ from torch.nn.functional import conv1d, silu, softplus
 
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.linear_scan import CHUNK, chunked_scan
-from regard.attention.mask import Span
 from regard.attention.norm import RootMeanSquareNorm
-
-__all__ = ["Mamba2", "Mamba2State"]
+from regard.attention.span import Span
 
 STEPS = (1e-3, 1e-1)  # of Δ at the start, one a head, evenly in the logarithm (Gu & Dao 2023, §3.6)
 RATES = (1.0, 16.0)  # of −A at the start

@@ -19,8 +19,6 @@ from regard.models.attention_config import OTHER_MIXERS
 from regard.models.parts import multi_head
 from regard.models.transformer.site import MixerSite
 
-__all__ = ["PLACED", "build_mixer", "find_mixer", "place_mixer"]
-
 PLACED = (
     "width",
     "heads",

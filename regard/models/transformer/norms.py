@@ -15,8 +15,6 @@ from regard.models.dropout import Dropout
 from regard.native.passes import covers
 from regard.native.residual import LayerNormWeights, join, layer_norm
 
-__all__ = ["BatchNorm", "Normalisation", "PostNorm", "PreNorm", "Residual", "StreamNorm", "normalisation"]
-
 Columns = Float[Tensor, "batch length width"]
 Normalisation = Literal["layer", "rms", "batch", "none"]
 

@@ -13,8 +13,6 @@ from regard.attention.positions.rotary import Rotary
 from regard.core.reference_mode import in_reference_mode
 from regard.models.dropout import Dropout
 
-__all__ = ["MemoryAttention", "RelativeAttention", "TurnedAttention", "sinusoids"]
-
 BLOCKED = -1e30  # added to an energy, gives weight 0, and no infinity with what the energy is
 Columns = Float[Tensor, "rows length width"]
 Energy = Float[Tensor, "rows heads length keys"]

@@ -9,11 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Mixed, Mixer
-from regard.attention.mask import Span
 from regard.attention.positions.rotary import Rotary
+from regard.attention.span import Span
 from regard.models.transformer.relative_attention import MemoryAttention, RelativeAttention, TurnedAttention
-
-__all__ = ["SegmentMemory", "SegmentState", "in_rows"]
 
 Columns = Float[Tensor, "rows length width"]
 

@@ -22,8 +22,6 @@ from regard.models.position_config import (
 )
 from regard.models.transformer.config import TransformerStackConfig
 
-__all__ = ["MixerSite", "mixer_site"]
-
 
 class MixerSite(NamedTuple):
     """Place of a mixer in a stack of either side. Layers of a stack differ by ``layer`` alone, and so share T5's table.

@@ -7,9 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Mixed, Mixer
-from regard.attention.mask import Span
-
-__all__ = ["SimpleRecurrent"]
+from regard.attention.span import Span
 
 
 class SimpleRecurrent(Mixer):

@@ -19,14 +19,12 @@ from regard.attention.contract import (
     mean_state,
     sentences,
 )
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State, truncate
 from regard.errors import ConfigError
 from regard.models.execution import Execution, Plain, Step
 from regard.models.input import Input
 from regard.models.transformer.layer import LayerResult, LayerState, TransformerLayer, stack_results
-
-__all__ = ["TransformerDecoder", "TransformerEncoder", "TransformerState"]
 
 
 class TransformerEncoder(Encoder):

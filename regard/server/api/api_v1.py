@@ -22,8 +22,6 @@ from regard.server.text.languages import Language
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-__all__ = ["ERROR_RESPONSES", "error_response", "router"]
-
 HeadWeights = dict[str, list[list[list[float]]]]  # by name of the layer: heads, target pieces, source pieces
 MAX_SHOWN = 256  # characters of a source and pieces of an output whose attention is returned
 

@@ -19,8 +19,6 @@ from regard.server.text.languages import UNDETERMINED, base_language, language_n
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-__all__ = ["error_response", "router"]
-
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 UNLIMITED = 10**12  # characters: clients require a number
 # As a target, DeepL's client refuses these codes without a region.

@@ -14,8 +14,6 @@ from regard.server.service import Service
 from regard.server.text.glossary import format_tsv, parse_entries
 from regard.server.text.languages import base_language
 
-__all__ = ["deepl_credentials", "find_glossary", "router"]
-
 MAX_NAME = 1024  # characters of a glossary's name
 
 

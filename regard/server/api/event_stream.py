@@ -10,8 +10,6 @@ from typing import Any
 from fastapi.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-__all__ = ["EVENT_STREAM", "EventStream", "event"]
-
 EVENT_STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"type": "string"}}}}
 
 

@@ -18,8 +18,6 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 from regard.server.api_error import ApiError
 from regard.server.off_loop import off_loop
 
-__all__ = ["FILE_SUFFIXES", "TranslatedFiles", "UploadedText", "read_form"]
-
 FILE_SUFFIXES = (".txt", ".md", ".html", ".htm")
 MAX_FIELDS = 20  # of a form with a file
 Result = TypeVar("Result")

@@ -20,8 +20,6 @@ from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TextStep
 
-__all__ = ["router"]
-
 
 class GenerateBody(GenerateRequest):
     """Prompts, and settings of generation; those left out are the run's own."""

@@ -34,8 +34,6 @@ from regard.server.service import Service
 from regard.server.settings import ServerSettings
 from regard.tasks.supervised_predictor import BATCH_ROWS
 
-__all__ = ["pages", "router"]
-
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 
 if TYPE_CHECKING:

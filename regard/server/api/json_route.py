@@ -16,8 +16,6 @@ from regard.server.api_error import ApiError
 from regard.server.json_pieces import write_json
 from regard.server.off_loop import off_loop
 
-__all__ = ["FIRST_ERROR", "JsonRoute", "Strings", "json_response", "parse_body", "parse_request_json"]
-
 Body = TypeVar("Body", bound=BaseModel)
 
 

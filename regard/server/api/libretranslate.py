@@ -18,8 +18,6 @@ from regard.server.text.languages import UNDETERMINED, Language, language_name
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-__all__ = ["error_response", "handles", "router"]
-
 PATHS = ("/translate", "/translate_file", "/detect", "/languages", "/frontend/settings", "/health")
 DOWNLOADS = "/download_file/"
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}

@@ -8,8 +8,6 @@ from urllib.parse import quote
 
 from regard.server.translation_request import TranslationResult
 
-__all__ = ["count_unknown", "notice_headers"]
-
 MAX_PIECES, MAX_LENGTH = 16, 20  # pieces, and characters of each: headers are short
 
 

@@ -23,8 +23,6 @@ from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TokenScore
 
-__all__ = ["error_body", "error_response", "handles", "router"]
-
 PATH = "/v1/completions"
 CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}
 RESPONSES: dict[int | str, dict[str, Any]] = {

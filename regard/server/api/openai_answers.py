@@ -16,8 +16,6 @@ from regard.server.generation_request import OpenedRequest
 from regard.server.off_loop import off_loop
 from regard.tasks.language_model.text_listener import TextStep, TokenScore
 
-__all__ = ["Answer", "Completion", "ErrorAnswer"]
-
 HALF = "\ufffd"  # for bytes that are no character, or none yet
 LONGEST = 4  # bytes of a character
 

@@ -16,8 +16,6 @@ from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.batching.predictions import JsonLine
 from regard.server.service import Service
 
-__all__ = ["router"]
-
 
 def _as_line(value: Any, read_text: ValidatorFunctionWrapHandler) -> str:
     if isinstance(value, list | dict):

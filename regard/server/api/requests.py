@@ -13,16 +13,6 @@ from fastapi import Request
 from regard.server.api.json_route import parse_request_json
 from regard.server.api_error import ApiError
 
-__all__ = [
-    "ClientDisconnected",
-    "Credentials",
-    "RawRequest",
-    "client_network",
-    "credentials",
-    "unless_disconnected",
-    "validate_texts",
-]
-
 Result = TypeVar("Result")
 KEY_FIELD = "api_key"  # of LibreTranslate
 

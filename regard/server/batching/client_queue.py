@@ -6,8 +6,6 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["ClientQueue", "Queued", "Shares", "Throughput"]
-
 QUEUE_FACTOR = 4  # all clients together may have this many times the queue of one
 MAX_RETRY_AFTER = 60.0  # seconds
 

@@ -12,8 +12,6 @@ from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import RequiredTerm
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["term_constraints", "widen_beam"]
-
 MAX_PIECES = 64  # required pieces of one output
 BETWEEN = "\n"  # parts: no term has a line end
 MIN_BEAM = 10  # hypotheses of a constrained search, which are shared among those that met more and fewer constraints

@@ -22,8 +22,6 @@ from regard.server.settings import ServerSettings
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.text_listener import TextStep
 
-__all__ = ["Generating", "NumberedStep", "TextsRequest", "text_of"]
-
 NumberedStep = tuple[int, TextStep]
 
 

@@ -12,18 +12,6 @@ from regard.core.predictor_interface import PredictionInterrupted
 from regard.inference.search_model import SearchInput, rows_of
 from regard.search.contract import Hypothesis
 
-__all__ = [
-    "Limits",
-    "Overloaded",
-    "SchedulerClosed",
-    "SchedulerJob",
-    "SchedulerObserver",
-    "SearchGroup",
-    "SearchJob",
-    "TooManyInputs",
-    "WorkJob",
-]
-
 
 class Overloaded(Exception):
     """Queue is full; ask again after ``retry_after`` seconds."""

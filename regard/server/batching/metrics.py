@@ -14,8 +14,6 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from regard.server.batching.jobs import SchedulerObserver
 
-__all__ = ["SHARED_FOLDER", "ModelMetrics", "ServerMetrics"]
-
 SHARED_FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # environment variable that prometheus_client reads
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)

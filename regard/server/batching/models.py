@@ -12,8 +12,6 @@ from regard.server.batching.served import ServedModel
 from regard.server.batching.translating import Translating
 from regard.server.text.languages import UNDETERMINED, match_language
 
-__all__ = ["ModelRegistry"]
-
 View = TypeVar("View", bound=Translating | Generating)
 LONGEST_NAME = 200  # characters of an unknown model's name that are repeated in a message
 

@@ -21,8 +21,6 @@ from regard.server.batching.jobs import SearchJob
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-__all__ = ["JsonLine", "SearchRequestJobs", "request_settings", "require_cost", "works_of"]
-
 LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
 
 

@@ -30,8 +30,6 @@ from regard.server.batching.jobs import (
     WorkJob,
 )
 
-__all__ = ["Scheduler"]
-
 MAX_PADDING = 128  # tokens of padding, which cost less than a second pass
 
 

@@ -34,8 +34,6 @@ from regard.server.off_loop import cancel_all, off_loop, results_of
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-__all__ = ["ServedModel"]
-
 log = logging.getLogger("regard.server")
 Result = TypeVar("Result")
 

@@ -27,8 +27,6 @@ from regard.server.text.documents import Document
 from regard.server.text.word_alignment import align_words
 from regard.tasks.translation.translator import Translator
 
-__all__ = ["Translating", "search_settings"]
-
 Result = TypeVar("Result")
 Auxiliary = Callable[..., Awaitable[Any]]
 

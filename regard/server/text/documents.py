@@ -7,8 +7,6 @@ from typing import Protocol
 
 from regard.server.text.word_alignment import WordAlignment
 
-__all__ = ["CompositeDocument", "Document"]
-
 
 class Document(Protocol):
     """Text whose ``sentences`` are translated and put back by ``join``."""

@@ -21,8 +21,6 @@ from regard.server.text.term_insertion import insert_terms
 from regard.server.text.word_alignment import even_alignment
 from regard.server.text.word_spans import word_spans
 
-__all__ = ["find_required_terms", "translate_with_terms"]
-
 
 def find_required_terms(
     sentence: str, glossary: Glossary | None, deadline: Deadline = NO_DEADLINE, *, protect: bool

@@ -12,8 +12,6 @@ from regard.server.api_error import ApiError
 from regard.server.text.phrase_search import Phrase, PhraseSearch
 from regard.server.text.word_spans import word_spans
 
-__all__ = ["Glossary", "format_tsv", "is_valid_term", "parse_entries"]
-
 MAX_LENGTH = 1024  # characters of a term
 
 

@@ -15,8 +15,6 @@ from regard.server.text.tag_projection import TagNode, project_tags
 from regard.server.text.word_alignment import WordAlignment, even_alignment
 from regard.server.text.word_spans import WordSpan, word_spans
 
-__all__ = ["InlineMarkup", "parse_inline"]
-
 BLANK = " \t\r\n\f"
 BLANKS = re.compile(rf"[{BLANK}]+")
 

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["UNDETERMINED", "Language", "LanguageIdentifier", "base_language", "language_name", "match_language"]
-
 UNDETERMINED = "und"  # ISO 639-2 code for the languages of a model whose config names none
 
 # English names of the languages that models are most often trained for.

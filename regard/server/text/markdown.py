@@ -14,8 +14,6 @@ from regard.server.text.markdown_inline import PARSER, MarkdownInline
 from regard.server.text.markup_document import MarkupDocument
 from regard.server.text.markup_tokenizer import Markup
 
-__all__ = ["parse_markdown"]
-
 FRONT_MATTER = re.compile(  # metadata of a file, in YAML or TOML
     r"\A\ufeff?(?:---[ \t]*\r?\n(?=[ \t]*(?:[\w\"'-]+[ \t]*:|#|---)).*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)"
     r"[ \t]*(?:\r?\n|\Z)",

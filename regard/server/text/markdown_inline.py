@@ -18,8 +18,6 @@ from regard.server.text.inline_markup import InlineMarkup, parse_inline
 from regard.server.text.markup_tokenizer import MAX_DEPTH, VOID_ELEMENTS, Markup, MarkupToken, TokenKind, pair_depths
 from regard.server.text.word_alignment import WordAlignment
 
-__all__ = ["PARSER", "MarkdownInline"]
-
 MARKUP = Markup("markdown")
 FOOTNOTE = re.compile(r"\[\^[^\]\s]{1,100}\]:?")
 TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9-]*)")

@@ -10,8 +10,6 @@ from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.inline_markup import parse_inline
 from regard.server.text.markup_tokenizer import MAX_DEPTH, Markup, MarkupToken, pair_depths, tokenize_markup
 
-__all__ = ["MarkupDocument"]
-
 BLOCK_ELEMENTS = frozenset(
     "address article aside audio base blockquote body br canvas caption center col colgroup dd details dialog dir div"
     " dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe"

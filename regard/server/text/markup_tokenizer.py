@@ -8,18 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from typing import Literal, NamedTuple
 
-__all__ = [
-    "MAX_DEPTH",
-    "Markup",
-    "MarkupToken",
-    "TokenKind",
-    "escape",
-    "pair_depths",
-    "strip_tags",
-    "tokenize_markup",
-    "unescape",
-]
-
 TokenKind = Literal["text", "open", "close", "empty", "raw"]
 TAG_START = re.compile(r"</?(?:[A-Za-z_][^\s/<>]*|[0-9]+(?=\s*/?>))|<!--|<!\[CDATA\[|<[!?](?=[A-Za-z\[])")
 CLOSINGS = {"<!--": "-->", "<![CDATA[": "]]>"}

@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from regard.core.deadline import NO_DEADLINE, Deadline
 
-__all__ = ["Phrase", "PhraseMatch", "PhraseSearch"]
-
 Phrase = tuple[str, ...]
 ROOT = 0
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 
 from regard.server.text.word_spans import WordSpan
 
-__all__ = ["TagNode", "project_tags"]
-
 
 @dataclass
 class TagNode:

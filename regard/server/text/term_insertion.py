@@ -9,8 +9,6 @@ from regard.data.protected_spans import RequiredTerm, capitalised
 from regard.server.text.word_alignment import WordAlignment
 from regard.server.text.word_spans import word_spans
 
-__all__ = ["insert_terms"]
-
 CLOSING = ".,;:!?)]}»”’…。、，！？）"
 OPENING = "([{«„“‘（"
 

@@ -12,8 +12,6 @@ from regard.inference.results import Translation
 from regard.inspection.aligner import Aligner
 from regard.server.text.word_spans import WordSpan, word_spans
 
-__all__ = ["WordAlignment", "align_words", "even_alignment", "piece_spans"]
-
 # For each word of the output (``word_spans``) the number of a source word; empty where the source has no words.
 WordAlignment = Sequence[int]
 

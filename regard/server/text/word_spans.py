@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-__all__ = ["WordSpan", "word_spans"]
-
 MARKS = r"!-/:-@\[-`{-~¡-©«-´¶-¹»-¿‐-‧‰-⁞、-〃〈-】〔-〟！-／：-＠［-｀｛-･"
 CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # scripts that put no spaces between words
 WORD = re.compile(rf"[{CJK}]|[^\s{MARKS}{CJK}]+|[{MARKS}]")

@@ -16,8 +16,6 @@ from regard.tasks.classification.label_columns import LabelColumns, fasta_labels
 from regard.tasks.classification.labelled_text import read_labelled
 from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
 
-__all__ = ["choose", "confidence", "training_settings"]
-
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for columns that are named as text and label, or whose cells may be labels, and for arrays."""

@@ -17,8 +17,6 @@ from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.inputs import INPUTS, input_of
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
-__all__ = ["ClassificationConfig", "LabelledDataConfig"]
-
 # The figures that may choose a checkpoint, of each kind of label.
 METRICS = {
     "class": ("accuracy", "macro_f1", "calibration_error"),

@@ -12,8 +12,6 @@ from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.classification.inputs import INPUTS
 
-__all__ = ["LabelledDataConfig"]
-
 Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 

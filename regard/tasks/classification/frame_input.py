@@ -31,8 +31,6 @@ from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labelled_text import make_answer
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
-__all__ = ["INPUT", "read_examples"]
-
 FRAMES, OFFSETS, LABEL = "frames", "offsets", "label"
 SMALL, CLASSES = 20_000, 20  # examples of a small file; numbers of more values are no classes
 MAX_LENGTH = 4096  # frames of an example that the automatic choice does not cut

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from regard.core.task import Card
     from regard.data.rows import Column, Row
 
-__all__ = ["INPUTS", "ClassifierInput", "InputPlace", "input_of"]
-
 
 class InputPlace(NamedTuple):
     """The module whose INPUT is a ``ClassifierInput``, and the size of its network in ``Task.small_spec``."""

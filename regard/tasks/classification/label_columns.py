@@ -17,8 +17,6 @@ from regard.errors import DataError, RegardError
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.classification.labelled_text import read_labelled
 
-__all__ = ["LabelColumns", "fasta_labels", "labelled_columns", "unnamed_label_column"]
-
 LOOKED_AT = 20_000  # examples
 SEPARATORS = (",", ";", "|")  # of several labels
 SHORT = 20  # letters: a text of fewer may be one word

@@ -20,8 +20,6 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.tasks.classification.data_config import LabelledDataConfig
 from regard.tasks.row_inputs import require_text_rows
 
-__all__ = ["LabelledText", "labelled_rows", "make_answer", "make_text", "read_labelled", "read_texts"]
-
 
 class LabelledText(NamedTuple):
     """The texts of one example, its label or labels, and where they stand."""

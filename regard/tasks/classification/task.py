@@ -17,8 +17,6 @@ from regard.tasks.classification.labelled_text import make_answer
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 
-__all__ = ["CLASSIFICATION", "TASK"]
-
 
 def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceClassifier:
     input = input_of(config.data.input).network(config.model, spec)

@@ -13,8 +13,6 @@ from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labelled_text import labelled_rows, make_text, read_labelled, read_texts
 
-__all__ = ["INPUT"]
-
 
 def _network(model: Any, spec: Mapping[str, int]) -> Input:
     return token_input(model, spec["types"])

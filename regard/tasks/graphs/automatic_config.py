@@ -12,13 +12,11 @@ from regard.core.untrusted_files import parse_json
 from regard.core.wording import counted
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.graph_lines import GraphLine, read_graph_lines
-from regard.data.reading import read_lines
 from regard.data.shared_files import FilesConfig
+from regard.data.text_files import read_lines
 from regard.errors import RegardError
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import common_head, found_corpus, held_out_parts
-
-__all__ = ["choose", "confidence"]
 
 SAMPLED = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges

@@ -12,8 +12,6 @@ from regard.models.graph.config import GraphNetConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.graph_run_config import GraphRunConfig
 
-__all__ = ["GraphsConfig", "GraphsDataConfig", "GraphsModelConfig"]
-
 # The figures that may choose a checkpoint, of each kind of label.
 METRICS = {"class": ("accuracy", "macro_f1", "calibration_error"), "number": ("rmse", "mae", "pearson")}
 

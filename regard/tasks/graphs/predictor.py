@@ -11,9 +11,8 @@ from torch import Tensor
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.data.graph_lines import GraphLine
 from regard.data.graphs import Graph
-from regard.tasks.supervised_predictor import SupervisedPredictor, run_network
-
-__all__ = ["GraphPredictor"]
+from regard.tasks.net_outputs import run_network
+from regard.tasks.supervised_predictor import SupervisedPredictor
 
 MAX_SHOWN = 64  # nodes; of a graph that has more, those with the greatest weights
 

@@ -20,8 +20,6 @@ from regard.tasks.graphs.predictor import GraphPredictor
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 
-__all__ = ["GRAPHS", "TASK"]
-
 
 def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
     model, width = config.model, config.model.hidden

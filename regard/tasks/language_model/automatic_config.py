@@ -29,8 +29,6 @@ from regard.errors import DataError
 from regard.runs.run_config import Proposal
 from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts, refuse_rows
 
-__all__ = ["choose", "division"]
-
 CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
 COMPUTED = 10_000_000_000  # characters, above which the order of an epoch is computed rather than listed

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 else:
     GenerationFields = config_model(GenerationSettings)
 
-__all__ = ["GenerateConfig", "LanguageModelConfig", "TextDataConfig"]
-
 CONTEXT = 256
 LOSSLESS = ("byte", "character", "byte-bpe", "notes")  # kinds of tokenizers that give every text back as it was
 

@@ -22,8 +22,6 @@ from regard.inference.decoding import Engine
 from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
 from regard.models.language_model import LanguageModel
 
-__all__ = ["CausalTrials"]
-
 
 @dataclass(frozen=True)
 class CausalTrials:

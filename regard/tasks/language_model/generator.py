@@ -44,8 +44,6 @@ from regard.tasks.language_model.scoring import TextScore, carried_scores, conti
 from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
 from regard.tasks.language_model.text_search import TextSearch
 
-__all__ = ["Generated", "GeneratedPiece", "Generator", "TextScore"]
-
 ROWS = 64  # texts generated side by side at most
 
 

@@ -13,8 +13,6 @@ from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 
-__all__ = ["LONGEST", "observe_tokens", "token_labels"]
-
 LONGEST = 256  # tokens; the weights of each head are their number squared
 ALTERNATIVES = 10
 

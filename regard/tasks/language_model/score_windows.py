@@ -8,8 +8,6 @@ from regard.data.packs import cut_documents
 from regard.errors import ConfigError
 from regard.tasks.language_model.scoring import Window
 
-__all__ = ["score_windows"]
-
 
 def score_windows(targets: int, prompt: int, context: int, stride: int | None) -> list[Window]:
     """Windows of a text of so many ``targets``, after BEGIN; ``prompt``: the first of them, which do not count.

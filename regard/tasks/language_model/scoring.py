@@ -12,8 +12,6 @@ from regard.core.predictor_interface import PredictionInterrupted
 from regard.core.task import never
 from regard.models.language_model import LanguageModel
 
-__all__ = ["TextScore", "Window", "carried_scores", "continued_windows", "window_scores"]
-
 Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
 
 

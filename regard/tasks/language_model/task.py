@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.export_forms import CausalForm
 from regard.core.state import begun_anew, leaves, rebuilt
@@ -36,8 +36,9 @@ from regard.data.documents import read_documents
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.notes import FRAME_END
+from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
@@ -50,8 +51,6 @@ from regard.tasks.language_model.config import LanguageModelConfig, TextDataConf
 from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.row_inputs import named_column, rows_of_one_column
-
-__all__ = ["TASK"]
 
 SUPPRESSED = -1e4  # a logit whose probability is 0, with a loss that stays finite even if it is smoothed
 

@@ -10,8 +10,6 @@ from regard.inference.spelling import Spelling
 from regard.search.rows import TokenListener
 from regard.tasks.language_model.config import GenerateConfig
 
-__all__ = ["FinishReason", "GeneratedPiece", "TextListener", "TextStep", "TokenScore"]
-
 FinishReason = Literal["end", "stop", "length"]
 
 

@@ -14,8 +14,6 @@ from regard.search.draws import Draws
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.text_listener import GeneratedPiece, TextListener, TextStep
 
-__all__ = ["TextSearch"]
-
 ROWS = 64  # maximum of texts that are searched at once
 
 

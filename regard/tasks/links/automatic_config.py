@@ -9,8 +9,6 @@ from typing import Any
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_found import graph_training, one_graph
 
-__all__ = ["choose", "confidence"]
-
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph without labels."""

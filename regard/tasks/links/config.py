@@ -10,8 +10,6 @@ from pydantic import Field
 from regard.models.graph.config import GraphNetConfig
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
-__all__ = ["LinksConfig", "LinksDataConfig", "LinksModelConfig"]
-
 
 class LinksDataConfig(GraphDataConfig):
     """One graph, and which of its edges are held out."""

@@ -16,8 +16,6 @@ from regard.errors import DataError
 from regard.tasks.graph_batch import GraphTensors, OneGraph
 from regard.tasks.links.config import LinksDataConfig
 
-__all__ = ["EdgeParts", "LinkBatch", "LinkExamples", "dealt_edges"]
-
 STREAM = 5  # of draws
 Numbers = npt.NDArray[np.int64]
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 else:
     LinkSettings = request_model(LinkedNodeSettings)
 
-__all__ = ["BestLinks", "Link", "Linker"]
-
 TOP_K: int = settings_of(LinkedNodeSettings)["top_k"].default
 ROWS = 256  # nodes that are compared with all at once
 

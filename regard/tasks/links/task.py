@@ -39,8 +39,6 @@ from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.examples import LinkBatch, LinkExamples, dealt_edges
 from regard.tasks.links.linker import Linker
 
-__all__ = ["TASK"]
-
 
 def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
     config: LinksConfig = run.config

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     GapFields = config_model(GapSettings)
 
-__all__ = ["FillConfig", "MaskedConfig", "MaskedDataConfig"]
-
 CONTEXT = 256
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
 from regard.attention.observe import attention_maps, observe_calls, twin
+from regard.attention.span import Span
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
 from regard.core.call_checks import require_count, require_list
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     FillRequest = GapSettings
 else:
     FillRequest = request_model(GapSettings)
-
-__all__ = ["Filled", "Filler", "GapCandidate"]
 
 ROWS = 64  # copies of a text read at once, each with another token masked
 SHOWN = 10  # candidates of a gap that is looked at

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.task import never
 from regard.core.wording import counted_with
 from regard.data.notes import PITCHES, Frame
@@ -20,8 +20,6 @@ from regard.data.tokenizers.notes import FRAME_END, NotesTokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.errors import ConfigError, DataError
 from regard.tasks.masked.filler import Filler
-
-__all__ = ["Harmony", "harmonise"]
 
 FIRST = FRAME_END + 1  # the piece of pitch 0
 KEPT = 2 / 3  # of a window that goes on: the rest is harmonised again when more of the piece is seen

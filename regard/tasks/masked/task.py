@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.export_forms import EncoderForm
@@ -37,8 +37,8 @@ from regard.data.documents import read_documents
 from regard.data.masked_examples import MaskedBatch, MaskedExamples
 from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import Tokenizer, load_tokenizer
-from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError
 from regard.fields.text_tokenizer import make_text_tokenizer
 from regard.models.masked_model import MaskedModel, build_masked_model
@@ -46,8 +46,6 @@ from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
 from regard.tasks.row_inputs import named_column, rows_of_one_column
-
-__all__ = ["TASK"]
 
 COUNTS = "counts.json"  # how often each type stands in the training data: for the unigram model beside the figures
 

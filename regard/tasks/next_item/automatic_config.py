@@ -14,8 +14,6 @@ from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
 
-__all__ = ["choose", "confidence"]
-
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: these are next items in rows with a list ``items``, or a session and an item."""

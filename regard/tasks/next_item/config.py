@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 else:
     RankingFields = config_model(RankingSettings)
 
-__all__ = ["NextItemConfig", "RecommendConfig", "SessionDataConfig"]
-
 CONTEXT = 50
 Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 

@@ -26,8 +26,6 @@ from regard.tasks.next_item.config import NextItemConfig, RecommendConfig
 from regard.tasks.supervised import Supervised
 from regard.tasks.supervised_predictor import Wording
 
-__all__ = ["NEXT_ITEM", "TASK"]
-
 
 def _items(config: NextItemConfig) -> Items:
     return Items((ITEMS,), max_length=config.data.max_length, key=config.data.items)

@@ -12,8 +12,6 @@ from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.graph_found import graph_training, one_graph
 from regard.tasks.graph_run_config import NodeSplit
 
-__all__ = ["choose", "confidence"]
-
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph with labels."""

@@ -20,8 +20,6 @@ from regard.tasks.graph_batch import GraphTensors, graph_tensors
 from regard.tasks.named_nodes import NodePredictor
 from regard.tasks.nodes.sampling import SomeNodes
 
-__all__ = ["NodeClass", "NodeClassifier"]
-
 MAX_ALTERNATIVES = 10  # of a node
 
 

@@ -10,8 +10,6 @@ from regard.config.explain import Misfit
 from regard.core.wording import counted
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
-__all__ = ["NodesConfig", "NodesDataConfig"]
-
 
 class NodesDataConfig(GraphDataConfig):
     """One graph, and how much of it a batch is."""

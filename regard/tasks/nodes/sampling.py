@@ -15,8 +15,6 @@ from regard.data.neighbours import Neighbourhoods, concatenated
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, NodeBatch
 
-__all__ = ["SampledNodes", "SomeNodes"]
-
 STREAM = 6  # of the order of nodes
 
 

@@ -41,8 +41,6 @@ from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
-__all__ = ["TASK"]
-
 
 def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
     config: NodesConfig = run.config

@@ -16,8 +16,6 @@ from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.found_files import FoundCorpus, common_head, describe_columns, found_corpus, held_out_parts
 from regard.tasks.tagging.task import tagged_rows, word_and_tag
 
-__all__ = ["choose", "confidence"]
-
 LINES = 20_000  # that are read to recognize a file
 
 

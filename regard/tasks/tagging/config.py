@@ -15,8 +15,6 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
-__all__ = ["TaggedDataConfig", "TaggingConfig"]
-
 ColumnKey = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 

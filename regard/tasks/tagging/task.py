@@ -20,8 +20,6 @@ from regard.models.tagger import TokenTagger, build_tagger
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 
-__all__ = ["TAGGING", "TASK", "read_tagged", "tagged_rows", "word_and_tag"]
-
 DEFAULT_COLUMNS: dict[Form, tuple[Column, Column]] = {"tsv": (1, 2), "text": (1, 2), "conll-u": (2, 4)}
 COLUMNS = ("tokens", "tags")  # of the rows of this task
 

@@ -8,15 +8,13 @@ from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import counted
-from regard.data.corpora import CorpusConfig, read_pairs
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import pair_languages
+from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.white_space import has_layout
 from regard.runs.run_config import Proposal
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
-
-__all__ = ["choose", "choose_rows"]
 
 
 class _Size(NamedTuple):

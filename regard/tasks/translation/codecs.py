@@ -6,13 +6,12 @@ from typing import Literal, NamedTuple
 
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
-from regard.data.corpora import Sentences
-from regard.data.tokenizers.catalogue import Tokenizer, TokenizerConfig, load_tokenizer, train_tokenizer
+from regard.data.reading import Sentences
+from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.data.tokenizers.white_space import report_lost_space
 from regard.errors import ModelError
 from regard.tasks.translation.config import DataConfig, TranslationConfig, translation_config
-
-__all__ = ["Codecs", "make_codecs", "open_codecs", "open_run", "save_codecs", "spec_of"]
 
 
 class Codecs(NamedTuple):

@@ -11,8 +11,8 @@ from pydantic import ConfigDict, Field, model_validator
 from regard.config.explain import Misfit
 from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.data.column_names import pair_columns
-from regard.data.corpora import CorpusConfig, given_corpus
 from regard.data.file_names import named_files
+from regard.data.reading import CorpusConfig, given_corpus
 from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
@@ -21,8 +21,6 @@ from regard.models.configuration import ModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
 from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
-
-__all__ = ["DataConfig", "TranslationConfig", "translation_config"]
 
 
 class DataConfig(DataSection):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["EdgeSigns"]
-
 FEWEST = 10  # pairs that anything is said of
 MOST = 100_000  # different values of a side that are kept
 

@@ -6,19 +6,17 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 
-from regard.attention.mask import Span
 from regard.attention.positions.absolute import max_positions
+from regard.attention.span import Span
 from regard.core.task import RunFiles
 from regard.data.corpus import Corpus
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN
+from regard.data.tokenizers.tokenizer import BEGIN
 from regard.errors import DataError, StorageError
 from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
 from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.tasks.translation.codecs import Codecs
-
-__all__ = ["PairTrials"]
 
 
 @dataclass(frozen=True)

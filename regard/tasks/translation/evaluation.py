@@ -18,8 +18,6 @@ from regard.tasks.translation.extracts import EXTRACTS, copied_share
 from regard.tasks.translation.translator import Translator
 from regard.training.ranks import Peers
 
-__all__ = ["TranslationTest"]
-
 
 class TranslationTest:
     """A test set and the model that translates it: see ``tasks.evaluation.ReferenceTest``."""

@@ -9,13 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.untrusted_files import FileVersion
-from regard.data.corpora import Corpus
-from regard.data.tokenizers.catalogue import SPECIALS
+from regard.data.corpus import Corpus
+from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.codecs import open_codecs
-
-__all__ = ["example_sentence"]
 
 SEARCHED = 1000  # first pairs in which an example is looked for
 FITTING = (6, 24)  # least and most pieces of an example that is easy to display

@@ -10,8 +10,6 @@ import numpy as np
 
 from regard.data.sentence_split import split_sentences
 
-__all__ = ["EXTRACTS", "central_sentence", "copied_share", "first_sentence"]
-
 DAMPING, PASSES = 0.85, 50
 WORD = re.compile(r"\w+")
 

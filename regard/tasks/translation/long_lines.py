@@ -5,8 +5,6 @@ from __future__ import annotations
 from regard.data.tokenizers.subword import split_language_mark
 from regard.data.tokenizers.tokenizer import Tokenizer
 
-__all__ = ["cut"]
-
 
 def cut(line: str, tokenizer: Tokenizer, limit: int) -> list[list[int]]:
     """The pieces of the line in parts of up to ``limit``, each with the language mark that the line begins with."""

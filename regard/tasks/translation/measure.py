@@ -11,8 +11,6 @@ from regard.data.pairs import PairExamples
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.metrics.text import METRICS, check_names, metric_sums
 
-__all__ = ["GREEDY", "measure"]
-
 GREEDY = {"beam": 1, "nbest": 1, "temperature": None, "top_k": None, "top_p": None}
 
 

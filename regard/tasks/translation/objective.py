@@ -6,15 +6,13 @@ from typing import cast
 
 from torch import nn
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.core.state import State
 from regard.core.task import LossTerms, MetricSums, Objective
 from regard.data.pairs import PairBatch
 from regard.metrics.text import METRICS, metric_value
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.tasks.translation.config import TranslationConfig
-
-__all__ = ["compute_metrics", "objective"]
 
 
 def objective(config: TranslationConfig) -> Objective:

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.data.order import batches_in_order
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
-
-__all__ = ["PairScorer"]
 
 
 class PairScorer:

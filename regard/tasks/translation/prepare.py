@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from regard.core import atomic_files
 from regard.core.task import Advance, Data, Report, RunFiles
 from regard.core.wording import counted
-from regard.data.corpora import Corpora, CorpusConfig
-from regard.data.corpus import Corpus
+from regard.data.corpus import Corpora, Corpus
 from regard.data.pairs import PairExamples
 from regard.data.preparation import open_or_prepare
+from regard.data.reading import CorpusConfig
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, spec_of
 from regard.tasks.translation.config import translation_config
-
-__all__ = ["prepare"]
 
 TOLD, MANY = 0.001, 0.05  # shares of unknown pieces from which on they are told, and warned of
 

@@ -13,6 +13,7 @@ from regard.core.task import Card, Metric, Task
 from regard.data.column_names import TEXTS, pair_columns
 from regard.data.reading import read_pairs
 from regard.data.rows import column_names
+from regard.inference.decoding import Engine
 from regard.metrics.text import METRICS
 from regard.models.build import build
 from regard.tasks.held_out_samples import validated_on
@@ -24,9 +25,7 @@ from regard.tasks.translation.evaluation import TranslationTest
 from regard.tasks.translation.example import example_sentence
 from regard.tasks.translation.objective import compute_metrics, objective
 from regard.tasks.translation.prepare import prepare
-from regard.tasks.translation.translator import Engine, Translator
-
-__all__ = ["TASK"]
+from regard.tasks.translation.translator import Translator
 
 
 def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:

@@ -27,7 +27,7 @@ from regard.core.task import Indices, MetricSums, Report, never
 from regard.core.untrusted_files import shortened
 from regard.core.wording import counted
 from regard.data.pairs import PairExamples
-from regard.data.tokenizers.catalogue import UNKNOWN, Tokenizer
+from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible, torch_obstacle
 from regard.inference.results import Candidate, Translation, joined
@@ -44,8 +44,6 @@ from regard.tasks.load import load as load_predictor
 from regard.tasks.translation.long_lines import cut
 from regard.tasks.translation.measure import GREEDY, measure
 from regard.tasks.translation.pair_scorer import PairScorer
-
-__all__ = ["Candidate", "Engine", "Translation", "Translator", "load"]
 
 
 class Translator(PairScorer):

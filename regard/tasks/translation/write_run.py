@@ -8,14 +8,12 @@ from pathlib import Path
 from torch import Tensor
 
 from regard.core import atomic_files
-from regard.data.tokenizers.catalogue import Tokenizer
+from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.runs import checkpoint
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.codecs import Codecs, save_codecs, spec_of
 from regard.tasks.translation.config import TranslationConfig
-
-__all__ = ["plan_without_training", "write_run"]
 
 
 def plan_without_training(source: Tokenizer, target: Tokenizer, *, threads: int) -> Plan:

@@ -7,7 +7,8 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Decoded, RowMap
 from regard.attention.heads import AttentionReader
-from regard.attention.mask import Causal, Padding, Span
+from regard.attention.mask import Causal, Padding
+from regard.attention.span import Span
 from regard.core.state import select
 from regard.models.recurrent.bahdanau import BahdanauDecoder
 from regard.models.recurrent.bridge import LearnedState

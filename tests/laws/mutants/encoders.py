@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
 from regard.attention.heads import SelfAttention
-from regard.attention.mask import Span
+from regard.attention.span import Span
 from regard.models.input import FrameInput, Input
 from regard.models.transformer.transformer import TransformerEncoder
 from regard.testing import Draw
