@@ -69,7 +69,7 @@ def test_words_never_met_differ_by_their_affixes_alone(model: Any, tmp_path: Pat
         one, other, empty = each(["unheard", "walking", ""])
         assert (one.probabilities == other.probabilities) is alike
         assert sum(empty.probabilities.values()) == pytest.approx(1)
-    shown = model.inspect("unheard film").attention["pooling"]
+    shown = model.inspect("unheard film").maps["pooling"]
     assert shown.key.labels == ("<s>", "<unk>", "film", "</s>")
 
 

@@ -109,7 +109,7 @@ def needlessly_repeats(tokens: Sequence[int], constraints: Sequence[Sequence[int
     return needless
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     constraints=SEQUENCES, seed=st.integers(0, 99), penalty=st.sampled_from([0.0, 0.6, 1.5]),
     no_repeat=st.sampled_from([None, 1, 2]),

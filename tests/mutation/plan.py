@@ -156,7 +156,7 @@ _TESTS: dict[str, Stages] = {
     **each("data", "masking masked_examples", MASKED + REFERENCE),
     **each("data", "document_stream documents stream prepared", STREAMS + REFERENCE),
     **each("data", "tables rows column_names reading alignment encoding file_names shared_files", TABLES + REFERENCE),
-    **each("data", "corpus preparation corpora", PREPARED + REFERENCE),
+    **each("data", "corpus preparation ragged", PREPARED + REFERENCE),
     **each("data", "ragged", (*stages("data/test_ragged"), *PREPARED)),
     **each("data", "text_files", TABLES + STREAMS),
     **each("data", "foreign_errors npz_files packed_files parquet_files parquet_pages", BUDGETS),
