@@ -12,13 +12,14 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json
 from regard.core.wording import counted
 from regard.data.rows import Column, Row
 from regard.errors import DataError
+from regard.fields.field_base import FieldBase
 from regard.fields.hiding import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
@@ -36,10 +37,10 @@ class FrameSeries(NamedTuple):
         return np.frombuffer(self.numbers, np.float32).reshape(-1, self.channels)
 
 
-class Frames:
+class Frames(FieldBase):
     """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
 
-    reads_json, packed = True, False
+    reads_json = True
     kind: ClassVar[SurfaceKind] = "frames"
     hiding, hidden = MEAN_FRAME, staticmethod(hidden_frames)
 
@@ -96,21 +97,9 @@ class Frames:
         rows = [((frames[:end] - mean) / deviation).astype(np.float32) for frames in series]
         return EncodedRows(rows, [len(frames) > end for frames in series])
 
-    def variants(self, values: Sequence[FrameSeries]) -> list[list[EncodedRow]]:
-        return [[] for _ in values]
-
-    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
-        return rows[0]
-
-    def parts(self, row: EncodedRow) -> list[EncodedRow]:
-        return [row]
-
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
         valid = [torch.ones(len(row), dtype=torch.bool) for row in rows]
         return Padded(pad_sequence([*map(torch.from_numpy, rows)], True), pad_sequence(valid, True))
-
-    def unpad(self, row: EncodedRow, values: torch.Tensor) -> torch.Tensor:
-        return values[: len(row)]
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(str(position) for position in range(1, len(row) + 1))

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.field import EncodedRow, EncodedRows, VisitDraws
@@ -19,12 +18,13 @@ from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabil
 from regard.data.graphs import UNLABELLED, Graph, edge_count, edge_pairs
 from regard.data.rows import Column, Row
 from regard.errors import DataError
+from regard.fields.field_base import FieldBase
 from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
 
 FILE, MAX_WALKED = "nodes.json", 4096  # nodes of a graph on which walks are followed
 
 
-class Graphs:
+class Graphs(FieldBase):
     """Graphs whose nodes have these columns: 1, their features, label, degree and walks; then noise.
 
     Args:
@@ -107,21 +107,12 @@ class Graphs:
         graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabelled, ())
         return EncodedGraph(value.kinds, value.digest(), graph).with_noise(self.noise, 0)
 
-    def variants(self, values: Sequence[GraphLine]) -> list[list[EncodedRow]]:
-        return [[] for _ in values]
-
     def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedGraph:
         row: EncodedGraph = rows[0]
         return row.with_noise(self.noise, draws.visit) if draws.visit else row
 
-    def parts(self, row: EncodedGraph) -> list[EncodedRow]:
-        return [row]
-
     def pad(self, rows: Sequence[EncodedGraph]) -> PackedGraphs:
         return packed_graphs([row.graph for row in rows])
-
-    def unpad(self, row: EncodedGraph, values: Tensor) -> Tensor:
-        return values
 
     def labels(self, row: EncodedGraph) -> tuple[str, ...]:
         return tuple(f"{node} {row.kinds[node]}" if row.kinds else str(node) for node in range(len(row)))

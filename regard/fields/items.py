@@ -7,9 +7,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
 
-from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
@@ -19,13 +18,14 @@ from regard.data.rows import Column, Row
 from regard.data.sessions import ITEMS, require_items
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
+from regard.fields.field_base import FieldBase
 from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
 
 FORMS = "a session is items with spaces between them, or a {} of items"
 Session = tuple[str, ...]
 
 
-class Items:
+class Items(FieldBase):
     """A session as the items before each of its items, BEGIN before the first: a ``ContinuedField``.
 
     Args:
@@ -34,7 +34,7 @@ class Items:
         key: of the list of items in a JSON object that ``parse`` reads.
     """
 
-    reads_json, packed = True, False
+    reads_json = True
     kind: ClassVar[SurfaceKind] = "items"
 
     def __init__(self, columns: tuple[Column, ...], *, max_length: int, key: str = ITEMS) -> None:
@@ -92,21 +92,9 @@ class Items:
         rows = [np.array([BEGIN, *numbers[numbers != UNKNOWN]], np.int64) for numbers in known]
         return EncodedRows([row[-self.max_length :] for row in rows], [len(row) > self.max_length for row in rows])
 
-    def variants(self, values: Sequence[Session]) -> list[list[EncodedRow]]:
-        return [[] for _ in values]
-
-    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
-        return rows[0]
-
-    def parts(self, row: EncodedRow) -> list[EncodedRow]:
-        return [row]
-
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
         values, valid = padded(rows)
         return Padded(values, valid, valid)
-
-    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
-        return values[: len(row)]
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(self.tokenizer.pieces(row.tolist()))

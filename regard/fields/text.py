@@ -19,6 +19,7 @@ from regard.data.rows import Column, Row, text_of
 from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
+from regard.fields.field_base import FieldBase
 from regard.fields.hiding import UNKNOWN_PIECE, hidden_pieces, without
 from regard.fields.pieces import is_piece, numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
@@ -27,7 +28,7 @@ STRAND, DROPOUT = 3, 4  # streams of draws
 Texts = tuple[str, ...]
 
 
-class Text:
+class Text(FieldBase):
     """Texts of one example as one row: BEGIN, then the pieces of each text and END.
 
     Args:
@@ -39,7 +40,7 @@ class Text:
         apart: whether the network encodes each text separately.
     """
 
-    reads_json, packed = False, False
+    reads_json = False
     kind: ClassVar[SurfaceKind] = "tokens"
     hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_pieces)
 

@@ -9,7 +9,6 @@ from itertools import accumulate, chain
 from typing import ClassVar
 
 import numpy as np
-from torch import Tensor
 
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
@@ -21,6 +20,7 @@ from regard.data.rows import Column, Row, tokens_of
 from regard.data.tokenizers.catalogue import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
+from regard.fields.field_base import FieldBase
 from regard.fields.hiding import UNKNOWN_PIECE, hidden_tokens
 from regard.fields.pieces import numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
@@ -29,7 +29,7 @@ DROPOUT = 2  # stream of draws
 Sentence = tuple[str, ...]
 
 
-class Tokens:
+class Tokens(FieldBase):
     """Tokens with an answer each, as rows of BEGIN, the pieces of each token and END.
 
     The last column of a row is 1 at the first piece of each token, where its answer is. The network reads the others.
@@ -42,7 +42,6 @@ class Tokens:
     """
 
     reads_json = True
-    packed = False
     kind: ClassVar[SurfaceKind] = "tokens"
     hiding, hidden = UNKNOWN_PIECE, staticmethod(hidden_tokens)
 
@@ -115,9 +114,6 @@ class Tokens:
             row[first, 1:-1] = [affix_buckets(token, self.subword_features) for token in tokens]
         return row
 
-    def variants(self, values: Sequence[Sentence]) -> list[list[EncodedRow]]:
-        return [[] for _ in values]
-
     def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
         if not draws.visit or not self.word_dropout:
             return rows[0]
@@ -132,9 +128,6 @@ class Tokens:
         values, valid = padded(rows)
         inputs = values[..., :-1] if self.subword_features else values[..., 0]
         return Padded(inputs.contiguous(), valid, values[..., -1] == 1)
-
-    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
-        return values[: len(row)]
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(self.tokenizer.pieces(numbers_of(row)))
