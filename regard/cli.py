@@ -124,8 +124,8 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
 
 def _named(arguments: Sequence[str], verbs: Sequence[ModuleType]) -> Sequence[ModuleType]:
     """Return the verb that the arguments begin with, or all: to build all takes as long as to import what one needs."""
-    name = next(iter(arguments), "").replace("import", "import_")
-    return [verb for verb in verbs if verb.__name__.rpartition(".")[2] == name] or verbs
+    name = next(iter(arguments), None)
+    return [verb for verb in verbs if verb.__name__.rpartition(".")[2].removesuffix("_") == name] or verbs
 
 
 def _nearest_choice(what: str) -> str | None:

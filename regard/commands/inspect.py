@@ -198,8 +198,7 @@ class _Look(NamedTuple):
             raise ConfigError(f"{npz} does not end in .npz", where="--npz")
         options = self._options(inspector)
         if options is not None:
-            parts = (*ALL_PARTS, *(("influence",) if self.influence else ()))
-            options = options._replace(include=parts, sentence=(self.sentence or 1) - 1)
+            options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
         found = inspector.inspect(self.text, options, influence=self.influence)
         _print_notes(found.document, self.sentence)
         return found

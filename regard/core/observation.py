@@ -79,7 +79,6 @@ class Prediction(NamedTuple):
         label: the predicted label; after a piece, the piece that follows in the surface, if one does.
         log_probability: of the label, in nats; None for a number.
         alternatives: the most probable labels, best first.
-        unit: of a number.
         entropy: of the whole distribution, in nats; None where it was not computed.
         rank: of the label; 0 is the most probable. None where it was not computed.
     """
@@ -89,7 +88,6 @@ class Prediction(NamedTuple):
     label: str
     log_probability: float | None = None
     alternatives: tuple[Alternative, ...] = ()
-    unit: str | None = None
     entropy: float | None = None
     rank: int | None = None
 

@@ -17,6 +17,7 @@ from regard.inspection.ablation import ablation
 from regard.inspection.aligner import Aligner
 from regard.inspection.beam_tree import BeamTree
 from regard.inspection.document import Inspection
+from regard.inspection.observation_document import kind_of
 from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, sentences_of
 from regard.inspection.weight_terms import weight_terms
 from regard.tasks.translation.translator import Translator
@@ -120,7 +121,7 @@ def _observation(translator: Translator, seen: ObservedSentence, text: str) -> O
         "decoder": (written, Axis("piece fed to the decoder", inputs)),
     }
     attention = tuple(
-        AttentionMap.at(name, look.weights[0].cpu(), *axes[parts.kind_of(name)], look.allowed().cpu())
+        AttentionMap.at(name, look.weights[0].cpu(), *axes[kind_of(name) or "decoder"], look.allowed().cpu())
         for name, look in seen.looks.items()
     )
     unknown = list(dict.fromkeys(translator.unknown(text)))
@@ -133,9 +134,9 @@ def _influences(translator: Translator, seen: ObservedSentence) -> tuple[Influen
     source = seen.source
     hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
     tokens = seen.best.tokens
-    found = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
+    log_p = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
     places = range(len(seen.outputs))
-    whole, *others = ([float(rows[place, seen.outputs[place]]) for place in places] for rows in found)
+    whole, *others = ([float(rows[place, seen.outputs[place]]) for place in places] for rows in log_p)
     # The end of the source is never hidden.
     return tuple(
         Influence(place, 0, (*(whole[place] - other[place] for other in others), 0.0), "replaced by the unknown piece")

@@ -16,7 +16,7 @@ from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS
 from regard.inspection.aligner import Aligner
 from regard.inspection.floats import encode_floats
-from regard.inspection.measures import Kind, rollout
+from regard.inspection.measures import rollout
 from regard.inspection.weight_terms import WeightTerms
 from regard.search.best_types import best_types
 from regard.search.contract import Hypothesis
@@ -60,24 +60,19 @@ def candidate(tokenizer: Tokenizer, hypothesis: Hypothesis) -> dict[str, Any]:
 
 def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> tuple[Prediction, ...]:
     """Return the prediction of each output piece, after the one before it on the second surface."""
-    found = []
+    steps = []
     for place, (row, chosen) in enumerate(zip(log_p, outputs, strict=False), start=-1):
         value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.suppressed))
         token, value = token[value > -math.inf], value[value > -math.inf]  # a vocabulary may have fewer types
         best = zip(tokenizer.pieces(token.tolist()), value.tolist(), token.tolist(), strict=True)
-        found.append(
+        steps.append(
             Prediction(
                 Site("after", (place,), surface=1), "token", tokenizer.pieces([chosen])[0], float(row[chosen]),
                 tuple(Alternative(*each) for each in best), entropy=float(torch.special.entr(row.exp()).sum()),
                 rank=int((row > row[chosen]).sum()),
             )
         )  # fmt: skip
-    return tuple(found)
-
-
-def kind_of(name: str) -> Kind:
-    """Return the kind of a translation model's attention."""
-    return "source" if name.endswith("source") else "encoder" if name.startswith("encoder") else "decoder"
+    return tuple(steps)
 
 
 def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -> dict[str, Any]:

@@ -42,7 +42,7 @@ class Inspector:
 
     @property
     def translates(self) -> bool:
-        """Whether outputs are found by a search over sentences of the input, which is shown, too."""
+        """Return whether a search finds the outputs, for one sentence of the input at a time."""
         return "translate" in self.run.task.serves
 
     def inspect(
@@ -54,8 +54,7 @@ class Inspector:
             text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
             options: how the search of a translation model is inspected.
             checkpoint: the default one unless given.
-            influence: whether to hide each piece of the input in turn: as many passes as there are pieces. Of a
-                translation model ``options.include`` asks for it.
+            influence: whether to hide each piece of the input in turn: as many passes as there are pieces.
 
         Raises:
             ConfigError: for a predictor that shows nothing, an input that cannot be shown, and for options of a search
@@ -66,7 +65,10 @@ class Inspector:
         with self._lock:  # one at a time: it takes memory
             predictor, model = self._predictor(checkpoint), self._model(checkpoint)
             if self.translates:
-                return inspect_text(predictor, text, options or SearchOptions(), aligner=self._aligner, model=model)
+                options = options or SearchOptions()
+                if influence:
+                    options = options._replace(include={*options.include, "influence"})
+                return inspect_text(predictor, text, options, aligner=self._aligner, model=model)
             if not isinstance(predictor, Observes):
                 raise ConfigError(
                     f"the task {model['task']} shows nothing",
@@ -130,11 +132,11 @@ def _influences(
     predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
 ) -> tuple[Influence, ...]:
     """Return the influence of each piece. Raises ConfigError where a model cannot hide any."""
-    found = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
-    if not found and observation.predictions:
+    influences = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
+    if not influences and observation.predictions:
         why = "its pieces cannot be hidden from the network one by one"
-        raise ConfigError(f"no influence can be shown of a {model['task']} on this input", why=why)
-    return found
+        raise ConfigError(f"a {model['task']} model has no influence of this input's pieces", why=why)
+    return influences
 
 
 def inspect(
@@ -171,9 +173,8 @@ def inspect(
 
     inspector = Inspector(run, name=run.path.resolve().name, open=open)
     if inspector.translates:
-        parts: tuple[Part, ...] = ALL_PARTS if include is None else tuple(include)
-        parts += ("influence",) if influence else ()
-        return inspector.inspect(text, SearchOptions(include=parts, sentence=sentence or 0), checkpoint=checkpoint)
+        options = SearchOptions(include=ALL_PARTS if include is None else include, sentence=sentence or 0)
+        return inspector.inspect(text, options, checkpoint=checkpoint, influence=influence)
     given = {"include": include, "sentence": sentence, "engine": engine}
     if wrong := [name for name, value in given.items() if value is not None]:
         raise ConfigError(

@@ -35,14 +35,14 @@ def observation_document(observation: Observation, model: Mapping[str, Any], tex
     }
 
 
-def kind_of(attention: AttentionMap) -> Kind | None:
-    """Return how the measures of heads read an attention; None where positions have no order, as of nodes."""
-    last = attention.part.rpartition(".")[2]
-    if last == "source":
+def kind_of(place: str) -> Kind | None:
+    """Return how the measures of heads read the attention of a place; None where positions have no order."""
+    names = place.split(".")
+    if "source" in names:
         return "source"
-    if last != "self":
+    if "self" not in names:
         return None
-    return "decoder" if attention.side.startswith("decoder") else "encoder"
+    return "decoder" if names[0] == "decoder" else "encoder"
 
 
 def _surface(surface: Surface) -> dict[str, Any]:
@@ -61,7 +61,7 @@ def _prediction(prediction: Prediction) -> dict[str, Any]:
 
 
 def _attention(attention: AttentionMap) -> dict[str, Any]:
-    kind = kind_of(attention)
+    kind = kind_of(attention.place)
     allowed = attention.allowed
     return {
         "side": attention.side,

@@ -31,13 +31,13 @@ def influences(
     if not isinstance(field, HidingField) or len(field.parts(row)) > 1:
         return ()
     whole, *others = logits([row, *field.hidden(row)])
-    found = []
+    changes = []
     for number, prediction in enumerate(predictions):
         place = _place(prediction.at)
         before = _score(answer, whole[place], prediction)
         values = tuple(before - _score(answer, other[place], prediction) for other in others)
-        found.append(Influence(number, 0, values, field.hiding))
-    return tuple(found)
+        changes.append(Influence(number, 0, values, field.hiding))
+    return tuple(changes)
 
 
 def _place(at: Site) -> int:

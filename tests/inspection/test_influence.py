@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,18 @@ def test_a_source_piece_of_a_translation() -> None:
     assert found.document["influences"][0]["hidden"] == "replaced by the unknown piece"
 
 
+def test_the_inspector_of_a_translation_model_hides_pieces_too() -> None:
+    config = SimpleNamespace(task=SimpleNamespace(kind="translation"), languages=(None, None))
+    run: Any = SimpleNamespace(config=config, task=SimpleNamespace(serves=frozenset({"translate"})))
+    inspector = Inspector(run, name="one", open=lambda which: translator())
+    inspector.__dict__.update(checkpoint="best", _aligner=None)
+    assert inspector.inspect("a b c").observation.influences == ()
+    for include in ((), ("beam",)):
+        found = inspector.inspect("a b c", SearchOptions(include=include), influence=True)
+        assert len(found.observation.influences) == len(found.observation.predictions)
+        assert ("beam" in found.document) is bool(include)
+
+
 def test_a_model_whose_pieces_cannot_be_hidden_says_so() -> None:
     case = TaskCase(find_task("next-item"), "next-item")
     run = case.undisturbed[0]
@@ -87,7 +100,7 @@ def test_a_model_whose_pieces_cannot_be_hidden_says_so() -> None:
     assert inspector.inspect("i0 i1").observation.influences == ()
     for predictor in (case.predictor, generator()):
         inspector = Inspector(run, name="one", open=lambda which, found=predictor: found)  # type: ignore[misc]
-        with pytest.raises(ConfigError, match="no influence can be shown"):
+        with pytest.raises(ConfigError, match="has no influence of this input"):
             inspector.inspect("i0 i1" if predictor is case.predictor else "abc", influence=True)
 
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from regard.inspection.measures import measures, rollout
+from regard.inspection.observation_document import kind_of
 
 
 def test_a_head_that_looks_at_all_alike() -> None:
@@ -44,3 +45,15 @@ def test_rollout_by_hand() -> None:
     back = torch.tensor([[[1.0, 0.0], [1.0, 0.0]]])
     torch.testing.assert_close(rollout([back, swap]), torch.tensor([[0.75, 0.25], [0.75, 0.25]]))
     torch.testing.assert_close(rollout([swap, back]), torch.tensor([[0.5, 0.5], [0.5, 0.5]]))
+
+
+@pytest.mark.parametrize(
+    ("place", "kind"),
+    [
+        ("encoder.0.self", "encoder"), ("decoder.1.self", "decoder"), ("decoder.1.source", "source"),
+        ("decoder.source", "source"), ("copying.source", "source"), ("encoder.2.self.score", "encoder"),
+        ("encoder.0.edges", None), ("pooling", None),
+    ],
+)  # fmt: skip
+def test_the_place_of_an_attention_is_how_it_is_measured(place: str, kind: str | None) -> None:
+    assert kind_of(place) == kind

@@ -10,6 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
+from regard.core.observation import WHOLE, Influence, Observation, Prediction
 from regard.core.predictor_interface import input_cost
 from regard.fields.items import Items
 from regard.fields.text import Text
@@ -18,6 +19,7 @@ from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.graphs.task import GRAPHS
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.masked.filler import Filler
+from regard.tasks.supervised_predictor import BATCH_ROWS
 from regard.tasks.translation.translator import Translator
 
 from .conftest import serving
@@ -92,6 +94,35 @@ def test_an_input_beyond_the_limit_is_refused_before_it_is_computed(path: str, f
         assert (refused.status_code, costly.done) == (413, done)
         assert "needs 121 numbers in a layer, and the limit is 100" in refused.json()["error"]
         assert service.clients.counts.characters("address 127.0.0.1") == 20
+
+
+class Influencing(Costly):
+    """It owes its own value to each number."""
+
+    def inspect(self, row: list[float]) -> Observation:
+        return super().inspect(row)._replace(predictions=(Prediction(WHOLE, "number", "0"),))
+
+    def influences(self, row: list[float], observation: Observation) -> tuple[Influence, ...]:
+        return (Influence(0, 0, tuple(row), "left out"),)
+
+
+def test_inputs_without_a_piece_that_are_read_together_cost_as_many() -> None:
+    served, _ = mean()
+    model = Influencing()
+    served._load_predictor = lambda: model  # type: ignore[method-assign]
+    served.inspector._inner._open = lambda which: model  # type: ignore[union-attr]
+    with serving([served], numbers=100 * BATCH_ROWS) as (port, _):
+
+        def ask(count: int, **fields: Any) -> httpx.Response:
+            body = {"text": "1 " * count} | fields
+            return httpx.post(f"http://127.0.0.1:{port}/v1/inspect", json=body, timeout=20)
+
+        assert ask(10, include=["influence"]).json()["influences"][0]["values"] == [1] * 10
+        assert ask(11, include=["influence"]).status_code == 413
+        plain = ask(11)
+        assert (plain.status_code, plain.json()["influences"]) == (200, [])
+        refused = ask(10, include=["influence", "beam"])
+        assert refused.status_code == 400 and "include: for translation models" in refused.json()["error"]
 
 
 def test_a_predictor_of_ones_own_need_not_state_it() -> None:

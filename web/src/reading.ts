@@ -20,7 +20,6 @@ export interface Prediction {
   log_probability: number | null;
   /** Best first. */
   alternatives: (Alternative & { id?: number })[];
-  unit: string | null;
   entropy: number | null;
   rank: number | null;
 }

@@ -13,7 +13,7 @@ function surface(pieces: string[], separator = "") {
 
 function prediction(kind: Prediction["at"]["kind"], pieces: number[], label: string, more: Partial<Prediction> = {}): Prediction {
   const alternatives = [{ label, log_probability: -0.1, id: 7 }];
-  return { at: { kind, pieces, surface: 0 }, kind: "token", label, log_probability: -0.1, alternatives, unit: null, entropy: 0.5, rank: 0, ...more };
+  return { at: { kind, pieces, surface: 0 }, kind: "token", label, log_probability: -0.1, alternatives, entropy: 0.5, rank: 0, ...more };
 }
 
 function document(more: Partial<InspectionDocument>): InspectionDocument {

@@ -131,10 +131,9 @@ async def _observe(
     served: ServedModel, body: InspectRequest, client: str, seconds: float, limit: int
 ) -> dict[str, Any]:
     """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
-    influence = body.include == ["influence"]
-    if foreign := sorted(
-        body.model_fields_set - {"text", "model", "checkpoint"} - ({"include"} if influence else set())
-    ):
+    influence = set(body.include) == {"influence"}
+    own = {"text", "model", "checkpoint"} | ({"include"} if influence else set())
+    if foreign := sorted(body.model_fields_set - own):
         raise ApiError(
             400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
         )
