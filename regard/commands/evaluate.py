@@ -153,8 +153,8 @@ def evaluate(
         why = f"it applies to outputs that are compared with references, and {run} is a run of {kind}"
         _refuse(search | {"against": against, "output": output, "engine": engine}, why)
         set_up(device, threads)
-        given = {name: value for name, value in cut.items() if value is not None}
-        _measure(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **given)
+        data_settings = {name: value for name, value in cut.items() if value is not None}
+        _measure(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
         _refuse(cut | {"draw": draw}, why=f"{run} is a run of {kind}")
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
@@ -165,7 +165,13 @@ def evaluate(
 
 
 def _measure(
-    folder: RunFolder, files: list[Path], names: list[str] | None, draw: Path | None, *, as_json: bool, **given: Any
+    folder: RunFolder,
+    files: list[Path],
+    names: list[str] | None,
+    draw: Path | None,
+    *,
+    as_json: bool,
+    **data_settings: Any,
 ) -> None:
     """Measure a run as validation does, and print its figures: on rank 0, where several share the data."""
     from regard.tasks.evaluation import evaluate_run
@@ -173,20 +179,20 @@ def _measure(
     with several_ranks() as peers:
         leads = peers is None or peers.rank == 0
         with progress("measuring", None, unit="examples", hidden=not leads) as advance:
-            found = evaluate_run(folder, files, names, progress=advance, peers=peers, **given)
+            evaluation = evaluate_run(folder, files, names, progress=advance, peers=peers, **data_settings)
     if leads:
-        print_figures(found, as_json=as_json)
+        print_figures(evaluation, as_json=as_json)
     if leads and draw is not None:
-        _draw(found, draw)
+        _draw(evaluation, draw)
 
 
 def _compare(
-    run: RunFolder, files: list[Path], names: list[str] | None, given: dict[str, Any], opening: dict[str, Any], *,
-    checkpoint: str | None, against: Path | None, output: Path | None, as_json: bool,
+    run: RunFolder, files: list[Path], names: list[str] | None, search_options: dict[str, Any],
+    opening: dict[str, Any], *, checkpoint: str | None, against: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare outputs with references, and with those of another model: on rank 0, where several share the work.
 
-    ``given``: options of the search. ``opening``: how models are opened.
+    ``search_options``: options of the search. ``opening``: how models are opened.
     """
     from regard.core import atomic_files
     from regard.tasks.evaluation import evaluate_outputs, require_metrics
@@ -195,22 +201,22 @@ def _compare(
         _require_rival(against)
         metrics = require_metrics(run, names)
         test = _test(run, files, opening, checkpoint)
-        search = search_settings(test.search, nbest=1, **given)
+        search = search_settings(test.search, nbest=1, **search_options)
         leads, ranks = peers is None or peers.rank == 0, 1 if peers is None else peers.world
         for warning in test.warnings if leads else ():
             typer.echo(f"warning: {warning}", err=True)
         with progress("translating", len(test.inputs) // ranks, hidden=not leads) as advance:
-            found = evaluate_outputs(
+            evaluation = evaluate_outputs(
                 run, test, metrics, search, checkpoint=checkpoint, progress=advance, peers=peers
             )  # fmt: skip
         if not leads:
             return
         if output is not None:
-            text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in found.outputs)
+            text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in evaluation.outputs)
             atomic_files.write_bytes_atomically(output, text.encode())
-        others = _rival_outputs(against, files, given, opening) if against else None
-        differences = [] if others is None else [test.compare(name, found.outputs, others) for name in metrics]
-        print_scores(found, against, differences, run.task.metrics, as_json=as_json)
+        others = _rival_outputs(against, files, search_options, opening) if against else None
+        differences = [] if others is None else [test.compare(name, evaluation.outputs, others) for name in metrics]
+        print_scores(evaluation, against, differences, run.task.metrics, as_json=as_json)
 
 
 def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint: str | None = None) -> ReferenceTest:
@@ -234,7 +240,9 @@ def _require_rival(against: Path | None) -> None:
         )
 
 
-def _rival_outputs(against: Path, files: list[Path], given: dict[str, Any], opening: dict[str, Any]) -> list[str]:
+def _rival_outputs(
+    against: Path, files: list[Path], search_options: dict[str, Any], opening: dict[str, Any]
+) -> list[str]:
     """Return another system's outputs, read from a file or computed by another run with the same options."""
     from regard.data.text_files import read_lines
     from regard.runs.run_folder import RunFolder
@@ -242,16 +250,16 @@ def _rival_outputs(against: Path, files: list[Path], given: dict[str, Any], open
     if not against.is_dir():
         return list(read_lines(against))
     test = _test(RunFolder.open(against), files, opening)
-    search = search_settings(test.search, nbest=1, **given)
+    search = search_settings(test.search, nbest=1, **search_options)
     with progress(f"translating by {against.name}", len(test.inputs)) as advance:
         return test.outputs(search, advance)
 
 
-def _draw(found: Evaluation, folder: Path) -> None:
+def _draw(evaluation: Evaluation, folder: Path) -> None:
     """Draw the table that is a square of counts, and say where it is."""
     from regard.core.figure import can_draw, draw_counts, save_figure
 
-    squares = [table for table in found.tables.values() if table.square]
+    squares = [table for table in evaluation.tables.values() if table.square]
     if not squares:
         raise ConfigError("there is nothing to draw", where="--draw", why="this task counts no label by prediction")
     if not can_draw():

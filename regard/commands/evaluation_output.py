@@ -18,49 +18,53 @@ if TYPE_CHECKING:
 MAX_ROWS = 20  # of a table that is printed; --json has the others
 
 
-def print_figures(found: Evaluation, *, as_json: bool) -> None:
+def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
     """Print figures that are ratios of sums over examples."""
     if as_json:
-        record = found._asdict() | {"seconds": round(found.seconds, 3), "tables": _tables_as_json(found)}
+        record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
         return _print_json({name: value for name, value in record.items() if name not in ("signatures", "outputs")})
-    width = max(map(len, found.figures))
-    for name, value in found.figures.items():
-        print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in found.sums else ""))
-    for table in found.tables.values():
+    width = max(map(len, evaluation.figures))
+    for name, value in evaluation.figures.items():
+        print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in evaluation.sums else ""))
+    for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
-    counts = [counted_units(int(value), name) for name, value in found.sums.items() if value.is_integer()]
+    counts = [counted_units(int(value), name) for name, value in evaluation.sums.items() if value.is_integer()]
     cut = [
-        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}" for name, value in found.settings.items()
+        f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
+        for name, value in evaluation.settings.items()
     ]
-    print(", ".join([*_sizes(found), *counts, *cut, f"checkpoint {found.checkpoint}", f"{found.seconds:.1f} s"]))
+    print(
+        ", ".join(
+            [*_sizes(evaluation), *counts, *cut, f"checkpoint {evaluation.checkpoint}", f"{evaluation.seconds:.1f} s"]
+        )
+    )
 
 
-def _sizes(found: Evaluation) -> list[str]:
+def _sizes(evaluation: Evaluation) -> list[str]:
     """Return the number of examples, and of the task's unit where sums lack it; one graph is counted by its nodes."""
-    examples = counted(found.examples, "example")
-    if found.units is None or found.unit in found.sums:
+    examples = counted(evaluation.examples, "example")
+    if evaluation.units is None or evaluation.unit in evaluation.sums:
         return [examples]
-    units = counted_units(found.units, found.unit)
-    return [units] if found.examples in (1, found.units) else [examples, units]
+    units = counted_units(evaluation.units, evaluation.unit)
+    return [units] if evaluation.examples in (1, evaluation.units) else [examples, units]
 
 
 def print_scores(
-    found: Evaluation, against: Path | None, differences: Sequence[BootstrapDifference],
+    evaluation: Evaluation, against: Path | None, differences: Sequence[BootstrapDifference],
     metrics: Mapping[str, Metric], *, as_json: bool,
 ) -> None:  # fmt: skip
     """Print the scores of outputs, each with its signature, and their differences to those of another system."""
     if as_json:
-        return _print_json(_scores_as_json(found, metrics) | _differences_as_json(against, differences))
-    width = max(map(len, found.figures))
-    for name, value in found.figures.items():
-        print(f"{name:<{width}}  {value:6.2f}  {found.signatures[name]}")
-    for table in found.tables.values():
+        return _print_json(_scores_as_json(evaluation, metrics) | _differences_as_json(against, differences))
+    width = max(map(len, evaluation.figures))
+    for name, value in evaluation.figures.items():
+        print(f"{name:<{width}}  {value:6.2f}  {evaluation.signatures[name]}")
+    for table in evaluation.tables.values():
         print(f"\n{aligned(table, decimals=2)}\n")
-    lines, items = found.examples, int(found.sums["distinct_sources"])
-    print(
-        f"{counted(lines, 'line')}, beam {found.settings['beam']}, checkpoint {found.checkpoint}, {found.seconds:.1f} s"
-    )
+    lines, items = evaluation.examples, int(evaluation.sums["distinct_sources"])
+    search = f"beam {evaluation.settings['beam']}, checkpoint {evaluation.checkpoint}"
+    print(f"{counted(lines, 'line')}, {search}, {evaluation.seconds:.1f} s")
     if items < lines:
         print(
             f"{counted(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
@@ -92,26 +96,26 @@ def _differences_as_json(against: Path | None, differences: Sequence[BootstrapDi
     return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
 
 
-def _scores_as_json(found: Evaluation, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+def _scores_as_json(evaluation: Evaluation, metrics: Mapping[str, Metric]) -> dict[str, Any]:
     scores = {
         name: {
-            "value": value, "signature": found.signatures[name], "lower_is_better": metrics[name].lower_is_better,
+            "value": value, "signature": evaluation.signatures[name], "lower_is_better": metrics[name].lower_is_better,
         }
-        for name, value in found.figures.items()
+        for name, value in evaluation.figures.items()
     }  # fmt: skip
     return {
         "scores": scores,
-        "tables": _tables_as_json(found),
-        "lines": found.examples,
-        "distinct_sources": int(found.sums["distinct_sources"]),
-        "checkpoint": found.checkpoint,
-        "search": found.settings,
-        "seconds": round(found.seconds, 3),
+        "tables": _tables_as_json(evaluation),
+        "lines": evaluation.examples,
+        "distinct_sources": int(evaluation.sums["distinct_sources"]),
+        "checkpoint": evaluation.checkpoint,
+        "search": evaluation.settings,
+        "seconds": round(evaluation.seconds, 3),
     }
 
 
-def _tables_as_json(found: Evaluation) -> dict[str, object]:
-    return {name: table_as_json(table) for name, table in found.tables.items()}
+def _tables_as_json(evaluation: Evaluation) -> dict[str, object]:
+    return {name: table_as_json(table) for name, table in evaluation.tables.items()}
 
 
 def _print_json(record: Mapping[str, Any]) -> None:

@@ -73,7 +73,7 @@ def register(app: typer.Typer) -> None:
     app.command("inspect", epilog=EPILOG)(inspect)
 
 
-@takes_settings("given", SearchSettings, only=INSPECTED, without=("nbest",))
+@takes_settings("search_options", SearchSettings, only=INSPECTED, without=("nbest",))
 def inspect(
     run: Run,
     text: Text = None,
@@ -87,7 +87,7 @@ def inspect(
     replay: Replay = False,
     sentence: Sentence = None,
     influence: Influence = False,
-    given: dict[str, Any],
+    search_options: dict[str, Any],
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -107,13 +107,13 @@ def inspect(
     runs = [run, *([against] if against else [])]
     _refuse_misplaced(outputs, replay=replay, influence=influence)
     foreign = {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None}
-    _refuse_foreign_options(runs, given | foreign)
+    _refuse_foreign_options(runs, search_options | foreign)
     if outputs.any:
-        look = _Look(text or "", sentence, given, replay=replay, influence=influence)
+        look = _Look(text or "", sentence, search_options, replay=replay, influence=influence)
         _write(look, outputs, runs, checkpoint=checkpoint, **opening)
         return
     which = None if sentence is None else sentence - 1
-    _serve(runs, text, given, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+    _serve(runs, text, search_options, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
 
 
 class _Outputs(NamedTuple):
@@ -145,29 +145,31 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
 def _write(look: _Look, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
     """Write and print what the page would show of a text; the second of ``runs`` is shown beside the first."""
     inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
-    found = look.at(inspector, outputs.npz)
+    inspection = look.at(inspector, outputs.npz)
     if outputs.html is not None:
         other = _inspector(runs[1], **opening) if len(runs) > 1 else None
-        _write_page(outputs.html, look, inspector, found, other)
+        _write_page(outputs.html, look, inspector, inspection, other)
     if outputs.npz is not None:
-        found.save(outputs.npz)
+        inspection.save(outputs.npz)
     if outputs.as_json:
         import json
 
-        print(json.dumps(found.document, ensure_ascii=False))
+        print(json.dumps(inspection.document, ensure_ascii=False))
     if outputs.terminal:
         from shutil import get_terminal_size
 
         from regard.inspection.terminal_observation import draw_inspection
 
-        print(draw_inspection(found, outputs.head, columns=get_terminal_size().columns))
+        print(draw_inspection(inspection, outputs.head, columns=get_terminal_size().columns))
 
 
-def _refuse_foreign_options(paths: list[Path], given: dict[str, Any]) -> None:
+def _refuse_foreign_options(paths: list[Path], translation_options: dict[str, Any]) -> None:
     """Raise ConfigError for options of translation where the run is of another task."""
     from regard.runs.run_folder import RunFolder
 
-    options = ", ".join(f"--{name.replace('_', '-')}" for name, value in given.items() if value is not None)
+    options = ", ".join(
+        f"--{name.replace('_', '-')}" for name, value in translation_options.items() if value is not None
+    )
     for path in paths if options else ():
         run = RunFolder.open(path)
         if "translate" not in run.task.serves:
@@ -178,13 +180,17 @@ def _refuse_foreign_options(paths: list[Path], given: dict[str, Any]) -> None:
 class _Look(NamedTuple):
     """The text of the command line, and how it is inspected.
 
-    ``sentence``: of a text of several sentences this one, counted from 1. ``given``: search options. ``replay``:
-    whether an HTML file shows the text at every checkpoint.
+    Attributes:
+        text: of the command line.
+        sentence: of a text of several sentences this one, counted from 1.
+        search_options: of the command line.
+        replay: whether an HTML file shows the text at every checkpoint.
+        influence: whether each piece is hidden in turn.
     """
 
     text: str
     sentence: int | None
-    given: dict[str, Any]
+    search_options: dict[str, Any]
     replay: bool
     influence: bool = False
 
@@ -199,9 +205,9 @@ class _Look(NamedTuple):
         options = self._options(inspector)
         if options is not None:
             options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
-        found = inspector.inspect(self.text, options, influence=self.influence)
-        _print_notes(found.document, self.sentence)
-        return found
+        inspection = inspector.inspect(self.text, options, influence=self.influence)
+        _print_notes(inspection.document, self.sentence)
+        return inspection
 
     def again(self, inspector: Inspector, text: str, checkpoint: str | None = None) -> dict[str, Any]:
         """The document of a text by another checkpoint or run."""
@@ -215,7 +221,9 @@ class _Look(NamedTuple):
 
         if not inspector.translates:
             return None
-        return SearchOptions(search_settings(cast(SearchConfig, inspector.run.config.search_settings), **self.given))
+        return SearchOptions(
+            search_settings(cast(SearchConfig, inspector.run.config.search_settings), **self.search_options)
+        )
 
 
 def _print_notes(document: dict[str, Any], asked: int | None) -> None:
@@ -227,11 +235,11 @@ def _print_notes(document: dict[str, Any], asked: int | None) -> None:
         typer.echo(f"never seen in training: {' '.join(map(printable, unknown))}", err=True)
 
 
-def _write_page(path: Path, look: _Look, inspector: Inspector, found: Inspection, other: Inspector | None) -> None:
+def _write_page(path: Path, look: _Look, inspector: Inspector, inspection: Inspection, other: Inspector | None) -> None:
     from regard.core.atomic_files import write_bytes_atomically
     from regard.inspection.page import offline
 
-    details, main = inspector.details(), found.document
+    details, main = inspector.details(), inspection.document
     text = main["text"]  # of several sentences the one that is shown
     bundle: dict[str, Any] = {"main": main, "model": details}
     if other is not None:
@@ -255,8 +263,8 @@ def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> 
 
 
 def _serve(
-    runs: list[Path], text: str | None, given: dict[str, Any], sentence: int | None, *, port: int, browser: bool,
-    **opening: Any,
+    runs: list[Path], text: str | None, search_options: dict[str, Any], sentence: int | None, *, port: int,
+    browser: bool, **opening: Any,
 ) -> None:  # fmt: skip
     """Serve the page on this machine's loopback address alone, until Ctrl-C."""
     from urllib.parse import urlencode
@@ -268,7 +276,7 @@ def _serve(
     require_libraries()
     where = free_port(HOST, port)
     server = ServerPlan(_named(runs), HOST, where, log_level="warning", opening=opening).create_server()
-    asked = {"text": text, "sentence": sentence, **given}
+    asked = {"text": text, "sentence": sentence, **search_options}
     address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value is not None})}"
     typer.echo(f"{address}\nCtrl-C stops the server", err=True)
     if browser:

@@ -135,19 +135,19 @@ def serve() -> None:
     tokenizers = [load_tokenizer(folder, str(each)) for each in range(number)]
     for lines in sys.stdin.buffer:
         try:
-            found: list[Ragged] | None = _encoded(tokenizers, json.loads(lines))
+            encoded: list[Ragged] | None = _encoded(tokenizers, json.loads(lines))
         except (RegardError, RuntimeError, TypeError, ValueError):  # told by the other process, which meets it again
-            found = None
+            encoded = None
         try:
-            _send(answers, found)
+            _send(answers, encoded)
         except BrokenPipeError:  # nobody waits any more
             os._exit(0)
 
 
-def _send(file: BinaryIO, found: list[Ragged] | None) -> None:
-    sizes = None if found is None else [[len(each.offsets), len(each.values)] for each in found]
+def _send(file: BinaryIO, encoded: list[Ragged] | None) -> None:
+    sizes = None if encoded is None else [[len(each.offsets), len(each.values)] for each in encoded]
     file.write(json.dumps(sizes).encode() + b"\n")
-    for each in found or []:
+    for each in encoded or []:
         file.write(each.offsets.tobytes() + each.values.tobytes())
     file.flush()
 

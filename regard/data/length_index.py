@@ -49,10 +49,10 @@ class LengthIndex:
 
     def pairs(self, length: int, places: Indices) -> Indices:
         """The pairs in these places among those of a length."""
-        found = self._pairs[length][places].astype(np.int64)
-        if len(found) and int(found.max()) >= self.size:
-            raise damaged(self.folder / "pairs", f"it names pair {found.max():,} of {self.size:,}")
-        return found
+        pairs = self._pairs[length][places].astype(np.int64)
+        if len(pairs) and int(pairs.max()) >= self.size:
+            raise damaged(self.folder / "pairs", f"it names pair {pairs.max():,} of {self.size:,}")
+        return pairs
 
 
 def _write(corpus: Corpus, folder: Path, longest: int) -> None:

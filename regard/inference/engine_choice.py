@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple, Protocol
 
@@ -15,6 +17,7 @@ from torch import Tensor
 from regard.attention.span import Span
 from regard.core.processor import bfloat16_in_hardware
 from regard.core.state import State
+from regard.errors import DataError, StorageError
 from regard.inference.decoding import Engine
 from regard.native.library import find
 from regard.search.best_types import BestTypes
@@ -79,6 +82,20 @@ class EngineTrials(Protocol):
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
         """Return the trial of one of the candidates."""
+
+
+def first_lines(data: Path, read: Callable[[Path], Lines | None]) -> Lines | None:
+    """Return the lines of the prepared validation data of a run, or else of its training data; None if neither has any.
+
+    Args:
+        data: the folder of the prepared data.
+        read: returns the lines of one part.
+    """
+    for name in ("valid-0", "train-0"):
+        with suppress(DataError, StorageError):
+            if (lines := read(data / name)) is not None:
+                return lines
+    return None
 
 
 class ReadingTrial:

@@ -36,7 +36,7 @@ OUTPUT_METRICS = ("bleu", "chrf")  # of outputs, unless given
 
 
 class Evaluation(NamedTuple):
-    """The figures of a run over given data, and how they were come by."""
+    """The figures of a run over given data, and how they were computed."""
 
     figures: dict[str, float]  # loss, perplexity, bleu …
     signatures: dict[str, str]  # of figures that go by several definitions: how each was computed
@@ -88,12 +88,12 @@ def evaluate_run(
     config, names = given_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _remember(run, net, memory)
-    return _evaluate_objective(run, config, net, codecs, names, asked=metrics is not None, **shared)
+    return _evaluate_objective(run, config, net, codecs, names, requested=metrics is not None, **shared)
 
 
 def _evaluate_objective(
     run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
-    asked: bool, checkpoint: str | None, progress: Advance | None, peers: Peers | None,
+    requested: bool, checkpoint: str | None, progress: Advance | None, peers: Peers | None,
 ) -> Evaluation:  # fmt: skip
     """Return the figures of the objective and of the predictor over the data of ``config``, as validation does."""
     task = run.task
@@ -112,7 +112,7 @@ def _evaluate_objective(
             sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
         number, units = _sizes(examples)
     return Evaluation(
-        figures=_figures(task.compute_metrics(sums), names, run, asked=asked),
+        figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
         signatures={},
         sums={name: float(value) for name, value in sums.items() if value.numel() == 1},
         tables=dict(task.tables(sums, codecs)),
@@ -283,13 +283,15 @@ def require_metrics(run: RunFolder, metrics: Sequence[str] | None) -> list[str]:
     return names
 
 
-def _figures(found: Mapping[str, float], names: Sequence[str], run: RunFolder, *, asked: bool) -> dict[str, float]:
-    """The loss and the figures of these names. ConfigError where one that was ``asked`` for is not there.
+def _figures(
+    figures: Mapping[str, float], names: Sequence[str], run: RunFolder, *, requested: bool
+) -> dict[str, float]:
+    """The loss and the figures of these names. ConfigError where one that was ``requested`` is missing.
 
     A model of classes has no figures of numbers, for example, though its task has.
     """
-    missing = [name for name in names if name not in found]
-    if asked and missing:
-        why = f"the figures of {run.path} are {', '.join(found)}"
+    missing = [name for name in names if name not in figures]
+    if requested and missing:
+        why = f"the figures of {run.path} are {', '.join(figures)}"
         raise ConfigError(f"there is no {missing[0]} of such a run", why=why)
-    return {name: found[name] for name in dict.fromkeys(["loss", *names]) if name in found}
+    return {name: figures[name] for name in dict.fromkeys(["loss", *names]) if name in figures}

@@ -109,8 +109,8 @@ class GraphRunConfig(UnsmoothedRunConfig):
 
     @classmethod
     def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-        found: Confidence = import_module(cls.automatic).confidence(files, valid, given)
-        return found
+        confidence: Confidence = import_module(cls.automatic).confidence(files, valid, given)
+        return confidence
 
     @classmethod
     def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:

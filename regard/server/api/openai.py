@@ -98,10 +98,10 @@ class CompletionRequest(EqualSettings):
 
     def settings(self) -> dict[str, Any]:
         """Return the settings of generation, as ``GenerateRequest`` names them."""
-        found = {name: getattr(self, name) for name in ("temperature", *EQUAL)} | (self.model_extra or {})
+        settings = {name: getattr(self, name) for name in ("temperature", *EQUAL)} | (self.model_extra or {})
         if self.temperature == 0:
-            found |= {"temperature": None, "greedy": True}
-        return found | {"stop": self.stop, "length": (16 if self.max_tokens is None else self.max_tokens) or 1}
+            settings |= {"temperature": None, "greedy": True}
+        return settings | {"stop": self.stop, "length": (16 if self.max_tokens is None else self.max_tokens) or 1}
 
 
 def handles(path: str) -> bool:

@@ -102,4 +102,4 @@ def _network(graphs: Sequence[GraphLine], walks: int) -> str:
         inputs.insert(0, "their labels")
     if walks:
         inputs.append(f"how often walks of up to {counted(walks, 'step')} come back")
-    return f"nodes are told by {', '.join(inputs)}; three layers of graph attention, pooled by attention"
+    return f"nodes are described by {', '.join(inputs)}; three layers of graph attention, pooled by attention"

@@ -17,7 +17,7 @@ METRICS = {"class": ("accuracy", "macro_f1", "calibration_error"), "number": ("r
 
 
 class GraphsDataConfig(DataSection):
-    """Files of graphs, and what a node is told by beside its features and its label."""
+    """Files of graphs, and what describes a node beside its features and its label."""
 
     train: tuple[FilesConfig, ...]  # none where a model came without its data
     valid: tuple[FilesConfig, ...] | None = None
@@ -25,13 +25,13 @@ class GraphsDataConfig(DataSection):
     label_kind: Literal["class", "number"] = Field("class", description="one of some classes, or a number")
     directed: bool = Field(False, description="an edge lets its first node see its second alone")
     degrees: int = Field(
-        16, ge=0, le=1024, description="a node is told by the number of its neighbours, which count up to this one"
+        16, ge=0, le=1024, description="describe a node by the number of its neighbours, which count up to this one"
     )
     walks: int = Field(
         0,
         ge=0,
         le=64,
-        description="a node is told by the chance that a random walk of 2 … this many steps returns to it, which sees "
+        description="describe a node by the chance that a random walk of 2 … this many steps returns to it, which sees "
         "cycles that layers cannot; time goes with a graph's nodes times its edges",
     )
     noise: int = Field(
@@ -52,7 +52,7 @@ class GraphsModelConfig(GraphNetConfig):
     )
     attention_dropout: float = Field(0.0, ge=0, lt=1, description="of attention weights, an edge at a time")
     pooling: Literal["mean", "sum", "max", "attention"] = Field(
-        "attention", description="of the nodes of a graph; attention tells what each node weighed"
+        "attention", description="of the nodes of a graph; attention shows the weight of each node"
     )
 
 

@@ -16,10 +16,10 @@ from regard.core.task import RunFiles
 from regard.data.document_stream import DocumentStream
 from regard.data.stream import Stream
 from regard.engine.language_model import obstacle
-from regard.errors import DataError, StorageError
+from regard.errors import DataError
 from regard.inference.causal_decoding import causal_decoder, native_obstacle
 from regard.inference.decoding import Engine
-from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
+from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, first_lines, spread, usable_engines
 from regard.models.language_model import LanguageModel
 
 
@@ -36,16 +36,17 @@ class CausalTrials:
 
     def lines(self) -> Lines | None:
         """Return a few windows of the prepared validation data, or else of the training data."""
-        longest = min(COLUMNS, self.run.config.data.context, max_positions(self.net) or COLUMNS)
-        for name in ("valid-0", "train-0"):
-            try:
-                tokens = _tokens(self.run.data / name)
-            except (DataError, StorageError):
-                continue
-            if int(tokens.max()) < len(self.codecs.tokenizer):
-                given, wanted = tokens[:, :longest], tokens[:, 1 : longest + 1]
-                return Lines(given, wanted, torch.ones_like(wanted, dtype=torch.bool))
-        return None
+        return first_lines(self.run.data, self._read)
+
+    def _read(self, folder: Path) -> Lines | None:
+        longest, tokens = (
+            min(COLUMNS, self.run.config.data.context, max_positions(self.net) or COLUMNS),
+            _tokens(folder),
+        )
+        if int(tokens.max()) >= len(self.codecs.tokenizer):
+            return None
+        targets = tokens[:, 1 : longest + 1]
+        return Lines(tokens[:, :longest], targets, torch.ones_like(targets, dtype=torch.bool))
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
         model: Any = causal_decoder(self.net, engine)  # no candidate is the model itself

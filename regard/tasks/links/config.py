@@ -22,7 +22,7 @@ class LinksDataConfig(GraphDataConfig):
 class LinksModelConfig(GraphNetConfig):
     """A network over the nodes, and how two of its outputs are compared."""
 
-    outputs: int = Field(16, ge=1, le=1 << 14, description="features of a node that links are told by")
+    outputs: int = Field(16, ge=1, le=1 << 14, description="features of a node that links are predicted from")
     decoder: Literal["dot", "bilinear"] = Field(
         "dot", description="of two nodes: their product (Kipf & Welling 2016, Eq. 2), or one by a learned matrix"
     )

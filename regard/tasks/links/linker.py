@@ -186,11 +186,11 @@ class Linker(NodePredictor):
         Raises:
             DataError: the graph does not have a name.
         """
-        nodes, maps, shown = self._numbers(names), list[AttentionMap](), list[int]()
+        nodes, maps, drawn = self._numbers(names), list[AttentionMap](), list[int]()
         for node in nodes:
             part, name = f"edges of {self.graph.name(node)}", self.graph.name
             edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
-            maps, shown = [*maps, *edges], [*shown, *neighbors]
+            maps, drawn = [*maps, *edges], [*drawn, *neighbors]
         (output,) = self([names])
         if isinstance(output, BestLinks):
             site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
@@ -199,4 +199,4 @@ class Linker(NodePredictor):
         ordered = sorted(probabilities.items(), key=lambda item: -item[1])
         best = [Alternative(label, math.log(max(p, 1e-300))) for label, p in ordered]
         predictions = (Prediction.best(site, "link", best),) if best else ()
-        return Observation((self.neighborhood(nodes, shown, self.graph.name),), predictions, tuple(maps))
+        return Observation((self.neighborhood(nodes, drawn, self.graph.name),), predictions, tuple(maps))

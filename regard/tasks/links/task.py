@@ -45,10 +45,10 @@ def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Dat
     data = config.data
     whole = graph_of(only_graph(data.train, "data.train"), data)
     edges = dealt_edges(whole, data)
-    seen = replace(whole, pairs=edge_pairs(edges.train, whole.nodes, directed=data.directed))
+    visible = replace(whole, pairs=edge_pairs(edges.train, whole.nodes, directed=data.directed))
     if run.makes_codecs:
-        save_in_run(seen, run)
-    codec = seen if run.makes_codecs else open_saved(run)
+        save_in_run(visible, run)
+    codec = visible if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
         why = f"it has {counted(whole.nodes, 'node')} of {counted(whole.features, 'feature')}"
         raise DataError("this graph is not the model's", where=whole.where, why=why)

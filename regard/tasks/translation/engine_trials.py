@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 from regard.attention.positions.absolute import max_positions
 from regard.attention.span import Span
@@ -12,9 +13,8 @@ from regard.core.task import RunFiles
 from regard.data.corpus import Corpus
 from regard.data.pairs import pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN
-from regard.errors import DataError, StorageError
 from regard.inference.decoding import Engine, fast_form, native_obstacle, torch_obstacle
-from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, spread, usable_engines
+from regard.inference.engine_choice import COLUMNS, Lines, ReadingTrial, Trial, first_lines, spread, usable_engines
 from regard.models.encoder_decoder import EncoderDecoder, shift_right
 from regard.tasks.translation.codecs import Codecs
 
@@ -32,17 +32,10 @@ class PairTrials:
 
     def lines(self) -> Lines | None:
         """Return a few pairs of the prepared validation data, or else of the training data."""
-        for name in ("valid-0", "train-0"):
-            try:
-                lines = self._of(Corpus.open(self.run.data / name))
-            except (DataError, StorageError):
-                continue
-            if lines is not None:
-                return lines
-        return None
+        return first_lines(self.run.data, self._read)
 
-    def _of(self, corpus: Corpus) -> Lines | None:
-        positions = max_positions(self.net) or sys.maxsize
+    def _read(self, folder: Path) -> Lines | None:
+        corpus, positions = Corpus.open(folder), max_positions(self.net) or sys.maxsize
         limit = min(self.run.config.data.max_length, positions - 1)  # END
         rows = spread(len(corpus))
         sources, targets = ([side(row)[:limit].tolist() for row in rows] for side in (corpus.source, corpus.target))

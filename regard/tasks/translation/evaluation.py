@@ -48,8 +48,8 @@ class TranslationTest:
         rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
         texts = [one.text for one in self.model.translate(self.inputs[rank::world], search=search, done=done)]
         parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
-        found = {source: parts[number % world][number // world] for number, source in enumerate(self.inputs)}
-        return [found[source] for source in self.examples.sources]
+        outputs = {source: parts[number % world][number // world] for number, source in enumerate(self.inputs)}
+        return [outputs[source] for source in self.examples.sources]
 
     def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
         texts = dict(zip(self.examples.sources, outputs, strict=True))
