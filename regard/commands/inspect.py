@@ -136,7 +136,7 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
         what = "--replay needs --html; the page offers every checkpoint"
         raise ConfigError(what, where="--replay", help="--html FILE")
     if influence and not outputs.any:
-        what, help = "--influence needs an output: the page does not draw it yet", "--json or --html FILE"
+        what, help = "--influence needs an output: the page does not draw it yet", "--json"
         raise ConfigError(what, where="--influence", help=help)
     if outputs.head is not None and not outputs.terminal:
         raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
