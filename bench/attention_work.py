@@ -68,7 +68,7 @@ def attention_pass(name: str, length: int, radius: int) -> Callable[[], tuple[Te
 
     def run() -> tuple[Tensor, ...]:
         mixed = mixer(x, span, mixer.start(1))
-        minimised = sum((mixed.losses or {}).values(), (mixed.output * upstream).sum())
-        return torch.autograd.grad(minimised, [x, *mixer.parameters()], allow_unused=True)
+        minimized = sum((mixed.losses or {}).values(), (mixed.output * upstream).sum())
+        return torch.autograd.grad(minimized, [x, *mixer.parameters()], allow_unused=True)
 
     return run

@@ -1,12 +1,12 @@
 """Training speed of a classifier and of a masked model against transformers' BERT of the same shape, alternately.
 
-    python bench/bert_speed.py LABELLED.tsv [--task labels masked] [--shape small] [--rounds 7] [--threads 1]
+    python bench/bert_speed.py LABELED.tsv [--task labels masked] [--shape small] [--rounds 7] [--threads 1]
 
-LABELLED.tsv has a text, a tab and a label a line; words are the pieces. Both sides make the same updates over the same
+LABELED.tsv has a text, a tab and a label a line; words are the pieces. Both sides make the same updates over the same
 batches: ours is ``Trainer`` as it is, in the number format that a run would choose, which pads its batches and writes
 its metrics within the time; BERT's finds its batches in memory. Layers, width, heads, feed-forward, GELU, norms behind
 the sums, learned positions, dropout on attention weights and a bias in each projection are alike; BERT has a pooler,
-embeddings of segments and, for masked tokens, a layer before the output besides, which are some per cent of its
+embeddings of segments and, for masked tokens, a layer before the output besides, which are some percent of its
 weights. transformers is to be installed beside Regard. A turn is a block of updates.
 """
 
@@ -49,7 +49,7 @@ def config_of(given: argparse.Namespace, task: str, texts: Path) -> dict[str, An
         "batch_tokens": given.batch_tokens, "steps": NEVER, "validate_every": NEVER, "save_every": NEVER,
     }  # fmt: skip
     if task == "labels":
-        data = {"train": [{"source": str(given.labelled.absolute())}], "tokenizer": tokenizer}
+        data = {"train": [{"source": str(given.labeled.absolute())}], "tokenizer": tokenizer}
         return {"task": "classification", "data": data, "model": model | {"pooling": "first"}, "train": train}
     data = {"train": [{"source": str(texts)}], "tokenizer": tokenizer, "context": 128}
     return {"task": "masked", "data": data, "model": model, "train": train}
@@ -59,7 +59,7 @@ def measure(given: argparse.Namespace, task: str) -> None:
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     texts = FOLDER / "texts.txt"
-    lines = given.labelled.read_text(encoding="utf-8").splitlines()
+    lines = given.labeled.read_text(encoding="utf-8").splitlines()
     texts.write_text("".join(f"{line.partition(chr(9))[0]}\n" for line in lines), encoding="utf-8")
     run = RunFolder.create(FOLDER / "ours", load_config(config_of(given, task, texts)))
     ready = set_up(run, say=print)
@@ -114,7 +114,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labelled", type=Path)
+    parser.add_argument("labeled", type=Path)
     parser.add_argument("--task", nargs="+", choices=("labels", "masked"), default=["labels", "masked"])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--types", type=int, default=8000)

@@ -1,8 +1,8 @@
 """Speed of classifying and of tagging lines against transformers' pipelines with BERT of the same shape, in turn.
 
-    python bench/classify_speed.py LABELLED.tsv [--task labels tags] [--shape small] [--lines 2000] [--rounds 5]
+    python bench/classify_speed.py LABELED.tsv [--task labels tags] [--shape small] [--lines 2000] [--rounds 5]
 
-LABELLED.tsv has a text, a tab and a label a line; words are the pieces of both sides. Weights are those after one
+LABELED.tsv has a text, a tab and a label a line; words are the pieces of both sides. Weights are those after one
 update, since speed does not hang on them. A turn is all lines: cutting them into pieces, batches, the network, and
 answers as Python values. Ours in float32, in 8 bits and by torch; the pipeline in float32, as it comes, with batches as
 large as ours and lines in the order of the file, and sdpa, its default. transformers is to be installed beside Regard.
@@ -40,7 +40,7 @@ def ours(given: argparse.Namespace, task: str) -> Path:
         "dropout": 0.1, "attention_bias": True, "norm": "post", "activation": "gelu",
         "position": {"kind": "learned", "longest": LONGEST}, "init_std": 0.02,
     }  # fmt: skip
-    source = given.labelled.absolute()
+    source = given.labeled.absolute()
     if task == "tags":
         source = FOLDER / "tagged.jsonl"
         rows = (
@@ -58,7 +58,7 @@ def ours(given: argparse.Namespace, task: str) -> Path:
 
 
 def texts(given: argparse.Namespace, *, every: bool = False) -> list[str]:
-    lines = given.labelled.read_text(encoding="utf-8").splitlines()
+    lines = given.labeled.read_text(encoding="utf-8").splitlines()
     return [line.partition("\t")[0] for line in (lines if every else lines[: given.lines])]
 
 
@@ -120,7 +120,7 @@ def main() -> None:
 
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("labelled", type=Path)
+    parser.add_argument("labeled", type=Path)
     parser.add_argument("--task", nargs="+", choices=NAMES, default=["labels"])
     parser.add_argument("--shape", choices=SHAPES, default="small")
     parser.add_argument("--types", type=int, default=8000)

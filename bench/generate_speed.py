@@ -43,7 +43,7 @@ def model(layers: int, width: int, heads: int, types: int) -> LanguageModel:
     """A drawn model; wide enough matrices that the tokens of a text differ."""
     torch.manual_seed(SEED)
     shape = {"layers": layers, "width": width, "heads": heads, "feed_forward": width * 8 // 3, "init_std": 0.06}
-    parts = {"normalisation": "rms", "activation": "swiglu", "position": {"kind": "rotary", "layout": "half"}}
+    parts = {"normalization": "rms", "activation": "swiglu", "position": {"kind": "rotary", "layout": "half"}}
     chosen = {**shape, **parts, "share": "none"}
     config = load_config({"task": "language-model", "data": {"train": [], "context": 1024}, "model": chosen})
     return cast(LanguageModel, TASK.build(config, {"types": types})).eval()

@@ -155,7 +155,7 @@ def _status(key: str) -> int:
 
 
 def _exponents(points: list[Point]) -> dict[str, float]:
-    """Of time and memory over the upper half, and the steepest of any two neighbours: a cliff would stand out."""
+    """Of time and memory over the upper half, and the steepest of any two neighbors: a cliff would stand out."""
     upper = points[len(points) // 2 :]
     steps = [_slope([one, other], "seconds") for one, other in itertools.pairwise(points)]
     return {"time": _slope(upper, "seconds"), "memory": _slope(upper, "bytes"), "steepest": max(steps)}

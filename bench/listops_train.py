@@ -1,4 +1,4 @@
-"""ListOps learnt: which mixer answers more than the rules of ``listops.py`` do, and how far one reaches at full length.
+"""ListOps learned: which mixer beats the rules of ``listops.py``, and how far one reaches at full length.
 
     .venv/bin/python bench/listops.py --write data/listops-tiny --lengths 4 100 --counts 200000 1000 2000
     .venv/bin/python bench/listops.py --write data/listops-short --lengths 100 200 --counts 12000 1000 2000
@@ -43,7 +43,7 @@ from regard.training.optim import Optimizer, schedule
 TESTED = 8000  # tokens of a batch that is tested
 ENCODERS: dict[str, dict[str, Any]] = {
     "dense": {"mixer": "dot", "position": "rotary"},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 16}, "position": "rotary"},
+    "window": {"mixer": {"kind": "dot", "neighborhood": 16}, "position": "rotary"},
     "global-local": {"mixer": {"kind": "global-local", "radius": 16}, "position": "rotary"},
     "hashed": {"mixer": {"kind": "hashed", "rounds": 4, "buckets": 8, "chunk": 32}, "position": "rotary"},
     "linear": {"mixer": "linear", "position": "sinusoidal"},

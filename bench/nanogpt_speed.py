@@ -6,7 +6,7 @@ TEXT is plain or ``.gz``: tiny Shakespeare, in characters. Shape ``cpu``: 4 laye
 windows an update, no dropout; ``gpu``: 6 layers of 384, 6 heads, context 256, 8 windows, dropout 0.2. Both sides have
 the same parameters; that they compute the same is checked first, with the same weights and batches. Ours is ``Trainer``
 as it is, which finds and collates its windows and writes its metrics within the time, in as many shards as a run would
-choose (``auto``), as many as said by one worker, or with an optimiser (``muon``). A turn is a block of updates.
+choose (``auto``), as many as said by one worker, or with an optimizer (``muon``). A turn is a block of updates.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def check(ready: TrainingInputs, run: RunFolder, settings: dict[str, Any]) -> li
 
 
 def _ours(trainable: Trainable, optimizer: Any, batch: Batch) -> float:
-    mean = trainable(batch).minimised / batch.weight
+    mean = trainable(batch).minimized / batch.weight
     mean.backward()
     optimizer.step(TRAINING["rate"])
     return float(mean.detach())
@@ -116,7 +116,7 @@ def copy_weights(net: Any, peer: GPT) -> None:
 
 
 def form(text: Path, shape: dict[str, Any], threads: int, name: str) -> RunFolder:
-    """A run in the form of that name: ``auto``, a number of shards, or an optimiser."""
+    """A run in the form of that name: ``auto``, a number of shards, or an optimizer."""
     usual = division({"threads": threads})
     chosen = {"auto": usual, "muon": {"optimizer": "muon", **usual}}.get(name)
     if chosen is None:

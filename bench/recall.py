@@ -35,7 +35,7 @@ KINDS, WIDTH, ROWS, TESTED, RATE = 64, 64, 32, 256, 3e-3
 PAIRS = (4, 8, 16, 32)
 MIXERS: dict[str, dict[str, Any]] = {
     "dense": {"mixer": "dot", "position": "rotary"},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 16, "sinks": 1}, "position": "rotary"},
+    "window": {"mixer": {"kind": "dot", "neighborhood": 16, "sinks": 1}, "position": "rotary"},
     "global-local": {"mixer": {"kind": "global-local", "radius": 16}, "position": "rotary"},
     "segment-memory": {"mixer": {"kind": "segment-memory", "segment": 16, "memory": 48}, "position": "rotary"},
     "compressive": {

@@ -1,4 +1,4 @@
-"""Peak memory, accuracy and time of classifiers of nodes: the whole graph in each update, or drawn neighbours.
+"""Peak memory, accuracy and time of classifiers of nodes: the whole graph in each update, or drawn neighbors.
 
     python bench/sampled_graphs.py --nodes 200000
 
@@ -21,10 +21,10 @@ from pathlib import Path
 
 import numpy as np
 
-BATCH = {"batch_nodes": 512, "neighbours": [10, 10]}
+BATCH = {"batch_nodes": 512, "neighbors": [10, 10]}
 WAYS = {  # edges, keys of data, epochs as a part of --epochs
     "whole graph": ("graph.npz", {}, 1.0),
-    "drawn neighbours": ("graph.npz", BATCH, 0.1),
+    "drawn neighbors": ("graph.npz", BATCH, 0.1),
     "features alone": ("alone.npz", BATCH, 0.1),
 }
 
@@ -43,11 +43,11 @@ def write_graph(folder: Path, nodes: int, classes: int, degree: int, features: i
     order, start = np.concatenate(blocks), np.cumsum(sizes) - sizes
     own = label[source[inside]]
     target[inside] = order[start[own] + (place * sizes[own]).astype(np.int64)]
-    centre = draw.standard_normal((classes, features))
+    center = draw.standard_normal((classes, features))
     x = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.float32, shape=(nodes, features))
     for begin in range(0, nodes, 10_000):
         own = label[begin : begin + 10_000]
-        x[begin : begin + 10_000] = centre[own] + 6 * draw.standard_normal((len(own), features))
+        x[begin : begin + 10_000] = center[own] + 6 * draw.standard_normal((len(own), features))
     x.flush()
     part = draw.random(nodes)
     masks = {"train_mask": part < 0.1, "val_mask": (part >= 0.1) & (part < 0.11), "test_mask": part >= 0.9}
@@ -71,7 +71,7 @@ def run(folder: Path, way: str, kind: str, epochs: int) -> dict[str, float]:
         "shards": 1, "precision": "float32", "best_by": "accuracy", "save_every": 100_000, "keep": 1,
         "validate_every": 50 if graph[1] else 10,
     }  # fmt: skip
-    data = {"train": [source], "valid": [source], "normalise": "none", **graph[1]}
+    data = {"train": [source], "valid": [source], "normalize": "none", **graph[1]}
     model = {"kind": kind, "width": 8, "heads": 8, "dropout": 0.0, "attention_dropout": 0.0}
     at = time.process_time()
     made = regard.train({"task": "nodes", "data": data, "model": model, "train": train}, folder / way)

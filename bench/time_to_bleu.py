@@ -3,7 +3,7 @@
     REGARD_DATA=folder-with-multi30k .venv/bin/python bench/time_to_bleu.py
 
 Both make the same updates over the same batches in the same order, some at a time and in turn; after each stretch the
-test set is decoded greedily, which is nobody's time, and scored as it stands (cased, sacreBLEU's own tokenisation). Who
+test set is decoded greedily, which is nobody's time, and scored as it stands (cased, sacreBLEU's own tokenization). Who
 reaches the goal is done. Preset small, 8,000 joint types, matrices N(0, 0.02²) as the peer's are by default, or
 with ``--glorot`` ours as they are by default. Writes
 runs/bench/time-to-bleu.json.

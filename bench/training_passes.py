@@ -3,7 +3,7 @@
     python bench/training_passes.py RECIPE [--set KEY=VALUE ...] [--updates 40] [--threads 1]
 
 The trainer is as it is; what it learns is thrown away. Every other pair of updates is made by torch alone, so that both
-meet the same batches in the long run. Prints medians and quartiles of both, and of the ratio of neighbours.
+meet the same batches in the long run. Prints medians and quartiles of both, and of the ratio of neighbors.
 """
 
 from __future__ import annotations

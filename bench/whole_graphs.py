@@ -8,7 +8,7 @@ Three problems, of as many graphs of each class:
 
     shapes    trees of 12 to 30 nodes with three more edges: triangles, squares, long rings, or all from one hub
     rewired   graphs rich in triangles, and the same ones after exchanges of the ends of edges, which keep each degree
-    rings     one ring of 2 k nodes or two of k, k = 3 … 8: each node has two neighbours, as has each of its neighbours
+    rings     one ring of 2 k nodes or two of k, k = 3 … 8: each node has two neighbors, as has each of its neighbors
 
 A network is a kind of layer and what nodes are told beside degrees: ``gin``, ``gin+walks``, ``gatv2+noise`` …; ``/sum``
 names the pooling. The baselines are the majority and a logistic regression on how many nodes have each degree. Test

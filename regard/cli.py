@@ -32,7 +32,7 @@ from regard.commands import (
     fill,
     generate,
     graphs,
-    harmonise,
+    harmonize,
     import_,
     info,
     inspect,
@@ -57,7 +57,7 @@ from regard.errors import DataError, RegardError, StorageError
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
 VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, harmonise, classify, tag, recommend, nodes, links, graphs, predict, inspect,
+    train, translate, generate, fill, harmonize, classify, tag, recommend, nodes, links, graphs, predict, inspect,
     serve, keys, export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
@@ -137,7 +137,7 @@ def _nearest_choice(what: str) -> str | None:
 
 
 def _flush_printed() -> None:
-    """Flush what a command printed before it failed; a failure of that is dropped in favour of the first."""
+    """Flush what a command printed before it failed; a failure of that is dropped in favor of the first."""
     with suppress(StorageError, OSError):
         flush_output()
 
@@ -195,8 +195,8 @@ def _print_version(asked: bool) -> None:
 
 def _print_error(what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
     """Print one error block on standard error, in the style of rustc."""
-    coloured = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
-    red, blue, plain = ("\033[1;31m", "\033[1;34m", "\033[0m") if coloured else ("", "", "")
+    colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+    red, blue, plain = ("\033[1;31m", "\033[1;34m", "\033[0m") if colored else ("", "", "")
     print(f"{red}error{plain}: {what}", file=sys.stderr)
     if where:
         print(f"  {blue}-->{plain} {where}", file=sys.stderr)

@@ -19,7 +19,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from regard.attention.catalogue import MECHANISMS, PLACED
+from regard.attention.catalog import MECHANISMS, PLACED
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.masking import MaskingConfig
 from regard.data.reading import CorpusConfig
@@ -41,7 +41,7 @@ from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import recipe_names
 from regard.runs.run_config import TaskSection
-from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.graph_run_config import GraphFilesConfig, NodeSplit
 from regard.tasks.graphs.config import GraphsDataConfig, GraphsModelConfig
 from regard.tasks.language_model.config import GenerateConfig, TextDataConfig
@@ -109,7 +109,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "Generation of text. All keys but `nbest` are also options of `regard generate`, keywords of a model in Python "
         "and fields of a request to a server.",
     ),
-    ("[data] `classification`", LabelledDataConfig, "Labelled texts, and how they become tokens and classes."),
+    ("[data] `classification`", LabeledDataConfig, "Labeled texts, and how they become tokens and classes."),
     (
         "[[data.train]] `classification`, `tagging`, `next-item`, `graphs`",
         FilesConfig,
@@ -150,7 +150,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
 
 MEANINGS = {
     "format": "version of the config's format; a newer one is refused",
-    "seed": "seed for initialisation, data order, dropout and sampling",
+    "seed": "seed for initialization, data order, dropout and sampling",
     "data": "table, see below",
     "model": "table, see below",
     "train": "table, see below",
@@ -164,7 +164,7 @@ MEANINGS = {
     "data.tokenizer.k": "letters of a piece of kind `k-mer`, which overlap",
     "data.source_tokenizer": "of the source alone; needs `joint = false`",
     "data.target_tokenizer": "of the target alone; needs `joint = false`",
-    "data.target_language": "as `source_language`; also picks sacreBLEU's tokeniser where the language has its own",
+    "data.target_language": "as `source_language`; also picks sacreBLEU's tokenizer where the language has its own",
     "data.train.source": "a text file, or a `.tsv` or `.jsonl` with both sides; each may end in `.gz`",
     "data.train.target": "the other side, line by line; left out where `source` has both",
     "data.train.weight": "this corpus's part of a mixture of several",
@@ -173,7 +173,7 @@ MEANINGS = {
     "data.train.header": "whether the first line of a TSV names its columns",
     "data.train.part": "the rows that a column assigns to a part: [`split`, `train`]; train, valid or test",
     "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
-    "data.tokenizer.kind": "what text is cut into; `pretokenised` takes the spaces there, `listed` is imported",
+    "data.tokenizer.kind": "what text is cut into; `pretokenized` takes the spaces there, `listed` is imported",
     "data.tokenizer.library": "which library makes subwords",
     "data.tokenizer.size": "pieces, special ones included; unset: 8,000 subwords or all there are, else all seen",
     "data.tokenizer.lowercase": "before cutting",
@@ -198,7 +198,7 @@ MEANINGS = {
     "train.warmup": "updates until the peak; unset: 4,000, but at most a tenth of the planned updates",
     "train.betas": "Adam's decay of the two moments",
     "train.rho": "Adadelta's ρ, the decay of both its means",
-    "train.momentum": "Muon's μ, 0.95 unless given; another optimiser has none",
+    "train.momentum": "Muon's μ, 0.95 unless given; another optimizer has none",
     "train.epsilon": "ε of Adam; 1e-6 for Adadelta unless given",
     "train.weight_decay": "`adam`: added to the gradient; `adamw` and `muon`: decoupled",
     "train.label_smoothing": "ε: the target has mass 1 − ε + ε/V, every other type ε/V",

@@ -19,12 +19,12 @@ import typer
 
 from regard.cli import VERBS, build_app
 from regard.comparison.members import load_entries, make_rows, parse_budget
-from regard.data.public.catalogue import corpora, corpus_named
+from regard.data.public.catalog import corpora, corpus_named
 from regard.errors import RegardError
 from regard.metrics.text import check_names
 from regard.runs.config import load_config
 from regard.runs.run_config import RunConfig
-from regard.studies.catalogue import find_study
+from regard.studies.catalog import find_study
 from regard.training.setup import require_trainable
 
 __all__ = ["Shown", "problem", "shown_in_epilogs", "shown_in_page", "shown_in_recipe"]

@@ -78,7 +78,7 @@ class Trained:
 
     def update(self, step: int, update: list[ExampleIndices]) -> None:
         found = self.strategy.gradient(self.model.train(), Rows(), update, {}, seed=(3, step))
-        self.losses += [found.minimised, found.weight, float(found.sums["nll"]), float(found.sums["tokens"])]
+        self.losses += [found.minimized, found.weight, float(found.sums["nll"]), float(found.sums["tokens"])]
         self.norms.append(self.optimizer.step(0.01, found.values))
 
     def weights(self) -> dict[str, Tensor]:

@@ -151,7 +151,7 @@ def test_an_update_without_a_finite_loss_hands_nothing_on(case: TaskCase) -> Non
             terms = self.right(batch, carry)
             seen.append(bool(carry))
             broken = trainer.progress.step == 2 and self.training
-            return terms._replace(minimised=terms.minimised * (float("nan") if broken else 1.0))
+            return terms._replace(minimized=terms.minimized * (float("nan") if broken else 1.0))
 
     run = case.run()
     ready = set_up(run, say=lambda message: None)

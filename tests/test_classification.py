@@ -26,20 +26,20 @@ from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.classification.automatic_config import choose
-from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.data_config import LabeledDataConfig
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.net_outputs import run_network
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import TaskCase
 
 
-def data_of(path: Path, **keys: object) -> LabelledDataConfig:
-    return LabelledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
+def data_of(path: Path, **keys: object) -> LabeledDataConfig:
+    return LabeledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
 
 
 def read(path: Path, **keys: object) -> list[tuple[tuple[str, ...], str]]:
     data = data_of(path, **keys)
-    return [(each.texts, each.labels[0]) for each in read_labelled(data.train, data)]
+    return [(each.texts, each.labels[0]) for each in read_labeled(data.train, data)]
 
 
 def test_columns_are_numbers_or_names_of_the_first_line(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_shares_of_one_file_have_no_text_in_common(tmp_path: Path) -> None:
     path.write_text("".join(f"text {number}\t{number % 2}\n" for number in range(40)))
     data = data_of(path)
     parts = [
-        {each.texts for each in read_labelled([FilesConfig(source=path, share=share)], data)}
+        {each.texts for each in read_labeled([FilesConfig(source=path, share=share)], data)}
         for share in ((0.0, 0.5), (0.5, 1.0))
     ]
     assert all(parts) and not parts[0] & parts[1] and len(parts[0] | parts[1]) == 40
@@ -168,7 +168,7 @@ def test_balanced_classes_cost_alike(tmp_path: Path, case: TaskCase) -> None:
     assert sorted(batch.row_weights.tolist()) == pytest.approx([4 / 6] * 3 + [2.0])
 
 
-def test_a_file_of_texts_and_labels_is_recognised(tmp_path: Path) -> None:
+def test_a_file_of_texts_and_labels_is_recognized(tmp_path: Path) -> None:
     labels, pairs = tmp_path / "labels.tsv", tmp_path / "pairs.tsv"
     labels.write_text("".join(f"text {number}\t{number % 2}\n" for number in range(40)))
     pairs.write_text("".join(f"text {number}\tein Text {number}\n" for number in range(40)))
@@ -208,10 +208,10 @@ def sums_of(run: RunFolder, data: Any, net: torch.nn.Module) -> dict[str, torch.
 def test_label_sets_are_read_from_cells_and_lists(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text("one\tx, y,x\ntwo\t\n")
     data = data_of(tmp_path / "a.tsv", label_kind="several")
-    assert [each.labels for each in read_labelled(data.train, data)] == [("x", "y"), ()]
+    assert [each.labels for each in read_labeled(data.train, data)] == [("x", "y"), ()]
     (tmp_path / "a.jsonl").write_text('{"text": "a", "label": ["x", "y"]}\n{"text": "b", "label": "y;x"}\n')
     data = data_of(tmp_path / "a.jsonl", label_kind="several", label_separator=";")
-    assert [each.labels for each in read_labelled(data.train, data)] == [("x", "y"), ("y", "x")]
+    assert [each.labels for each in read_labeled(data.train, data)] == [("x", "y"), ("y", "x")]
 
 
 def test_figures_of_label_sets_by_pencil() -> None:

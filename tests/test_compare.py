@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from regard.comparison.members import Budget, Entry, choose_test_set, load_entries, make_rows, parse_budget
-from regard.comparison.results import markdown, summarise, text_table
+from regard.comparison.results import markdown, summarize, text_table
 from regard.data.reading import CorpusConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.config import dump_config, load_config
@@ -156,19 +156,19 @@ def member(value: float | None, **figures: Any) -> dict[str, Any]:
 
 
 def test_figures_of_a_row_by_hand() -> None:
-    row = summarise("x", [member(3.0), member(7.0, train_seconds=30.0, peak_memory=400 * 2**20), member(None)])
+    row = summarize("x", [member(3.0), member(7.0, train_seconds=30.0, peak_memory=400 * 2**20), member(None)])
     assert row.mean == 5 and row.spread == pytest.approx(math.sqrt(8))  # (2² + 2²) / (2 − 1)
     assert row.minutes == 1 and row.memory == 400 * 2**20 and row.errors == ["the weights diverged"]
-    assert summarise("y", [member(3.0)]).spread is None
-    assert summarise("z", [{"state": "waiting"}]).mean is None
+    assert summarize("y", [member(3.0)]).spread is None
+    assert summarize("z", [{"state": "waiting"}]).mean is None
 
 
 def test_the_table_fits_into_100_columns_and_stays_aligned() -> None:
     large = member(41.25, parameters=1_300_000_000, updates=1_000_000, peak_memory=99_999 * 2**20)
     rows = [
-        summarise("a", [member(3.0), member(7.0)]),
-        summarise("a name that is much longer than its column", [large, member(None)]),
-        summarise("b", [member(None)]),
+        summarize("a", [member(3.0), member(7.0)]),
+        summarize("a name that is much longer than its column", [large, member(None)]),
+        summarize("b", [member(None)]),
     ]
     lines = text_table(rows, "bleu-tok-lc").splitlines()
     assert max(map(len, lines)) <= 100
@@ -192,7 +192,7 @@ def test_the_page_says_what_decides_its_figures() -> None:
         "metric": "wer", "environment": machine, "test": "test.tsv", "command": "regard compare a b",
         "budget": "3steps", "seeds": 2, "signatures": ["WER|nrefs:1"],
     }  # fmt: skip
-    page = markdown(results, [summarise("a|b", [member(3.0), member(None)])])
+    page = markdown(results, [summarize("a|b", [member(3.0), member(None)])])
     for part in ("lower is better", "`regard compare a b`", "3steps; seeds: 2", "Some Processor, 2 cores", "torch 2",
                  "2026-01-01", "`WER|nrefs:1`", "- a|b: the weights diverged"):  # fmt: skip
         assert part in page

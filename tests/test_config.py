@@ -202,7 +202,7 @@ def test_an_override_beyond_a_list_says_how_long_it_is() -> None:
         ("search.steps=1", "train.steps"),
         ("trian.steps=1", "train"),
         ("data.train.0.wieght=1", "data.train.0.weight"),
-        ("data.tokeniser.kind=word", "data.tokenizer"),
+        ("data.tokenizer.kind=word", "data.tokenizer"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(written: str, meant: str) -> None:
@@ -364,7 +364,7 @@ def test_a_saved_run_means_what_it_meant_when_it_was_saved(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("optimizer", "rate", "epsilon"), [("adam", 1e-3, 1e-9), ("adadelta", 1.0, 1e-6)])
-def test_an_optimiser_brings_its_usual_rate(optimizer: str, rate: float, epsilon: float) -> None:
+def test_an_optimizer_brings_its_usual_rate(optimizer: str, rate: float, epsilon: float) -> None:
     train = TrainConfig(optimizer=optimizer)
     assert (train.learning_rate, train.epsilon) == (rate, epsilon)
 
@@ -460,7 +460,7 @@ def test_attention_that_nobody_would_ask_is_refused() -> None:
     for preset in ("rnnsearch-small", "luong"):
         config = load_config(TOY, [*unread, "model.decoder.start=learned", f"model.preset={preset}"])
         assert load_config(tomllib.loads(dump_config(config))) == config
-    assert "self-attention" in (failure(TOY, "model.cross_attention.neighbourhood=3").why or "")
+    assert "self-attention" in (failure(TOY, "model.cross_attention.neighborhood=3").why or "")
 
 
 def test_a_mechanism_means_the_same_as_a_table_and_as_an_object() -> None:

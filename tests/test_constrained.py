@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.inference.search_model import SearchInput
 from regard.models.build import build

@@ -15,7 +15,7 @@ import pytest
 
 import regard.attention
 import regard.models
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.models.attention_config import OTHER_MIXERS
 from regard.models.transformer.mixers import PLACED, find_mixer
 

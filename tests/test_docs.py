@@ -8,7 +8,7 @@ from unittest import mock
 
 import pytest
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.config.settings import TrainConfig
 from regard.models.attention_config import OTHER_MIXERS
 
@@ -166,7 +166,5 @@ def test_runnable_block(code: str, page: Path, line: int) -> None:
 
 
 def test_what_a_page_enters_does_not_stay() -> None:
-    test_runnable_block(
-        "from regard.attention.catalogue import MECHANISMS\nMECHANISMS['mine'] = object", Path("page"), 0
-    )
+    test_runnable_block("from regard.attention.catalog import MECHANISMS\nMECHANISMS['mine'] = object", Path("page"), 0)
     assert "mine" not in MECHANISMS

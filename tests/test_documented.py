@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.public.catalogue import corpora
+from regard.data.public.catalog import corpora
 from regard.runs.config import load_config, recipe_names
 
 from .documented import ROOT, Shown, problem, shown_in_epilogs, shown_in_page, shown_in_recipe

@@ -36,7 +36,7 @@ def test_what_is_kept_is_scaled_so_that_the_mean_stays(probability: float, form:
     assert torch.equal(x.grad, y.detach())
 
 
-def test_neighbours_are_dropped_independently() -> None:
+def test_neighbors_are_dropped_independently() -> None:
     """Eight elements share one draw of 64 bits: none of the eight knows of another."""
     kept = (Dropout(0.5)(torch.ones(COUNT)) > 0).double().view(-1, 8)
     correlation = torch.corrcoef(kept.T) - torch.eye(8, dtype=torch.float64)

@@ -19,7 +19,7 @@ from regard.data.packs import PackExamples
 from regard.data.protected_spans import find_protected_spans, missing_terms
 from regard.data.rows import read_rows
 from regard.data.text_files import read_lines
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.sentencepiece_file import _fields
 from regard.data.tokenizers.subword import MarianTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig

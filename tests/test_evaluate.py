@@ -24,7 +24,7 @@ from regard.metrics.text import (
 )
 
 WORD = TokenizerConfig(kind="word")
-PIECES = TokenizerConfig(kind="pretokenised", joiner="@@")
+PIECES = TokenizerConfig(kind="pretokenized", joiner="@@")
 
 words = st.lists(st.sampled_from("abc"), max_size=6)
 sentences = st.lists(st.sampled_from(["the", "cat", "sat", "on", "a", "mat."]), min_size=1, max_size=7).map(" ".join)
@@ -80,7 +80,7 @@ def test_character_and_edit_scores_by_pencil() -> None:
     assert evaluate("chrf", ["same"], [["same"]]).value == pytest.approx(100)
 
 
-def test_the_papers_bleu_takes_the_text_as_tokenised_and_ignores_case() -> None:
+def test_the_papers_bleu_takes_the_text_as_tokenized_and_ignores_case() -> None:
     outputs, references = ["A man , sitting ."], [["a man , sitting ."]]
     assert evaluate("bleu-tok-lc", outputs, references).value == pytest.approx(100)
     assert evaluate("bleu", outputs, references).value < 100
@@ -112,7 +112,7 @@ def test_different_numbers_of_references() -> None:
     assert "nrefs:var" in score.signature
 
 
-def test_the_target_language_chooses_the_tokeniser() -> None:
+def test_the_target_language_chooses_the_tokenizer() -> None:
     assert "tok:zh" in evaluate("bleu", ["你好"], [["你好"]], language="zh-CN").signature
 
 

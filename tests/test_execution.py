@@ -199,7 +199,7 @@ def test_reversible_models_decode_as_they_read() -> None:
     [
         ({"norm": "post"}, 'set norm = "pre"'),
         ({"norm": "pre", "embedding_residual": True}, "cannot take embedding_residual"),
-        ({"norm": "pre", "normalisation": "batch"}, "computed twice"),
+        ({"norm": "pre", "normalization": "batch"}, "computed twice"),
         ({"norm": "pre", "mixer": "compressive"}, "learns to compress"),
     ],
 )
@@ -220,7 +220,7 @@ def test_no_loss_of_a_mixer_is_dropped_in_silence() -> None:
 
 
 def test_no_loss_of_a_mixer_is_dropped_by_an_encoder() -> None:
-    """Nothing minimises it there: a mixer that names one is refused as soon as it does."""
+    """Nothing minimizes it there: a mixer that names one is refused as soon as it does."""
     encoder = model("plain").encoder
     tokens = torch.ones(2, 3, dtype=torch.int64)
     whole = encoder.layers[1].mixer.forward

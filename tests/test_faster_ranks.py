@@ -288,7 +288,7 @@ def test_carries_are_dealt_to_another_number_of_shards() -> None:
         dealt_anew({0: (torch.zeros(2, 3),), 1: (torch.zeros(1, 4),)}, 1)
 
 
-class Normalised(nn.Module):
+class Normalized(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.norm = nn.BatchNorm1d(2)
@@ -298,10 +298,10 @@ def test_what_several_ranks_cannot_train_is_refused() -> None:
     ranks = OneShard(None)
     ranks.world = 2
     with pytest.raises(ConfigError, match="several ranks") as refused:
-        ranks.wrap(Trainable(Normalised(), smoothed()))
+        ranks.wrap(Trainable(Normalized(), smoothed()))
     assert "BatchNorm" in str(refused.value)
     ranks.world = 1
-    ranks.wrap(Trainable(Normalised(), smoothed()))
+    ranks.wrap(Trainable(Normalized(), smoothed()))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from regard.core.predictor_interface import PredictionInterrupted
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.errors import ConfigError
 from regard.inference.spelling import Spelling, StopStrings

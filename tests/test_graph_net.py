@@ -159,7 +159,7 @@ def test_it_tells_classes_by_name(run):
         model.read(" ")
 
 
-def test_what_it_looks_at_is_its_neighbours(run):
+def test_what_it_looks_at_is_its_neighbors(run):
     observed = regard.load(run).inspect("n1")
     assert [each.place for each in observed.attention] == ["encoder.0.edges", "encoder.1.edges"]
     for _, _, _, weights, query, key, _ in observed.attention:
@@ -216,7 +216,7 @@ def test_a_drawn_split_has_so_many_of_each_class(tmp_path):
 def test_a_graph_whose_file_changes_is_read_again(tmp_path):
     """Two files with equal names and sizes, too, are two graphs."""
     source, features = tmp_path / "g.npz", tmp_path / "x.npy"
-    files, data = GraphFilesConfig(source=source, features=features), GraphDataConfig(train=(), normalise="none")
+    files, data = GraphFilesConfig(source=source, features=features), GraphDataConfig(train=(), normalize="none")
     for time, (label, feature) in enumerate([(0, 0.0), (1, 0.0), (1, 1.0)], start=1):
         np.savez(source, edges=np.array([[0, 1]]), y=np.array([0, label]))
         np.save(features, np.full((2, 3), feature))

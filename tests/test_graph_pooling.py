@@ -100,7 +100,7 @@ def test_gradients_of_pooling_are_finite_differences(kind: Any) -> None:
 
 
 def test_a_layer_of_sums_with_a_pencil() -> None:
-    """Star of three: W₁ = W₂ = 1, no biases, ε = 1/2: the centre 1.5 · 1 + 2 + 3, a leaf 1.5 · 2 + 1."""
+    """Star of three: W₁ = W₂ = 1, no biases, ε = 1/2: the center 1.5 · 1 + 2 + 3, a leaf 1.5 · 2 + 1."""
     layer = GraphIsomorphism(1, 1, hidden=1)
     with torch.no_grad():
         layer.inner.weight.fill_(1.0)
@@ -145,7 +145,7 @@ def test_gradients_of_graphs_do_not_meet() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_ring_and_two_are_alike_to_every_layer_until_walks_or_noise_tell(kind: str) -> None:
-    """Weisfeiler & Leman colour a ring of six as two triangles: nothing that goes by neighbours tells them apart."""
+    """Weisfeiler & Leman color a ring of six as two triangles: nothing that goes by neighbors tells them apart."""
     lines = [ring(6), ring(3, 3)]
     for pooling in POOLINGS:
         alike = ran(net(kind, pooling, field().sizes["features"]), field(), lines)

@@ -14,10 +14,10 @@ import regard
 from regard import cli
 from regard.data.midi import read_midi, write_midi
 from regard.data.notes import spell
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
-from regard.tasks.masked.harmony import Harmony, harmonise
+from regard.tasks.masked.harmony import Harmony, harmonize
 
 NOTES = train_tokenizer([], TokenizerConfig(kind="notes"))
 NOTES_MASK = len(NOTES)
@@ -51,9 +51,9 @@ class _Certain:
         return features.log()
 
 
-def test_a_gap_gets_the_likeliest_pitch_between_its_neighbours() -> None:
+def test_a_gap_gets_the_likeliest_pitch_between_its_neighbors() -> None:
     model: Any = _Certain({48: 55, 50: 40}, others=0.01)  # 40 is below 50: no pitch for that frame
-    found = harmonise(model, [(48, 60), (), (50, 62)], [2])
+    found = harmonize(model, [(48, 60), (), (50, 62)], [2])
     assert found.frames[0] == (48, 55, 60) and found.frames[1] == ()
     assert found.frames[2][0] == 50 and 50 < found.frames[2][1] < 62 and found.frames[2][2] == 62
     assert found.left_out == 0 and len(found.probabilities) == 2
@@ -61,12 +61,12 @@ def test_a_gap_gets_the_likeliest_pitch_between_its_neighbours() -> None:
 
 def test_voices_without_room_meet() -> None:
     model: Any = _Certain({}, others=0.01)
-    assert harmonise(model, [(60, 61)], [2]) == Harmony([(60, 61)], [], 1)
+    assert harmonize(model, [(60, 61)], [2]) == Harmony([(60, 61)], [], 1)
 
 
 def test_what_is_set_first_is_read_by_the_others() -> None:
     model: Any = _Certain({48: 55, 50: 57}, others=0.001)
-    harmonise(model, [(48, 60), (50, 62)], [2])
+    harmonize(model, [(48, 60), (50, 62)], [2])
     assert [row.count(NOTES_MASK) for row in model.read] == [2, 1]
     assert 5 + 55 in model.read[1], "the surer one, which is the first here"
 
@@ -74,24 +74,24 @@ def test_what_is_set_first_is_read_by_the_others() -> None:
 def test_a_long_piece_is_read_in_windows_and_every_frame_gets_its_voices() -> None:
     model: Any = _Certain({48: 55}, others=0.001)
     counts: list[int] = []
-    found = harmonise(model, [(48, 60)] * 30, [2], done=counts.append)
+    found = harmonize(model, [(48, 60)] * 30, [2], done=counts.append)
     assert found.frames == [(48, 55, 60)] * 30 and sum(counts) == 30
     assert max(map(len, model.read)) <= model.context
 
 
 def test_three_voices_below_a_melody() -> None:
     model: Any = _Certain({}, others=0.01)
-    found = harmonise(model, [(72,), (74,)], [1, 2, 3])
+    found = harmonize(model, [(72,), (74,)], [1, 2, 3])
     assert all(len(frame) == 4 and frame[-1] in (72, 74) for frame in found.frames)
     with pytest.raises(DataError, match="no voice 5 among 2"):
-        harmonise(model, [(72,)], [5])
+        harmonize(model, [(72,)], [5])
 
 
 def test_a_model_of_words_knows_no_music() -> None:
     model: Any = _Certain({})
     model.tokenizer = train_tokenizer(["a b"], TokenizerConfig(kind="word"))
     with pytest.raises(ConfigError, match="knows no music"):
-        harmonise(model, [(60,)], [1])
+        harmonize(model, [(60,)], [1])
 
 
 def test_from_midi_to_midi(tmp_path: Path) -> None:
@@ -105,10 +105,10 @@ def test_from_midi_to_midi(tmp_path: Path) -> None:
         "train": {"steps": 2, "threads": 1, "batch_tokens": 64},
     }, tmp_path / "run")  # fmt: skip
     write_midi([(48, 55, 60), (50, 57, 62)], tmp_path / "three.mid", steps=1)
-    done = call("harmonise", run, tmp_path / "three.mid", "--voice", 2, "-o", tmp_path / "four.mid")
+    done = call("harmonize", run, tmp_path / "three.mid", "--voice", 2, "-o", tmp_path / "four.mid")
     assert done.exit_code == 0 and "2 frames, 2 new pitches" in done.output, done.output
     found = read_midi(tmp_path / "four.mid", 1)
     assert [len(frame) for frame in found] == [4, 4] and {48, 55, 60} < {*found[0]}
     (tmp_path / "no.mid").write_text("no music")
     with pytest.raises(DataError, match="no MIDI"):
-        raise call("harmonise", run, tmp_path / "no.mid", "--voice", 2, "-o", tmp_path / "x.mid").exception
+        raise call("harmonize", run, tmp_path / "no.mid", "--voice", 2, "-o", tmp_path / "x.mid").exception

@@ -17,7 +17,7 @@ from regard.attention.kernel import (
     kernel,
     masked_sigmoid,
     masked_softmax,
-    normaliser,
+    normalizer,
 )
 from regard.attention.mask import Causal, Matrix, Padding
 from regard.attention.span import Span
@@ -239,9 +239,9 @@ def test_the_sigmoid_form_shares_out_sigmoids_and_survives_low_energies():
     torch.testing.assert_close(weights, expected, rtol=1e-12, atol=1e-15)
     (gradient,) = torch.autograd.grad(weights.square().sum(), energy)
     assert gradient.isfinite().all() and not gradient[~allowed].any()
-    assert normaliser("sigmoid") is masked_sigmoid and normaliser("softmax") is masked_softmax
+    assert normalizer("sigmoid") is masked_sigmoid and normalizer("softmax") is masked_softmax
     with pytest.raises(ValueError, match="one of softmax, sigmoid, not 'relu'"):
-        normaliser("relu")
+        normalizer("relu")
 
 
 @pytest.mark.gpu

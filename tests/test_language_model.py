@@ -25,7 +25,7 @@ from regard import cli
 from regard.attention.span import Span
 from regard.core.state import join, repeat, select, truncate
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.data.windows import WindowExamples
 from regard.engine.language_model import FastLanguageModel
@@ -235,7 +235,7 @@ def test_a_model_without_a_fast_form_generates_and_says_why_an_engine_is_refused
 @pytest.mark.parametrize("engine", ["reference", None])
 def test_a_window_reads_on_beyond_the_context_without_reading_anew(engine: Any, generator: Generator) -> None:
     sizes = {"width": 16, "heads": 2, "layers": 2, "feed_forward": 16, "init_std": 0.5}
-    layers = sizes | {"mixer": {"kind": "dot", "neighbourhood": 3}}
+    layers = sizes | {"mixer": {"kind": "dot", "neighborhood": 3}}
     config = load_config({"task": "language-model", "data": {"train": []}, "model": layers})
     model = TASK.build(config, {"types": 11}).double()
     windowed = Generator(model, generator.tokenizer, GenerateConfig(length=40), context=6, engine=engine)
@@ -410,12 +410,12 @@ def test_the_page_shows_the_task_that_the_laws_hold_for() -> None:
 
 LAYERS = {
     "layers": 3, "width": 24, "feed_forward": 20, "activation": "swiglu", "heads": 4, "key_heads": 1, "dropout": 0.5,
-    "attention_dropout": 0.5, "feed_forward_dropout": 0.5, "norm": "post", "normalisation": "rms",
+    "attention_dropout": 0.5, "feed_forward_dropout": 0.5, "norm": "post", "normalization": "rms",
     "position": "learned", "share": "none", "init_std": 0.5, "mixer": "average", "preset": "tiny", "key_width": 2,
     "value_width": 3, "attention_bias": True, "output_bias": True,
     "qk_norm": True, "context_norm": True, "attention_gate": True, "zero_output": True, "embedding_residual": True,
     "value_embedding": True,
-    "normalisation_epsilon": 0.5, "embedding_scale": 1.0,
+    "normalization_epsilon": 0.5, "embedding_scale": 1.0,
 }  # fmt: skip
 
 

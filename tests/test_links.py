@@ -52,7 +52,7 @@ def test_pairs_beside_edges_have_none_and_are_new_each_time():
     for epoch in range(40):
         (batch,) = examples.batches(epoch)
         ends = examples.collate(batch).ends.T.tolist()
-        assert len(ends) == 24 and not known & set(map(tuple, ends[12:])), "a stranger is a neighbour, or oneself"
+        assert len(ends) == 24 and not known & set(map(tuple, ends[12:])), "a stranger is a neighbor, or oneself"
         seen |= set(map(tuple, ends[12:]))
     assert len(seen) > 0.7 * (400 - len(known)), "all pairs without an edge are drawn"
     first, second = (examples.collate(examples.batches(None)[0]).ends for _ in range(2))

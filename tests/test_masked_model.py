@@ -110,9 +110,9 @@ def test_places_that_are_not_chosen_give_no_loss(case: TaskCase) -> None:
     batch: Any = case.data.train.collate(examples)
     objective = case.task.objective(case.config)
     other = batch._replace(target=torch.where(batch.chosen, batch.target, 5))
-    assert objective(net, batch, ()).minimised == objective(net, other, ()).minimised
+    assert objective(net, batch, ()).minimized == objective(net, other, ()).minimized
     moved = batch._replace(target=torch.where(batch.chosen, 5, batch.target))
-    assert objective(net, batch, ()).minimised != objective(net, moved, ()).minimised
+    assert objective(net, batch, ()).minimized != objective(net, moved, ()).minimized
 
 
 def words(case: TaskCase) -> Any:

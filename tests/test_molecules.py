@@ -19,11 +19,11 @@ from regard.data.documents import Cut, read_documents
 from regard.data.molecules import read_fasta, reverse_complement
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.find_config import find_config
 from regard.tasks.load import load
@@ -190,7 +190,7 @@ threads = 1
     assert [each.label for each in told] == ["motif", "motif"]
     Path("bad.fa").write_text(">only-a-name\nACGT\n")
     with pytest.raises((DataError, ConfigError), match="no label"):
-        list(read_labelled([FilesConfig(source=Path("bad.fa"))], model.config.data))
+        list(read_labeled([FilesConfig(source=Path("bad.fa"))], model.config.data))
 
 
 def test_labels_of_fasta_are_learned_by_the_named_task_and_not_lost_without_a_word(tmp_path: Path) -> None:

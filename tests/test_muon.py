@@ -21,7 +21,7 @@ from regard.models.input import TokenInput
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from regard.training.muon import orthogonalise
+from regard.training.muon import orthogonalize
 from regard.training.optim import Optimizer, make_optimizer
 from regard.training.setup import require_trainable, set_up
 
@@ -58,7 +58,7 @@ def feed(models: list[nn.Module], dtype: torch.dtype = torch.float32) -> None:
     ],
 )
 def test_singular_values_go_through_the_polynomial(matrix: list[list[float]], expected: list[list[float]]) -> None:
-    found = orthogonalise(torch.tensor(matrix, dtype=torch.float64))
+    found = orthogonalize(torch.tensor(matrix, dtype=torch.float64))
     torch.testing.assert_close(found, torch.tensor(expected, dtype=torch.float64), rtol=0, atol=1e-8)
 
 
@@ -66,7 +66,7 @@ def test_singular_values_go_through_the_polynomial(matrix: list[list[float]], ex
 def test_singular_values_come_near_1_and_vectors_stay(shape: tuple[int, int]) -> None:
     left, _, right = torch.linalg.svd(torch.randn(shape, dtype=torch.float64), full_matrices=False)
     values = torch.logspace(0, -2.2, min(shape), dtype=torch.float64)
-    found = left.T @ orthogonalise(left @ values.diag() @ right) @ right.T
+    found = left.T @ orthogonalize(left @ values.diag() @ right) @ right.T
     assert found.diag().min() > 0.68 and found.diag().max() < 1.21
     torch.testing.assert_close(found, found.diag().diag(), rtol=0, atol=1e-12)
 
@@ -124,7 +124,7 @@ def test_hidden_matrices_are_what_no_end_looks_up() -> None:
     assert hidden_matrices(small) == {"wide.weight": 1}
 
 
-def test_stacked_matrices_are_counted_and_orthogonalised_one_by_one() -> None:
+def test_stacked_matrices_are_counted_and_orthogonalized_one_by_one() -> None:
     table = nn.Embedding(3, 4)
     net = nn.ModuleList([nn.LSTM(4, 5), nn.GRUCell(4, 5), nn.MultiheadAttention(4, 2), nn.Conv1d(2, 2, 3), table])
     found = {"0.weight_ih_l0": 4, "0.weight_hh_l0": 4, "1.weight_ih": 3, "1.weight_hh": 3,
@@ -231,7 +231,7 @@ def test_runs_keep_their_laws(case: TaskCase, name: str) -> None:
     (law,) = [each for each in TASK_LAWS if each.name == name]
     law.check(case, Draw(random.Random(1)))
     stored = checkpoint.shapes(checkpoint.step_path(case.undisturbed[0].checkpoints, 6), "optimizer")
-    assert any(key.startswith("momentum_buffer.") for key in stored), "this run is of another optimiser"
+    assert any(key.startswith("momentum_buffer.") for key in stored), "this run is of another optimizer"
 
 
 def test_a_run_says_who_updates_what(case: TaskCase) -> None:

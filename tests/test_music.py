@@ -23,7 +23,7 @@ from regard.data import music_files
 from regard.data.midi import read_midi, write_midi
 from regard.data.music_files import read_pieces
 from regard.data.notes import frames_of, name_of, pitch_of, spell
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import END, UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config

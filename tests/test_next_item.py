@@ -194,7 +194,7 @@ def test_a_session_longer_than_the_context_is_learnt_whole(tmp_path: Path) -> No
     assert TASK.name == "next-item"
 
 
-def test_a_loss_of_a_mixer_is_minimised_and_not_reported(tmp_path: Path) -> None:
+def test_a_loss_of_a_mixer_is_minimized_and_not_reported(tmp_path: Path) -> None:
     """Compression learns from its own loss alone, whatever the task."""
     (tmp_path / "x.txt").write_text("a b c d e f g h i j k l\n")
     mixer = {"kind": "compressive", "memory": 2, "segment": 2, "compressed": 2, "rate": 2}
@@ -209,6 +209,6 @@ def test_a_loss_of_a_mixer_is_minimised_and_not_reported(tmp_path: Path) -> None
     terms = TASK.objective(config)(net, batch)
     (padded,) = batch.inputs
     (lost,) = net(padded.values, Span.of(padded.valid)).losses.values()
-    assert float(terms.minimised.detach() - terms.sums["nll"]) == pytest.approx(float(lost.detach()), rel=1e-4) != 0
-    terms.minimised.backward()
+    assert float(terms.minimized.detach() - terms.sums["nll"]) == pytest.approx(float(lost.detach()), rel=1e-4) != 0
+    terms.minimized.backward()
     assert all(layer.mixer.compressor.convolution.weight.grad.abs().sum() > 0 for layer in net.stack)

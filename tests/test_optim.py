@@ -64,7 +64,7 @@ def test_halving_halves_after_so_many_updates_and_every_so_many_more() -> None:
 
 
 @pytest.mark.parametrize("kind", ["adadelta", "sgd"])
-def test_the_optimisers_of_recurrent_models_go_on_where_they_were_saved(kind: str) -> None:
+def test_the_optimizers_of_recurrent_models_go_on_where_they_were_saved(kind: str) -> None:
     """One update by hand each; then saved, loaded into another model, and one more: the same numbers."""
     model, other = nn.Linear(1, 1, bias=False), nn.Linear(1, 1, bias=False)
     ours, again = (Optimizer(each, kind=kind, rho=0.9, epsilon=1e-4) for each in (model, other))

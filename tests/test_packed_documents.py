@@ -13,7 +13,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.attention.heads import SelfAttention
 from regard.attention.span import Span
 from regard.data.packs import PackExamples
@@ -36,8 +36,8 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "t5": {"position": "t5"},
     "shaw": {"position": "shaw"},
     "grouped": {"key_heads": 1, "qk_norm": True, "attention_gate": True},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 3}},
-    "residual": {"embedding_residual": True, "norm": "post", "normalisation": "rms"},
+    "window": {"mixer": {"kind": "dot", "neighborhood": 3}},
+    "residual": {"embedding_residual": True, "norm": "post", "normalization": "rms"},
     "checkpointed": {"execution": "checkpointed"},
     "forgetting": {"position": "forgetting"},
     "value-embedding": {"value_embedding": True},

@@ -73,7 +73,7 @@ def test_ranks_change_no_bit_of_a_gradient(world: int) -> None:
         return SimulatedRanks(8, rank, meeting).gradient(trainable, Rows(), update, {}, seed=(3,))
 
     for found in run_ranks(world, one):
-        assert equal(found, alone) and found.minimised == alone.minimised and found.weight == alone.weight
+        assert equal(found, alone) and found.minimized == alone.minimized and found.weight == alone.weight
         assert all(torch.equal(alone.sums[name], value) for name, value in found.sums.items())
 
 
@@ -192,7 +192,7 @@ def test_a_sum_of_parts_counts_what_some_lack_as_nothing() -> None:
     for each in (part(None, nll=1.0), part(2.0), part(3.0, tokens=4.0)):
         whole.add(each)
     found = whole.value()
-    assert found.values == [torch.tensor(5.0)] and found.minimised == 3.0
+    assert found.values == [torch.tensor(5.0)] and found.minimized == 3.0
     assert {name: float(value) for name, value in found.sums.items()} == {"nll": 1.0, "tokens": 4.0}
 
 
@@ -220,7 +220,7 @@ def test_what_is_not_finite_on_another_rank_is_learned_by_none(case: TaskCase) -
     )  # fmt: skip
     before = digest({"model": trainer.optimizer.weights()})
     found, norm, _ = trainer.updater.update(trainer.progress, trainer.rate)
-    assert math.isfinite(found.minimised) and not math.isfinite(norm)
+    assert math.isfinite(found.minimized) and not math.isfinite(norm)
     assert digest({"model": trainer.optimizer.weights()}) == before and trainer.progress.step == 1
 
 

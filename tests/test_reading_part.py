@@ -19,7 +19,7 @@ from regard.training.progress import Quiet, TrainingProgress
 from regard.training.reading_part import reading_weights
 
 LINES = ["the cat sat on the mat", "a rat sat in the hat", "the bat ate the rat", "a cat ate a mat"] * 6
-LABELLED = "".join(f"{line}\t{'cat' if 'cat' in line else 'none'}\n" for line in LINES)
+LABELED = "".join(f"{line}\t{'cat' if 'cat' in line else 'none'}\n" for line in LINES)
 TAGGED = "".join(
     json.dumps({"tokens": line.split(), "tags": ["N" if len(word) > 2 else "D" for word in line.split()]}) + "\n"
     for line in LINES
@@ -30,7 +30,7 @@ FAST = {"batch_tokens": 64, "threads": 1, "precision": "float32", "learning_rate
 
 def tables(folder: Path, task: str, model: dict[str, Any], *, steps: int = 3, **train: Any) -> dict[str, Any]:
     """A config of a task whose texts are all of the same words."""
-    file = {"classification": "labelled.tsv", "tagging": "tagged.jsonl", "translation": "pairs.tsv"}
+    file = {"classification": "labeled.tsv", "tagging": "tagged.jsonl", "translation": "pairs.tsv"}
     corpus = {"source": str(folder / file.get(task, "text.txt"))}
     data: dict[str, Any] = {"train": [corpus], "valid": [corpus]}
     if task == "language-model":
@@ -48,7 +48,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Texts, and a run of each kind that has read them."""
     folder = tmp_path_factory.mktemp("reading")
     (folder / "text.txt").write_text("\n".join(LINES) + "\n")
-    (folder / "labelled.tsv").write_text(LABELLED)
+    (folder / "labeled.tsv").write_text(LABELED)
     (folder / "tagged.jsonl").write_text(TAGGED)
     (folder / "pairs.tsv").write_text("".join(f"{line}\t{line}\n" for line in LINES))
     for task in ("masked", "language-model", "classification", "tagging", "translation"):
@@ -161,7 +161,7 @@ def test_affixes_are_learned_where_the_source_has_none_and_refused_where_only_it
 def test_files_are_proposed_without_another_encoder(folder: Path) -> None:
     lines = list[str]()
     given = [f"model.encoder.from={folder / 'masked'}"]
-    config: Any = find_config([str(folder / "labelled.tsv")], [], given, say=lines.append)
+    config: Any = find_config([str(folder / "labeled.tsv")], [], given, say=lines.append)
     assert lines[0] == f"encoder and vocabulary are those of {folder / 'masked'}"
     assert (config.task.kind, config.model.encoder.width, config.model.pooling) == ("classification", 16, "attention")
 

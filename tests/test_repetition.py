@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from regard.search.repetition import Ngrams, forbid, penalise_count, penalise_seen
+from regard.search.repetition import Ngrams, forbid, penalize_count, penalize_seen
 from regard.search.sampling import draw_tokens, limit_scores
 
 P = torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05]], dtype=torch.float64)
@@ -32,7 +32,7 @@ def test_min_p_keeps_a_share_of_the_likeliest(min_p: float | None, tokens: int) 
     assert kept(limit_scores(P.log(), None, None, min_p)) == list(range(tokens))
 
 
-def test_min_p_does_not_ask_whether_scores_are_normalised() -> None:
+def test_min_p_does_not_ask_whether_scores_are_normalized() -> None:
     assert kept(limit_scores(P.log() + 7.0, None, None, 0.25)) == [0, 1, 2]
 
 
@@ -43,15 +43,15 @@ def test_a_flatter_distribution_keeps_more_under_min_p() -> None:
 def test_the_penalty_of_ctrl() -> None:
     seen = torch.tensor([[True, False, True, False]])
     scores = torch.tensor([[2.0, 2.0, -1.0, -1.0]])
-    assert penalise_seen(scores, seen, 2.0).tolist() == [[1.0, 2.0, -2.0, -1.0]]
-    assert penalise_seen(scores, seen, 0.5).tolist() == [[4.0, 2.0, -0.5, -1.0]]
-    assert torch.equal(penalise_seen(scores, seen, 1.0), scores)
+    assert penalize_seen(scores, seen, 2.0).tolist() == [[1.0, 2.0, -2.0, -1.0]]
+    assert penalize_seen(scores, seen, 0.5).tolist() == [[4.0, 2.0, -0.5, -1.0]]
+    assert torch.equal(penalize_seen(scores, seen, 1.0), scores)
 
 
 def test_penalties_by_count() -> None:
     count = torch.tensor([[0.0, 1.0, 3.0]])
-    assert penalise_count(torch.zeros(1, 3), count, 0.5, 0.25).tolist() == [[0.0, -0.75, -1.75]]
-    assert penalise_count(torch.zeros(1, 3), count, -1.0, 0.0).tolist() == [[0.0, 1.0, 3.0]]
+    assert penalize_count(torch.zeros(1, 3), count, 0.5, 0.25).tolist() == [[0.0, -0.75, -1.75]]
+    assert penalize_count(torch.zeros(1, 3), count, -1.0, 0.0).tolist() == [[0.0, 1.0, 3.0]]
 
 
 def test_tokens_that_would_repeat_an_ngram() -> None:
@@ -138,7 +138,7 @@ PROCESSORS: dict[str, tuple[str, dict[str, Any], Callable[[Tensor], Tensor]]] = 
     "top-k": ("TopKLogitsWarper", {"top_k": 5}, lambda x: limit_scores(x, 5, None)),
     "top-p": ("TopPLogitsWarper", {"top_p": 0.7}, lambda x: limit_scores(x, None, 0.7)),
     "repetition": (
-        "RepetitionPenaltyLogitsProcessor", {"penalty": 1.7}, lambda x: penalise_seen(x, seen(x.shape[1]), 1.7),
+        "RepetitionPenaltyLogitsProcessor", {"penalty": 1.7}, lambda x: penalize_seen(x, seen(x.shape[1]), 1.7),
     ),
     "n-grams": (
         "NoRepeatNGramLogitsProcessor", {"ngram_size": 2}, lambda x: forbid(x, repeating(2)),

@@ -18,8 +18,8 @@ from regard.errors import ConfigError, DataError
 from regard.fields.tokens import Tokens
 from regard.metrics.ranking import next_item_metrics
 from regard.runs.parameter_counts import parameters_by_part
-from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import make_answer
+from regard.tasks.classification.data_config import LabeledDataConfig
+from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.next_item.config import SessionDataConfig
 from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor
 from regard.tasks.tagging.config import TaggedDataConfig
@@ -60,7 +60,7 @@ def test_an_option_of_another_kind_of_label_is_refused() -> None:
         ("several", "abstain_below"),
     ):
         model = object.__new__(SupervisedPredictor)
-        model.codec = SupervisedCodecs({}, make_answer(LabelledDataConfig(train=(), label_kind=kind)))  # type: ignore[arg-type]
+        model.codec = SupervisedCodecs({}, make_answer(LabeledDataConfig(train=(), label_kind=kind)))  # type: ignore[arg-type]
         with pytest.raises(ConfigError, match=f"takes no {option}"):
             model(["text"], **{option: 0.3})
 

@@ -95,7 +95,7 @@ def by_hand(
 
 
 def chance(drawn: list[int], expected: dict[int, float]) -> float:
-    """P(χ² ≥ that of these draws), by the regularised incomplete gamma function; 0 where one is impossible."""
+    """P(χ² ≥ that of these draws), by the regularized incomplete gamma function; 0 where one is impossible."""
     counts = torch.bincount(torch.tensor(drawn), minlength=TYPES).tolist()
     if any(count for token, count in enumerate(counts) if token not in expected):
         return 0.0

@@ -104,10 +104,10 @@ def test_it_is_that_of_the_mean_loss_a_token(shards: int | None, workers: int) -
     found = by(net, shards, workers, update=update)
     terms = [loss(net, rows.collate(each), ()) for each in update]
     count = sum(rows.collate(each).weight for each in update)
-    (sum(each.minimised for each in terms) / count).backward()
+    (sum(each.minimized for each in terms) / count).backward()
     for value, parameter in zip(found.values, net.parameters(), strict=True):
         torch.testing.assert_close(value, parameter.grad, rtol=1e-9, atol=1e-12)
-    assert found.minimised == pytest.approx(sum(each.minimised.item() for each in terms) / count)
+    assert found.minimized == pytest.approx(sum(each.minimized.item() for each in terms) / count)
     assert float(found.sums["nll"]) == pytest.approx(sum(float(each.sums["nll"]) for each in terms))
     assert found.weight == float(found.sums["tokens"]) == count
 
@@ -117,7 +117,7 @@ def test_it_is_that_of_the_mean_loss_a_token(shards: int | None, workers: int) -
 def test_workers_change_no_bit(shards: int, dtype: torch.dtype) -> None:
     net = model(dropout=0.3, dtype=dtype)
     one, two, three = (by(net, shards, workers, update=[WHOLE, picks(1, 3, 4)]) for workers in (1, 2, 3))
-    assert equal(one, two) and equal(one, three) and one.minimised == two.minimised == three.minimised
+    assert equal(one, two) and equal(one, three) and one.minimized == two.minimized == three.minimized
     assert not equal(one, by(net, shards, 2, update=[WHOLE, picks(1, 3, 4)], seed=4))
 
 
@@ -262,7 +262,7 @@ class Two(nn.Module):
 
 
 def test_gradients_lie_as_parameters_do() -> None:
-    """The optimiser walks through both as they lie in memory: a transposed gradient would move the wrong weights."""
+    """The optimizer walks through both as they lie in memory: a transposed gradient would move the wrong weights."""
     net = Two()
 
     def loss(net: nn.Module, part: PairBatch, carry: Carry) -> LossTerms:

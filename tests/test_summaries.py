@@ -148,7 +148,7 @@ def test_no_pieces_are_said_twice_where_that_is_forbidden(run: Path) -> None:
 
 
 def test_a_server_gives_one_summary_a_text(run: Path) -> None:
-    """Sentences and lines are not summarised one by one."""
+    """Sentences and lines are not summarized one by one."""
     model = load(run / "run")
     settings: dict[str, Any] = {
         "settings": model.search,

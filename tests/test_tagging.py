@@ -340,7 +340,7 @@ def test_the_baseline_is_the_tag_that_a_word_had_most(tmp_path: Path, case: Task
             find_task("tagging").open(run)
 
 
-def test_files_of_tagged_sentences_are_recognised(tmp_path: Path) -> None:
+def test_files_of_tagged_sentences_are_recognized(tmp_path: Path) -> None:
     contents = {
         "a.conllu": CONLL_U, "a.jsonl": '{"tokens": ["a"], "tags": ["X"]}\n', "a.tsv": "a\tX\n\nb\tY\n",
         "pairs.tsv": "ein Hund\ta dog\nzwei\ttwo\n", "pairs.jsonl": '{"source": "a", "target": "b"}\n',

@@ -34,7 +34,7 @@ def test_an_update_is_the_same_and_takes_no_fast_form(workers: int, monkeypatch:
     with reference_mode():
         plain = found()
     assert not in_reference_mode()
-    assert plain.minimised == pytest.approx(fast.minimised)
+    assert plain.minimized == pytest.approx(fast.minimized)
     assert float(plain.sums["nll"]) == pytest.approx(float(fast.sums["nll"]))
     for one, other in zip(plain.values, fast.values, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)

@@ -31,7 +31,7 @@ def attention(**options: object) -> MultiHead:
         {},
         {"bias": ("query", "key", "value", "output")},
         {"key_heads": 2, "key_width": 3, "value_width": 5},
-        {"normalise": True, "gated": True},
+        {"normalize": True, "gated": True},
         {"bias": ("query",)},  # not alike: three products
         {"project": ("query", "value", "output")},
     ],

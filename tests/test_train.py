@@ -121,7 +121,7 @@ def spoil(
     def loss(net: nn.Module, batch: PairBatch, carry: State) -> LossTerms:
         found = sound(net, batch, carry)
         spoilt = trainer.progress.step in steps and torch.is_grad_enabled()
-        return found._replace(minimised=how(found.minimised)) if spoilt else found
+        return found._replace(minimized=how(found.minimized)) if spoilt else found
 
     trainer.model.objective = loss
 
@@ -705,7 +705,7 @@ def test_more_workers_than_shards_are_refused(making: Making) -> None:
 def test_a_model_that_passes_change_has_one_worker(making: Making) -> None:
     """BatchNorm's running statistics are written by every pass: two at once would be a race."""
     options = making.config(threads=2).model_dump(mode="json")
-    batch = ["model.normalisation=batch"]
+    batch = ["model.normalization=batch"]
     run = RunFolder.create(making.folder / "run", load_config(options, batch))
     set_up(run, say=lambda message: None)
     options["train"] |= {"workers": 2, "shards": 2}

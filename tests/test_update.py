@@ -37,7 +37,7 @@ def making(tmp_path: Path) -> Iterator[Making]:
 
 
 def in_float64(trainer: Trainer) -> Trainer:
-    """Its parameters stay the tensors that the optimiser knows."""
+    """Its parameters stay the tensors that the optimizer knows."""
     trainer.net.double()
     return trainer
 

@@ -120,7 +120,7 @@ def test_the_language_of_the_run_cuts_the_text(tmp_path: Path) -> None:
 
 def test_references_are_put_together_as_outputs_are(prepared: tuple[Upper, Data, Any]) -> None:
     _, data, _ = prepared
-    config = TokenizerConfig(kind="pretokenised", joiner="@@")
+    config = TokenizerConfig(kind="pretokenized", joiner="@@")
     assert _references(data.valid, [2, 4, 6], config) == ["A", "E"]  # type: ignore[arg-type]
 
 

@@ -27,7 +27,7 @@ from regard.core.wording import (
     describe_validation_error,
     did_you_mean,
 )
-from regard.data.public.catalogue import corpora, corpus_named
+from regard.data.public.catalog import corpora, corpus_named
 from regard.data.reading import CorpusConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, ModelError, RegardError
@@ -38,7 +38,7 @@ from regard.runs.checkpoint import load
 from regard.runs.config import load_config
 from regard.runs.plan import Plan
 from regard.runs.run_folder import RunFolder
-from regard.studies.catalogue import find_study
+from regard.studies.catalog import find_study
 from regard.tasks.translation.config import TranslationConfig
 
 RAW = re.compile(r"[Ii]nput should|validation error|type=|Value error|Field required|Unable to|pydantic|For further")
@@ -147,7 +147,7 @@ def test_a_name_that_was_mistyped_is_guessed(ask: Any, meant: str) -> None:
 
 
 def test_kinds_of_parts_are_guessed() -> None:
-    from regard.attention.catalogue import build_mechanism
+    from regard.attention.catalog import build_mechanism
     from regard.attention.mask import Causal
     from regard.models.transformer.config import TransformerStackConfig
     from regard.models.transformer.mixers import build_mixer

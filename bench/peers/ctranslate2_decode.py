@@ -60,7 +60,7 @@ def convert(settings: dict[str, Any], weights: Weights) -> transformer_spec.Tran
     """Post- or pre-norm, sinusoids, one matrix for both embeddings and the output, ReLU, projections without bias."""
     sides = settings["model"]["encoder"], settings["model"]["decoder"]
     model = sides[0]
-    known = {"activation": "relu", "attention_bias": False, "normalisation": "layer", "key_heads": None}
+    known = {"activation": "relu", "attention_bias": False, "normalization": "layer", "key_heads": None}
     wrong = [key for key, value in known.items() if any(side[key] != value for side in sides)]
     if wrong or model["position"]["kind"] != "sinusoidal" or settings["model"]["share"] != "all":
         sys.exit(f"this conversion does not know the model's {', '.join(wrong) or 'position or sharing'}")

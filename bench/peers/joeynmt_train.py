@@ -1,4 +1,4 @@
-"""Joey NMT's worker: its model, loss and optimiser in the order of its trainer's step.
+"""Joey NMT's worker: its model, loss and optimizer in the order of its trainer's step.
 
     python bench/peers/joeynmt_train.py SETTINGS.json BATCHES.npz float32|bfloat16
 

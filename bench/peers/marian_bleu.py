@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 from bleu_work import Stretch
-from marian_transformers import build, optimiser, read_batches, update
+from marian_transformers import build, optimizer, read_batches, update
 from serving import Served
 
 
@@ -24,7 +24,7 @@ def main(settings_path: Path, batches_path: Path, job: Path, outputs: Path, prec
     torch.manual_seed(1)
     batches = list(read_batches(batches_path))
     model = build(settings, attention)
-    adam = optimiser(model, settings["train"])
+    adam = optimizer(model, settings["train"])
     stretch = Stretch(served, job, outputs)
     served.answer(torch=torch.__version__, threads=torch.get_num_threads())
     done = 0

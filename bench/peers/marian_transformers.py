@@ -65,7 +65,7 @@ def read_batches(path: Path) -> Iterator[dict[str, Tensor]]:
         yield batch
 
 
-def optimiser(model: MarianMTModel, train: dict[str, Any]) -> torch.optim.Adam:
+def optimizer(model: MarianMTModel, train: dict[str, Any]) -> torch.optim.Adam:
     return torch.optim.Adam(model.parameters(), betas=tuple(train["betas"]), eps=train["epsilon"], fused=True)
 
 
@@ -103,7 +103,7 @@ def main(settings_path: Path, batches_path: Path, precision: str, attention: str
     torch.manual_seed(1)
     batches = list(read_batches(batches_path))
     model = build(settings, attention)
-    adam = optimiser(model, settings["train"])
+    adam = optimizer(model, settings["train"])
     served.answer(
         torch=torch.__version__,
         transformers=transformers.__version__,

@@ -14,7 +14,7 @@ INK, PALE, BLUE, GREEN, ORANGE = "#22303c", "#eef1f4", "#d6e6f7", "#dcefdc", "#f
 
 
 class Drawing:
-    """Shapes on a plane; ``text`` of several lines is centred."""
+    """Shapes on a plane; ``text`` of several lines is centered."""
 
     def __init__(self, width: int, height: int, title: str) -> None:
         self.width, self.height, self.title = width, height, title
@@ -347,7 +347,7 @@ def readers() -> None:
 
 def graph() -> None:
     d = Drawing(
-        860, 290, "A node and its neighbours: fixed weights in a GCN, computed ones in a GAT, and the mask of the edges"
+        860, 290, "A node and its neighbors: fixed weights in a GCN, computed ones in a GAT, and the mask of the edges"
     )
     places = {"a": (110, 150), "b": (40, 70), "c": (180, 70), "d": (60, 230), "e": (200, 210)}
     for left, title, weights in (

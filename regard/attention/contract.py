@@ -36,8 +36,8 @@ class Abilities:
     stream: Literal["exact", "segment", "none"]  # does a sequence in pieces give what one pass gives?
     weights: bool  # can it return attention weights?
     order_free: bool  # is a query's result free of its position and of the queries before it?
-    normalised: bool  # do the weights of a query sum to 1, unless all are 0?
-    fused: bool  # can it compute without materialising the weights?
+    normalized: bool  # do the weights of a query sum to 1, unless all are 0?
+    fused: bool  # can it compute without materializing the weights?
     may_see_nothing: bool = False  # may all weights of a query be 0 though the mask allows some keys?
     differentiable: bool = True  # are gradients the derivatives of the result?
     same_width: bool = False  # must a query be as wide as a key?
@@ -110,7 +110,7 @@ class Mechanism(nn.Module, ABC):
 class Mixed(NamedTuple):
     """Output of a mixer or reader: features, the new state, attention weights if there are any, named losses.
 
-    A loss is a sum over rows and columns, in units of a column's: training adds it to what it minimises.
+    A loss is a sum over rows and columns, in units of a column's: training adds it to what it minimizes.
     """
 
     output: Float[Tensor, "batch length width"]

@@ -1,4 +1,4 @@
-"""Attention of columns to their neighbours, to global columns and to random blocks, in time and memory n · (r + g)."""
+"""Attention of columns to their neighbors, to global columns and to random blocks, in time and memory n · (r + g)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ATONCE = 1 << 21  # weights
 MIX = ((15, 0x2C1B3C6D), (12, 0x297A2D39), (15, 1))  # shifts and factors that scatter the bits of a number
 
 
-class Neighbourhood(NamedTuple):
+class Neighborhood(NamedTuple):
     """Columns that one sees which is not global, besides the global ones.
 
     Those at most ``radius`` steps of ``dilation`` columns away, and ``random`` blocks of columns for each block of
@@ -62,7 +62,7 @@ class GlobalColumns(NamedTuple):
 
 
 def visible(
-    around: Neighbourhood, valid: Bool[Tensor, "batch length"], is_global: Bool[Tensor, "batch length"]
+    around: Neighborhood, valid: Bool[Tensor, "batch length"], is_global: Bool[Tensor, "batch length"]
 ) -> Bool[Tensor, "batch length length"]:
     """Table of what each column sees that is not global itself; for tests, and where the textbook is asked for."""
     columns = torch.arange(valid.shape[1], device=valid.device)
@@ -76,19 +76,19 @@ def visible(
     return seen & valid[:, None]
 
 
-def attend_neighbours_reference(
+def attend_neighbors_reference(
     query: Float[Tensor, "batch heads length width"],
     key: Float[Tensor, "batch heads length width"],
     value: Float[Tensor, "batch heads length value"],
     valid: Bool[Tensor, "batch length"],
     is_global: Bool[Tensor, "batch length"],
-    around: Neighbourhood,
+    around: Neighborhood,
     *,
     scale: float,
     labels: Float[Tensor, "heads labels width"] | None = None,
     dropping: nn.Module | None = None,
 ) -> Float[Tensor, "batch heads length value"]:
-    """``attend_neighbours`` by its table: batch · heads · length² numbers."""
+    """``attend_neighbors`` by its table: batch · heads · length² numbers."""
     energy = scale * query @ key.transpose(2, 3)
     if labels is not None:
         columns = torch.arange(valid.shape[1], device=valid.device)
@@ -98,13 +98,13 @@ def attend_neighbours_reference(
     return read(masked_softmax(energy, visible(around, valid, is_global)[:, None]), value, dropping)
 
 
-def attend_neighbours(
+def attend_neighbors(
     query: Float[Tensor, "batch heads length width"],
     key: Float[Tensor, "batch heads length width"],
     value: Float[Tensor, "batch heads length value"],
     valid: Bool[Tensor, "batch length"],
     is_global: Bool[Tensor, "batch length"],
-    around: Neighbourhood,
+    around: Neighborhood,
     *,
     scale: float,
     labels: Float[Tensor, "heads labels width"] | None = None,
@@ -144,7 +144,7 @@ def attend_neighbours(
         *(x.split(rows) for x in (blocks.query, keys, values, added, empty, apart)), strict=True
     ):
         if labels is not None:
-            mask = mask + scale * _labelled(q, far, labels, places.column.shape[1])
+            mask = mask + scale * _labeled(q, far, labels, places.column.shape[1])
         nothing = unseen if bool(unseen.any()) else None
         found.append(attend_short(q, k, v, mask, nothing, scale=scale, dropping=dropping))
     return _in_order(torch.cat(found), batch, step)[:, :, :length]
@@ -165,7 +165,7 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def cut(
-        cls, query: Tensor, key: Tensor, value: Tensor, valid: Tensor, is_global: Tensor, around: Neighbourhood
+        cls, query: Tensor, key: Tensor, value: Tensor, valid: Tensor, is_global: Tensor, around: Neighborhood
     ) -> _Blocks:
         size, length = around.size, query.shape[2]
         blocks, beside = -(-length // size), -(-around.radius // size)
@@ -233,7 +233,7 @@ def _label(apart: Tensor, labels: Tensor) -> Tensor:
     return apart.clamp(-most, most) + most
 
 
-def _labelled(
+def _labeled(
     query: Float[Tensor, "blocks heads size width"],
     apart: Int[Tensor, "blocks size near"],
     labels: Float[Tensor, "heads labels width"],

@@ -230,18 +230,18 @@ class _AttendChunks(torch.autograd.Function):
         peaks = torch.stack(most)
         highest = peaks.amax(0)
         share = (peaks - highest).exp_()
-        normaliser = (share * torch.stack(total)).sum(0)
-        output = (share * torch.stack(summed)).sum(0) / normaliser
-        context.save_for_backward(query, key, value, output, highest, normaliser, *chunks)
+        normalizer = (share * torch.stack(total)).sum(0)
+        output = (share * torch.stack(summed)).sum(0) / normalizer
+        context.save_for_backward(query, key, value, output, highest, normalizer, *chunks)
         context.scale, context.drops = scale, drops
         return output
 
     @staticmethod
     @once_differentiable
     def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, output, highest, normaliser, *rest = context.saved_tensors
+        query, key, value, output, highest, normalizer, *rest = context.saved_tensors
         chunks, drops, scale = SortedChunks(*rest), context.drops, context.scale
-        slope = slope / normaliser  # instead of each weight
+        slope = slope / normalizer  # instead of each weight
         along = (slope * output).sum(-1, keepdim=True)
         found = [torch.zeros_like(x) for x in (query, key, value)]
         for number in range(chunks.order.shape[1]):

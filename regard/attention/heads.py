@@ -85,10 +85,10 @@ class MultiHead(nn.Module):
     ``bias``: projections that have a bias: the paper prints none, torch has all four.
     ``project``: projections that are linear; the others are the identity, as where one head reads the states
     themselves (Luong et al. 2015).
-    ``normalise``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads, so
+    ``normalize``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads, so
     that energies stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, who take LayerNorm). Rotary
     positions come after it.
-    ``normalise_context``: so is each head's context, before W^O: for differential attention (Ye et al. 2025, Eq. 3).
+    ``normalize_context``: so is each head's context, before W^O: for differential attention (Ye et al. 2025, Eq. 3).
     ``gated``: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
     2025, 2505.06708, G1, elementwise): it lets a head say nothing, and takes heads · d_v · width parameters more.
     """
@@ -106,8 +106,8 @@ class MultiHead(nn.Module):
         output_width: int | None = None,
         bias: Collection[str] = (),
         project: Collection[str] = PROJECTIONS,
-        normalise: bool = False,
-        normalise_context: bool = False,
+        normalize: bool = False,
+        normalize_context: bool = False,
         gated: bool = False,
     ) -> None:
         super().__init__()
@@ -133,9 +133,9 @@ class MultiHead(nn.Module):
             _projection(name, *sizes[name], bias=name in bias, linear=name in project) for name in PROJECTIONS
         )
         self.mechanism = mechanism
-        self.query_norm = RootMeanSquareNorm(self.query_width, eps=1e-6) if normalise else None
-        self.key_norm = RootMeanSquareNorm(self.key_width, eps=1e-6) if normalise else None
-        self.context_norm = RootMeanSquareNorm(self.value_width, eps=1e-6) if normalise_context else None
+        self.query_norm = RootMeanSquareNorm(self.query_width, eps=1e-6) if normalize else None
+        self.key_norm = RootMeanSquareNorm(self.key_width, eps=1e-6) if normalize else None
+        self.context_norm = RootMeanSquareNorm(self.value_width, eps=1e-6) if normalize_context else None
         self.gate = nn.Linear(width, heads * self.value_width, bias=False) if gated else None
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:

@@ -42,7 +42,7 @@ from regard.core.reference_mode import in_reference_mode
 # same kernel, which hides later keys by itself. window: blocks of queries and the keys around them. varlen: torch's
 # FlashAttention of sequences without their padding. edges: the edges of a graph alone.
 Kernel = Literal["reference", "softmax", "sdpa", "causal", "window", "varlen", "edges"]
-Normalise = Literal["softmax", "sigmoid"]
+Normalize = Literal["softmax", "sigmoid"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
 # Up to this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/attention_paths.py).
@@ -83,7 +83,7 @@ def choose(
     """Which path computes this attention: a pure function, tested as a table.
 
     Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
-    form's on short sequences; everywhere else it wins in time and never materialises the weights. Dropout of weights
+    form's on short sequences; everywhere else it wins in time and never materializes the weights. Dropout of weights
     draws from ``regard.core.randomness``, which torch's kernels cannot. ``ragged``: the mask, the sizes and the number
     format suit the kernel of sequences without padding, and there is padding, or a pack, that it would save.
     ``whole``: nothing is padded, and numbers have 32 bits or more. A forced path that cannot compute this structure
@@ -121,9 +121,9 @@ def masked_softmax(
         return energy
     energy = energy.masked_fill(~allowed, float("-inf"))
     top = energy.detach().amax(-1, keepdim=True)
-    unnormalised = torch.exp(energy - top.masked_fill(top == float("-inf"), 0.0))
-    total = unnormalised.sum(-1, keepdim=True)
-    return unnormalised / total.masked_fill(total == 0, 1.0)
+    unnormalized = torch.exp(energy - top.masked_fill(top == float("-inf"), 0.0))
+    total = unnormalized.sum(-1, keepdim=True)
+    return unnormalized / total.masked_fill(total == 0, 1.0)
 
 
 def masked_sigmoid(
@@ -137,7 +137,7 @@ def masked_sigmoid(
     return masked_softmax(logsigmoid(energy), allowed)
 
 
-def normaliser(
+def normalizer(
     name: str,
 ) -> Callable[
     [Float[Tensor, "*batch query key"], Bool[Tensor, "*#batch query key"]], Float[Tensor, "*batch query key"]
@@ -145,17 +145,17 @@ def normaliser(
     """Function from energies to weights, by the name an option gives it."""
     table = {"softmax": masked_softmax, "sigmoid": masked_sigmoid}
     if name not in table:
-        raise ValueError(f"normalise is one of {', '.join(table)}, not {name!r}")
+        raise ValueError(f"normalize is one of {', '.join(table)}, not {name!r}")
     return table[name]
 
 
 def weigh(
     energy: Energy,
     bound: Bound,
-    normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Weights] = masked_softmax,
+    normalize: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Weights] = masked_softmax,
 ) -> Weights:
     """Energies to weights, 0 where the mask forbids."""
-    return normalise(energy, bound.sdpa())
+    return normalize(energy, bound.sdpa())
 
 
 def read(weights: Weights, value: Float[Tensor, "batch heads key value"], dropping: nn.Module | None = None) -> Context:
@@ -343,7 +343,7 @@ def _attend_fused(
 
 
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:
-    """Each key head serves heads / key heads query heads, neighbours first (Ainslie et al. 2023)."""
+    """Each key head serves heads / key heads query heads, neighbors first (Ainslie et al. 2023)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore, uniform
-from regard.attention.kernel import Normalise, normaliser, weigh
+from regard.attention.kernel import Normalize, normalizer, weigh
 from regard.attention.mask import Bound
 from regard.attention.previous_weights import (
     Filters,
@@ -32,7 +32,7 @@ class LocationMechanism(Sequential):
     ``width``: hidden units of the score; None: ``query_width``.
     ``reach``: keys to either side that the widest filter sees; 0: no filters.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist (see ``AdditiveScore``).
-    ``sharpening``: β. ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``sharpening``: β. ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
     """
 
@@ -46,7 +46,7 @@ class LocationMechanism(Sequential):
         reach: int,
         learned: Collection[str],
         sharpening: float,
-        normalise: Normalise,
+        normalize: Normalize,
         initial: Initial,
     ) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class LocationMechanism(Sequential):
             sharpening=sharpening,
         )  # fmt: skip
         self.heads, self.reach = heads, reach
-        self.initial_weights, self.normalise = initial_weights(initial), normaliser(normalise)
+        self.initial_weights, self.normalize = initial_weights(initial), normalizer(normalize)
 
     def warning(self, longest: int) -> str | None:
         return width_warning(self.reach, longest)
@@ -90,8 +90,8 @@ class LocationMechanism(Sequential):
         bound: Bound,
         previous: Float[Tensor, "batch heads *past key"],
     ) -> Float[Tensor, "batch heads 1 key"]:
-        """Weights from the energies of one query: ``normalise`` over the allowed keys."""
-        return weigh(energy, bound, self.normalise)
+        """Weights from the energies of one query: ``normalize`` over the allowed keys."""
+        return weigh(energy, bound, self.normalize)
 
 
 class FilteredLocation(LocationMechanism):
@@ -112,12 +112,12 @@ class FilteredLocation(LocationMechanism):
         channels: int = 10,
         reach: int = 100,
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
         initial: Initial = "uniform",
     ) -> None:
         super().__init__(
             heads=heads, query_width=query_width, key_width=key_width, width=width, reach=reach, learned=learned,
-            sharpening=sharpening, normalise=normalise, initial=initial,
+            sharpening=sharpening, normalize=normalize, initial=initial,
         )  # fmt: skip
         self.filters = Filters(heads=heads, channels=channels, reach=reach)
         self.location_weight = uniform(heads, self.content.width, channels)

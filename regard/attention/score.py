@@ -52,13 +52,13 @@ class Score(Mechanism):
 class SoftmaxScore(Score):
     """α = softmax(e) over the allowed keys, context = Σ α v. A subclass writes ``energy``.
 
-    ``normalise`` turns energies into weights; a subclass may set another. ``may_see_nothing``: an allowed key may have
+    ``normalize`` turns energies into weights; a subclass may set another. ``may_see_nothing``: an allowed key may have
     the energy −∞. ``same_width``: a query must be as wide as a key.
     """
 
     may_see_nothing = same_width = False
 
-    normalise: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy] = staticmethod(masked_softmax)
+    normalize: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy] = staticmethod(masked_softmax)
 
     def can(self) -> Abilities:
         return Abilities(
@@ -67,7 +67,7 @@ class SoftmaxScore(Score):
             stream="exact",
             weights=True,
             order_free=True,
-            normalised=True,
+            normalized=True,
             fused=False,
             may_see_nothing=self.may_see_nothing,
             same_width=self.same_width,
@@ -84,17 +84,17 @@ class SoftmaxScore(Score):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.energy(query, key), bound, self.normalise)
+        weights = weigh(self.energy(query, key), bound, self.normalize)
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)
 
 
 class ReweightedScore(Mechanism):
-    """Base of mechanisms that turn the energies of another ``score`` into weights; a subclass writes ``normaliser``."""
+    """Base of mechanisms that turn the energies of another ``score`` into weights; a subclass writes ``normalizer``."""
 
     score: Score
 
     @abstractmethod
-    def normaliser(
+    def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         """Function from the energies of these queries and the allowed pairs to weights."""
@@ -113,5 +113,5 @@ class ReweightedScore(Mechanism):
         need_weights: bool = False,
     ) -> Attended:
         key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        weights = weigh(self.score.energy(query, key), bound, self.normaliser(query, bound))
+        weights = weigh(self.score.energy(query, key), bound, self.normalizer(query, bound))
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)

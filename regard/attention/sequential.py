@@ -41,7 +41,7 @@ class Sequential(Mechanism):
             stream="exact",
             weights=True,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=False,
         )
 

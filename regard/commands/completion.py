@@ -47,14 +47,14 @@ def metrics(incomplete: str) -> list[str]:
 
 def studies(incomplete: str) -> list[str]:
     """Complete studies and the words list, all and page."""
-    from regard.studies.catalogue import STUDIES
+    from regard.studies.catalog import STUDIES
 
     return _beginning(["list", "all", "page", *STUDIES], incomplete)
 
 
 def corpora(incomplete: str) -> list[str]:
     """Complete public corpora."""
-    from regard.data.public.catalogue import corpora as known
+    from regard.data.public.catalog import corpora as known
 
     return _beginning(known(), incomplete)
 

@@ -16,7 +16,7 @@ from regard.commands.options import AsJson
 from regard.core.wording import counted
 
 if TYPE_CHECKING:
-    from regard.data.public.catalogue import PublicCorpus, PublicFile
+    from regard.data.public.catalog import PublicCorpus, PublicFile
     from regard.data.public.fetch import FetchedFile, Progress
 
 Name = Annotated[
@@ -43,8 +43,8 @@ def register(app: typer.Typer) -> None:
 
 
 def list_corpora(*, as_json: AsJson = False) -> None:
-    """List the corpora that can be fetched, with sizes and licences."""
-    from regard.data.public.catalogue import corpora
+    """List the corpora that can be fetched, with sizes and licenses."""
+    from regard.data.public.catalog import corpora
 
     if as_json:
         print(json.dumps([_described(corpus) for corpus in corpora().values()], indent=2))
@@ -53,7 +53,7 @@ def list_corpora(*, as_json: AsJson = False) -> None:
         means = "" if corpus.address else ", only with --from"
         print(f"{corpus.name:<16} {corpus.title}")
         print(f"{'':<16} {counted(len(corpus.files), 'file')}, {_megabytes(corpus.size)}{means} · {corpus.repository}")
-        print(f"{'':<16} licence: {corpus.licence}")
+        print(f"{'':<16} license: {corpus.license}")
 
 
 def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: AsJson = False) -> None:
@@ -61,12 +61,12 @@ def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: A
 
     Files that are already there and whole are kept; an interrupted download goes on where it stopped.
     """
-    from regard.data.public.catalogue import corpus_named
+    from regard.data.public.catalog import corpus_named
     from regard.data.public.fetch import copy, fetch
 
     corpus = corpus_named(name)
     folder = to if to is not None else Path("data") / corpus.name
-    typer.echo(f"{corpus.title}\nfrom {corpus.repository}\nlicence: {corpus.licence}", err=as_json)
+    typer.echo(f"{corpus.title}\nfrom {corpus.repository}\nlicence: {corpus.license}", err=as_json)
     if origin is not None:
         fetched = copy(corpus, origin, folder)
     else:
@@ -114,7 +114,7 @@ def _described(corpus: PublicCorpus) -> dict[str, object]:
     return {
         "name": corpus.name,
         "title": corpus.title,
-        "licence": corpus.licence,
+        "license": corpus.license,
         "repository": corpus.repository,
         "address": corpus.address,
         "bytes": corpus.size,

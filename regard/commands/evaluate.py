@@ -38,8 +38,8 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/book test.txt --stride 64",
-    notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenised and "
-    "lowercased) · wer (per cent of items whose output equals none of their references: the word error rate of "
+    notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenized and "
+    "lowercased) · wer (percent of items whose output equals none of their references: the word error rate of "
     "pronunciation) · per (edits per reference token, to the nearest reference). For wer and per, lines with the same "
     "source are one item with several references.",
 )

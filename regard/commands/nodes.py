@@ -24,7 +24,7 @@ Draw = Annotated[
     typer.Option(
         "--draw",
         metavar="FOLDER",
-        help="Draw the hidden layer's vectors of labelled nodes in a plane (t-SNE), as figure.png and figure.svg; "
+        help="Draw the hidden layer's vectors of labeled nodes in a plane (t-SNE), as figure.png and figure.svg; "
         "reads no names.",
     ),
 ]
@@ -62,7 +62,7 @@ def nodes(
 
 
 def _draw(model: Any, folder: Path) -> None:
-    """Draw the labelled nodes by their hidden vectors, and say where it is."""
+    """Draw the labeled nodes by their hidden vectors, and say where it is."""
     import numpy as np
 
     from regard.core.figure import can_draw, save_figure
@@ -73,8 +73,8 @@ def _draw(model: Any, folder: Path) -> None:
         why = f"{' and '.join(missing)}: not installed"
         raise ConfigError("there is no picture", where="--draw", why=why, help=extra_command("projection"))
     graph = model.graph
-    labelled = np.flatnonzero(graph.labels >= 0)
-    nodes = labelled[chosen_places(len(labelled))]
+    labeled = np.flatnonzero(graph.labels >= 0)
+    nodes = labeled[chosen_places(len(labeled))]
     try:
         points = project(model.hidden(nodes))
     except ValueError as error:
@@ -82,5 +82,5 @@ def _draw(model: Any, folder: Path) -> None:
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         paths = save_figure(lambda figure: draw_classes(figure, points, graph.labels[nodes], graph.classes), folder)
-    told = "" if len(nodes) == len(labelled) else f" of {len(labelled):,}"
-    typer.echo(f"drew {len(nodes):,}{told} labelled nodes: {', '.join(map(str, paths))}", err=True)
+    told = "" if len(nodes) == len(labeled) else f" of {len(labeled):,}"
+    typer.echo(f"drew {len(nodes):,}{told} labeled nodes: {', '.join(map(str, paths))}", err=True)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("regard.server")
 QUEUE = 2048  # connections that wait to be accepted
-AT_ONCE = 4  # of them that a worker takes in one turn: one that took all would leave none to its idle neighbours
+AT_ONCE = 4  # of them that a worker takes in one turn: one that took all would leave none to its idle neighbors
 LATE = 10.0  # seconds after the last request's time at which a worker that still runs is killed
 
 

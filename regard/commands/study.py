@@ -39,7 +39,7 @@ Text = Annotated[
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text, plain or .gz, for studies that need one: modern, middle-word, pretrain (labelled).",
+        help="Text, plain or .gz, for studies that need one: modern, middle-word, pretrain (labeled).",
         exists=True,
     ),
 ]
@@ -69,7 +69,7 @@ def study(
 
     The exit code is 0 whatever the verdict.
     """
-    from regard.studies.catalogue import STUDIES, find_study
+    from regard.studies.catalog import STUDIES, find_study
 
     if names == ["list"]:
         _list(STUDIES.values(), as_json=as_json)

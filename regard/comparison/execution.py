@@ -131,11 +131,11 @@ class Comparison:
         }
 
     def summaries(self) -> list[Summary]:
-        """Summarise each row over its seeds."""
-        from regard.comparison.results import summarise
+        """Summarize each row over its seeds."""
+        from regard.comparison.results import summarize
 
         by_row = {name: [each.as_json() for each in self.members if each.row == name] for name in self.names}
-        return [summarise(name, members) for name, members in by_row.items()]
+        return [summarize(name, members) for name, members in by_row.items()]
 
 
 class _Member:

@@ -15,7 +15,7 @@ NAME_WIDTH = 25  # characters, so that the text table fits into 100 columns
 
 
 class Summary(NamedTuple):
-    """A row summarised over its seeds: means, and the maximum of memory; None where no seed has a value yet."""
+    """A row summarized over its seeds: means, and the maximum of memory; None where no seed has a value yet."""
 
     name: str
     seeds: int
@@ -39,8 +39,8 @@ class Summary(NamedTuple):
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
-def summarise(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
-    """Summarise the members of one row, given as in ``results.json``."""
+def summarize(name: str, members: Sequence[Mapping[str, Any]]) -> Summary:
+    """Summarize the members of one row, given as in ``results.json``."""
     done = [member for member in members if member["state"] == "done"]
 
     def mean(key: str) -> float | None:

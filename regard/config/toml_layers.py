@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.config.spelling import KEYS, current_spelling
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
 from regard.core.wording import describe_error
 from regard.errors import ConfigError
@@ -68,13 +69,13 @@ def _from_mapping(source: Mapping[str, Any]) -> TomlLayer:
         require_shallow(dict(source))
     except TooDeep as error:
         raise ConfigError("this config cannot be read", why=str(error)) from error
-    return TomlLayer("", copy.deepcopy(dict(source)), {})
+    return TomlLayer("", copy.deepcopy(current_spelling(source)), {})
 
 
 def _read_file(path: Path) -> TomlLayer:
     try:
         text = read_bytes(path, LIMIT).decode("utf-8")
-        return TomlLayer(str(path), parse_toml(text), _key_lines(text))
+        return TomlLayer(str(path), current_spelling(parse_toml(text)), _key_lines(text))
     except OSError as error:
         raise ConfigError("this recipe cannot be read", where=str(path), why=describe_error(error)) from error
     except UnicodeDecodeError as error:
@@ -111,8 +112,9 @@ def _key_lines(text: str) -> dict[Key, int]:
 
 
 def _split(dotted: str) -> Key:
-    """Split a key into parts, at most one more than a key may have, which shows that there are too many."""
-    return tuple(part.strip().strip("\"'") for part in dotted.split(".", PARTS))
+    """Split a key into parts in their present spelling, at most one more than a key may have."""
+    parts = (part.strip().strip("\"'") for part in dotted.split(".", PARTS))
+    return tuple(KEYS.get(part, part) for part in parts)
 
 
 def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:

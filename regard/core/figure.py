@@ -33,8 +33,8 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.0,
 }
-# The palette of Okabe and Ito, which colour-blind readers can tell apart, without its yellow.
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+# The palette of Okabe and Ito, which color-blind readers can tell apart, without its yellow.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 
 
 def can_draw() -> bool:
@@ -49,7 +49,7 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
     from matplotlib.figure import Figure
 
     paths = []
-    with matplotlib.rc_context(STYLE | {"axes.prop_cycle": cycler(color=COLOURS)}):
+    with matplotlib.rc_context(STYLE | {"axes.prop_cycle": cycler(color=COLORS)}):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
         for axes in figure.axes:
@@ -63,7 +63,7 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
 
 
 def draw_counts(figure: Figure, table: MetricTable) -> None:
-    """Draw a square of counts, each row coloured by its shares; numbers are written in where there is room."""
+    """Draw a square of counts, each row colored by its shares; numbers are written in where there is room."""
     side = min(2.5 + 0.3 * len(table.rows), 12.0)
     figure.set_size_inches(side + 2.2, side + 1)
     counts = [[float(number) for number in row[1:]] for row in table.rows]

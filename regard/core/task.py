@@ -74,13 +74,13 @@ class Examples(Protocol):
 class LossTerms(NamedTuple):
     """The loss of one batch, in units of ``batch.weight``, and the sums to report.
 
-    ``minimised`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: what
+    ``minimized`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: what
     the next batch of the same lanes begins with, a tuple of tensors with rows as in the batch; () for most tasks. It
     goes from update to update of an epoch and into checkpoints, cut off from the gradient; an epoch, a validation and
     what follows an update without a finite loss begin with ().
     """
 
-    minimised: Tensor
+    minimized: Tensor
     sums: MetricSums
     carry: Carry = ()
 

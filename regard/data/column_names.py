@@ -153,9 +153,9 @@ def label_like(names: Iterable[str]) -> list[str]:
 
 def is_head(cells: Sequence[str]) -> bool:
     """Return whether the first line of a file without quoting names its columns, by names that are well known."""
-    labelled = text_columns(cells) and first_of(cells, LABELS) is not None
+    labeled = text_columns(cells) and first_of(cells, LABELS) is not None
     return len(cells) > 1 and (
-        bool(labelled)
+        bool(labeled)
         or _first_pair(cells, SIDES) is not None
         or tagged_columns(cells, word_a_line=True) is not None
         or session_columns(cells) is not None

@@ -20,7 +20,7 @@ from regard.data.permutation import Permutation
 BATCHES, MIXTURE, PASS, ROWS = 1, 2, 3, 4  # streams of draws
 PHASE = 0.6180339887498949  # of the golden section: parts of whole numbers, spread evenly over the lengths
 
-_permutation = lru_cache(256)(Permutation)  # a batch uses those of its neighbours in length
+_permutation = lru_cache(256)(Permutation)  # a batch uses those of its neighbors in length
 
 
 class ComputedBatches(Sequence[ExampleIndices]):

@@ -27,7 +27,7 @@ import numpy.typing as npt
 from regard.core.cores import usable_cores
 from regard.data.ragged import Ragged
 from regard.data.tokenizers import subword
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.errors import DataError, RegardError
 
@@ -108,10 +108,10 @@ class _Worker:
             return _receive(self._process.stdout)
         except (OSError, EOFError) as error:
             raise DataError(
-                "a process that was tokenising has died",
+                "a process that was tokenizing has died",
                 where=f"process {self._process.pid}",
                 why=f"it ended with status {self._process.wait()}; out of memory, it would be −9",
-                help="--set data.processes=1 tokenises in this process alone",
+                help="--set data.processes=1 tokenizes in this process alone",
             ) from error
 
     def close(self) -> None:

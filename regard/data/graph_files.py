@@ -16,7 +16,7 @@ from regard.core.wording import counted, did_you_mean
 from regard.data.column_names import EDGES, NODES, SPLITS, edge_columns, first_of, part_of, unnamed_counters
 from regard.data.feature_file import FeatureFile
 from regard.data.file_names import has_ending
-from regard.data.graphs import PARTS, UNLABELLED, Graph, edge_pairs
+from regard.data.graphs import PARTS, UNLABELED, Graph, edge_pairs
 from regard.data.npz_files import read_arrays, require_sparse
 from regard.data.tables import read_cells
 from regard.errors import DataError
@@ -52,7 +52,7 @@ def class_sizes(nodes: Path) -> list[int]:
     """The number of nodes of each class, of a .npz or a table of nodes; nothing but labels is kept."""
     if has_ending(nodes, (".npz",)):
         labels: Iterable[object] = read_arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
-        return list(Counter(label for label in labels if label != UNLABELLED).values())
+        return list(Counter(label for label in labels if label != UNLABELED).values())
     rows = _rows(nodes)
     columns = node_columns(next(rows, (0, list[str]()))[1])
     if columns.label is None:
@@ -88,8 +88,8 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     if len(outside):
         row = edges[outside[0]].tolist()
         raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {told}")
-    labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELLED, np.int64)
-    if len(labels) != nodes or (labels < UNLABELLED).any():
+    labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELED, np.int64)
+    if len(labels) != nodes or (labels < UNLABELED).any():
         raise refuse("y has a class of each node, −1 for none", f"there are {told} and {len(labels):,} in y")
     number = int(labels.max(initial=-1)) + 1
     if number > 10_000:
@@ -196,7 +196,7 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
         part = "" if columns.part is None else cells[columns.part]
         parts.append(part and part_of(part, where))
     classes = tuple(sorted({*labels} - {""}))
-    of = {name: number for number, name in enumerate(classes)} | {"": UNLABELLED}
+    of = {name: number for number, name in enumerate(classes)} | {"": UNLABELED}
     entries = np.stack(np.nonzero(values)).astype(np.int64)
     masks = {part: np.array([each == part for each in parts], np.bool_) for part in PARTS if part in parts}
     pairs = edge_pairs(_edges(edges, names, nodes), len(names), directed=directed)

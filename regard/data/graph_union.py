@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.data.graphs import UNLABELLED, Graph
+from regard.data.graphs import UNLABELED, Graph
 
 SMALL = 64  # nodes
 TOGETHER = 1 << 20  # chances of walks that are held at once
@@ -31,7 +31,7 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
     nodes = int(sizes.sum())
     return Graph(
         graphs[0].where, nodes, graphs[0].features, np.concatenate(pairs, 1), np.concatenate(entries, 1),
-        np.concatenate([graph.values for graph in graphs]), np.full(nodes, UNLABELLED, np.int64), (),
+        np.concatenate([graph.values for graph in graphs]), np.full(nodes, UNLABELED, np.int64), (),
     )  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from regard.core.wording import counted
 from regard.data.feature_file import FeatureFile
 
 PARTS = ("train", "valid", "test")
-UNLABELLED = -1
+UNLABELED = -1
 Numbers = npt.NDArray[np.int64]
 Values = npt.NDArray[np.float32]
 
@@ -24,7 +24,7 @@ class Graph:
     """One graph. ``pairs`` (2, edges): who sees whom, each node itself, too, sorted by the first, then the second.
 
     ``entries`` (2, entries) and ``values`` (entries,): node and feature of all that is not 0, sorted likewise.
-    ``labels`` (nodes,): a number of ``classes``, or UNLABELLED. ``parts``: masks of nodes by the names of PARTS.
+    ``labels`` (nodes,): a number of ``classes``, or UNLABELED. ``parts``: masks of nodes by the names of PARTS.
     ``names``: of the nodes; none are their numbers. ``file``: features that lie in a file; then there are no entries.
     """
 
@@ -69,7 +69,7 @@ class Graph:
         seen[self.pairs[:, apart].ravel()] = True
         return np.flatnonzero(~seen)
 
-    def neighbours(self, node: int) -> Numbers:
+    def neighbors(self, node: int) -> Numbers:
         """The nodes that a node sees, itself among them."""
         begin, end = np.searchsorted(self.pairs[0], [node, node + 1])
         return self.pairs[1, begin:end]
@@ -111,7 +111,7 @@ def edge_pairs(edges: Numbers, nodes: int, *, directed: bool = False) -> Numbers
     return np.stack([code // max(nodes, 1), code % max(nodes, 1)])
 
 
-def normalised_rows(entries: Numbers, values: Values, nodes: int) -> Values:
+def normalized_rows(entries: Numbers, values: Values, nodes: int) -> Values:
     """The values divided by the sum of their magnitudes over each node: rows of features of size 1."""
     total = np.bincount(entries[0], np.abs(values).astype(np.float64), nodes)
     return (values / np.where(total == 0, 1, total)[entries[0]]).astype(np.float32)

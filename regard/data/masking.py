@@ -59,7 +59,7 @@ def word_starts(tokenizer: Tokenizer) -> tuple[Flags, Flags]:
     """(types,): whether a piece begins a word, and whether it is a space, after which one begins."""
     pieces = range(len(SPECIALS), len(tokenizer))
     spelled = tokenizer.pieces(pieces)
-    whole = tokenizer.config.kind in ("word", "pretokenised")
+    whole = tokenizer.config.kind in ("word", "pretokenized")
     begins = [whole or piece.startswith(MARKS) for piece in spelled]
     single = tokenizer.config.kind in ("character", "byte")
     spaces = [single and tokenizer.decode([piece]).isspace() for piece in pieces]

@@ -49,7 +49,7 @@ class Permutation:
 
 
 def _mixed(words: Words) -> Words:
-    """Words of which each bit depends on all bits (the finaliser of SplitMix64, Steele et al. 2014)."""
+    """Words of which each bit depends on all bits (the finalizer of SplitMix64, Steele et al. 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

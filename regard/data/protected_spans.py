@@ -60,16 +60,16 @@ def missing_terms(terms: Sequence[RequiredTerm], output: str) -> list[RequiredTe
 def _occurrences(source: str, text: str, output: str) -> int:
     """Count the occurrences of a term in ``output``.
 
-    A protected span must stand as a whole word. A term of a glossary may be inflected, and capitalised at the start.
+    A protected span must stand as a whole word. A term of a glossary may be inflected, and capitalized at the start.
     """
     if source != text:
-        capital = capitalised(text)
+        capital = capitalized(text)
         return output.count(text) + (capital != text and output.startswith(capital))
     before, after = r"(?<!\w)" * bool(re.match(r"\w", text)), r"(?!\w)" * bool(re.search(r"\w\Z", text))
     return len(re.findall(f"{before}{re.escape(text)}{after}", output))
 
 
-def capitalised(text: str) -> str:
+def capitalized(text: str) -> str:
     """Return ``text`` with a capital first letter, the rest unchanged."""
     return text[:1].upper() + text[1:]
 

@@ -74,8 +74,8 @@ def _marker_ends(lines: Sequence[str]) -> list[int]:
     filled = [number for number, line in enumerate(lines) if line.strip()]
     has_marker = [ends[number] > indents[number] for number in filled]
     for at, number in enumerate(filled):
-        neighbours = [*has_marker[max(at - 1, 0) : at], *has_marker[at + 1 : at + 2]]
-        if ORDINAL.match(lines[number]) and not any(neighbours):
+        neighbors = [*has_marker[max(at - 1, 0) : at], *has_marker[at + 1 : at + 2]]
+        if ORDINAL.match(lines[number]) and not any(neighbors):
             ends[number] = indents[number]
     return ends
 

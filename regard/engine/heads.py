@@ -164,7 +164,7 @@ class FastHeads:
         gate: Float[Tensor, "rows gated"] | None,
         residual: Float[Tensor, "padded width"],
     ) -> Float[Tensor, "padded width"]:
-        """residual + W^O of the normalised and gated context; rows of padding get that of 0."""
+        """residual + W^O of the normalized and gated context; rows of padding get that of 0."""
         if self.context_norm is not None:
             context = self.context_norm(context)
         rows = context.flatten(1)

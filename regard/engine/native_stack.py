@@ -27,7 +27,7 @@ def native_obstacle(layer: TransformerLayer) -> str | None:
         return "its activation is none that the kernels know"
     norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
     if not all(isinstance(norm, (nn.LayerNorm, nn.RMSNorm, nn.Identity)) for norm in norms):
-        return "its normalisation is none that the kernels know"
+        return "its normalization is none that the kernels know"
     return None
 
 

@@ -15,7 +15,7 @@ from regard.core.task import Report, RunFiles
 from regard.core.wording import counted
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
 from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabilities
-from regard.data.graphs import UNLABELLED, Graph, edge_count, edge_pairs
+from regard.data.graphs import UNLABELED, Graph, edge_count, edge_pairs
 from regard.data.rows import Column, Row
 from regard.errors import DataError
 from regard.fields.field_base import FieldBase
@@ -102,9 +102,9 @@ class Graphs(FieldBase):
             columns.add_chosen(np.arange(value.nodes), degree, self.degrees + 1)
         if self.walks > 1:
             columns.add_table(return_probabilities(pairs, value.nodes, self.walks))
-        unlabelled = np.full(value.nodes, UNLABELLED, np.int64)
+        unlabeled = np.full(value.nodes, UNLABELED, np.int64)
         width = self.sizes["features"]
-        graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabelled, ())
+        graph = Graph(value.where or "", value.nodes, width, pairs, *columns.sorted(), unlabeled, ())
         return EncodedGraph(value.kinds, value.digest(), graph).with_noise(self.noise, 0)
 
     def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedGraph:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import RunFiles
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError, ModelError
 

@@ -16,7 +16,7 @@ from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.fields.field_base import FieldBase

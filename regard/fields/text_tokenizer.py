@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from regard.core.task import Report, RunFiles
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 
 

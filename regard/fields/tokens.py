@@ -17,7 +17,7 @@ from regard.core.untrusted_files import json_value
 from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, tokens_of
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
 from regard.fields.field_base import FieldBase

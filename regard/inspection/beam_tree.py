@@ -7,7 +7,7 @@ from typing import Literal
 
 from regard.config.settings import SearchConfig
 from regard.data.tokenizers.tokenizer import END
-from regard.search.beam import BeamStep, length_normaliser
+from regard.search.beam import BeamStep, length_normalizer
 from regard.search.contract import Hypothesis
 
 
@@ -58,7 +58,7 @@ class BeamTree:
 
     def _score(self, total: float) -> float:
         length = self._step + 1
-        return total / length_normaliser(length, self.settings.length_penalty, self.settings.length_offset)
+        return total / length_normalizer(length, self.settings.length_penalty, self.settings.length_offset)
 
     def mark(self, found: Hypothesis) -> None:
         """Mark the path of an output as ``best``."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.attention.observe import AttentionCall
 from regard.core.observation import Alternative, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer

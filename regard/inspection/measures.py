@@ -42,7 +42,7 @@ def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
 
 
 def rollout(layers: list[Weights]) -> Float[Tensor, "query key"]:
-    """Attention rollout (Abnar & Zuidema 2020, §3): ∏ (½ mean over heads + ½ I), rows normalised, last layer first.
+    """Attention rollout (Abnar & Zuidema 2020, §3): ∏ (½ mean over heads + ½ I), rows normalized, last layer first.
 
     The share of each input position in each output position, if layers only mixed positions and every residual path
     carried half.

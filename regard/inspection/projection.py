@@ -1,4 +1,4 @@
-"""Hidden vectors in two dimensions, by t-SNE of scikit-learn (the extra ``projection``), coloured by class."""
+"""Hidden vectors in two dimensions, by t-SNE of scikit-learn (the extra ``projection``), colored by class."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.figure import COLOURS
+from regard.core.figure import COLORS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -31,7 +31,7 @@ def chosen_places(number: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
 
 
 def project(vectors: npt.NDArray[np.floating[Any]], *, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Points (vectors, 2) with the neighbours of the vectors (x, features): t-SNE (van der Maaten & Hinton 2008).
+    """Points (vectors, 2) with the neighbors of the vectors (x, features): t-SNE (van der Maaten & Hinton 2008).
 
     Perplexity 30, or a third of the vectors where they are few; it begins with the two main axes and draws by ``seed``.
     Distances between groups that lie apart and sizes of groups mean nothing. ValueError for less than 4 vectors.
@@ -49,15 +49,15 @@ def project(vectors: npt.NDArray[np.floating[Any]], *, seed: int = 0) -> npt.NDA
 def draw_classes(
     figure: Figure, points: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], classes: Sequence[str]
 ) -> None:
-    """Draw points in the colour of their class; axes have no numbers, since these mean nothing."""
+    """Draw points in the color of their class; axes have no numbers, since these mean nothing."""
     import matplotlib
 
     figure.set_size_inches(7.5, 6)
     axes = figure.subplots()
-    colours = COLOURS if len(classes) <= len(COLOURS) else tuple(matplotlib.colormaps["tab20"](range(20)))
+    colors = COLORS if len(classes) <= len(COLORS) else tuple(matplotlib.colormaps["tab20"](range(20)))
     for number, name in enumerate(classes):
         own = points[labels == number]
-        axes.scatter(own[:, 0], own[:, 1], s=9, color=colours[number % len(colours)], label=name, linewidths=0)
+        axes.scatter(own[:, 0], own[:, 1], s=9, color=colors[number % len(colors)], label=name, linewidths=0)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     figure.legend(loc="outside right upper", markerscale=2)

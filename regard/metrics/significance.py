@@ -24,7 +24,7 @@ class BootstrapDifference(NamedTuple):
     """One metric of two systems."""
 
     metric: str
-    value: float  # of the first system, per cent
+    value: float  # of the first system, percent
     other: float  # of the second system
     p: float  # probability of so large a difference by chance
 

@@ -2,10 +2,10 @@
 
 Every score has a signature of how it was computed; only scores with equal signatures can be compared.
 
-    bleu         sacreBLEU on plain text, cased, its own tokeniser
-    bleu-tok-lc  BLEU on tokenised, lowercased text, as in papers; the text must be tokenised already
+    bleu         sacreBLEU on plain text, cased, its own tokenizer
+    bleu-tok-lc  BLEU on tokenized, lowercased text, as in papers; the text must be tokenized already
     chrf, ter    sacreBLEU
-    wer          per cent of items whose output equals none of their references: the *word* error rate of the
+    wer          percent of items whose output equals none of their references: the *word* error rate of the
                  literature on pronunciation, where an item is a word. (Not the edit rate of speech recognition.)
     per          the phoneme error rate: 100 × edits to the nearest reference / its tokens, over all items
     rouge-1, -2, -l  the mean over outputs of F1 in words, pairs of words, the longest common subsequence
@@ -30,7 +30,7 @@ class MetricScore(NamedTuple):
     """The value of one metric."""
 
     metric: str
-    value: float  # per cent
+    value: float  # percent
     signature: str  # how it was computed
     lower_is_better: bool
 
@@ -81,7 +81,7 @@ def metric_sums(
 
 
 def metric_value(metric: str, sums: Sequence[float]) -> float:
-    """The metric, in per cent, of the sums over a whole test set. DataError where there is nothing to divide by."""
+    """The metric, in percent, of the sums over a whole test set. DataError where there is nothing to divide by."""
     if metric in SACREBLEU:
         from sacrebleu import metrics
 
@@ -198,7 +198,7 @@ def sacrebleu_parts(
         from sacrebleu import metrics
 
         yield getattr(metrics, kind)(**options), streams
-    except (ImportError, RuntimeError) as error:  # sacreBLEU's tokenisers of Japanese and Korean are separate packages
+    except (ImportError, RuntimeError) as error:  # sacreBLEU's tokenizers of Japanese and Korean are separate packages
         raise ConfigError(
             f"sacreBLEU cannot compute {metric} for target language {language}",
             why=str(error).strip(),
@@ -223,7 +223,7 @@ METRICS = {
 
 SACREBLEU: dict[str, tuple[str, dict[str, Any]]] = {
     "bleu": ("BLEU", {}),
-    # `force` suppresses sacreBLEU's warning that the text looks tokenised, as it should be here.
+    # `force` suppresses sacreBLEU's warning that the text looks tokenized, as it should be here.
     "bleu-tok-lc": ("BLEU", {"tokenize": "none", "lowercase": True, "force": True}),
     "chrf": ("CHRF", {}),
     "ter": ("TER", {}),

@@ -40,7 +40,7 @@ class Named(BaseModel):
 
 
 class MechanismConfig(Named):
-    """Mechanism of the catalogue, with its heads and projections."""
+    """Mechanism of the catalog, with its heads and projections."""
 
     kind: str = "dot"
     heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; unset: `heads` of the side")
@@ -50,10 +50,10 @@ class MechanismConfig(Named):
     )
 
     @model_validator(mode="after")
-    def _check_neighbourhood(self) -> MechanismConfig:
-        if "neighbourhood" in self.options:
+    def _check_neighborhood(self) -> MechanismConfig:
+        if "neighborhood" in self.options:
             raise ValueError(
-                "neighbourhood is an option of self-attention; for cross_attention near a position use kind local-m"
+                "neighborhood is an option of self-attention; for cross_attention near a position use kind local-m"
             )
         return self
 
@@ -61,7 +61,7 @@ class MechanismConfig(Named):
 class MixerConfig(MechanismConfig):
     """Mixer of one sequence: self-attention with a mechanism of that kind, or another mixer (``"ssru"``)."""
 
-    neighbourhood: int | None = Field(
+    neighborhood: int | None = Field(
         None,
         ge=1,
         le=1 << 20,
@@ -69,13 +69,13 @@ class MixerConfig(MechanismConfig):
     )
 
     sinks: int | None = Field(
-        None, ge=0, le=1 << 20, description="first positions that all see beside their neighbourhood (Xiao et al. 2023)"
+        None, ge=0, le=1 << 20, description="first positions that all see beside their neighborhood (Xiao et al. 2023)"
     )
 
     @model_validator(mode="after")
     def _check_sinks(self) -> MixerConfig:
-        if self.sinks and self.neighbourhood is None:
-            raise ValueError("sinks are seen beside a neighbourhood, which is unset: everything is seen")
+        if self.sinks and self.neighborhood is None:
+            raise ValueError("sinks are seen beside a neighborhood, which is unset: everything is seen")
         return self
 
     @property

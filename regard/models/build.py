@@ -38,7 +38,7 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def build(config: ModelConfig, *, source_types: int, target_types: int) -> EncoderDecoder:
-    """Model of that config, initialised from torch's default generator.
+    """Model of that config, initialized from torch's default generator.
 
     ``share = "all"`` needs a joint vocabulary: source_types == target_types.
     """

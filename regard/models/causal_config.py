@@ -30,7 +30,7 @@ class CausalStackConfig(TransformerStackConfig):
     init_std: float | None = Field(
         0.02, gt=0, allow_inf_nan=False, description="matrices start N(0, this²); unset: Glorot-uniform"
     )
-    norm: Literal["post", "pre"] = Field("pre", description="normalise after or before the sub-layer")
+    norm: Literal["post", "pre"] = Field("pre", description="normalize after or before the sub-layer")
     position: PositionConfig = Field(RotaryConfig(), description="kind of positions")
     embedding_scale: float | None = Field(
         None, gt=0, le=LARGEST, description="embeddings are multiplied by this; unset: √width, as in the paper; GPT: 1"

@@ -61,7 +61,7 @@ class ModelConfig(NetConfig):
         return self
 
     @model_validator(mode="after")
-    def _check_initialisation(self) -> ModelConfig:
+    def _check_initialization(self) -> ModelConfig:
         if self.init_uniform is not None and "transformer" in (self.encoder.kind, self.decoder.kind):
             raise ValueError(
                 "init_uniform would start the gains of a Transformer's norms near 0; init_std is for its matrices"

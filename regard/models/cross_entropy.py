@@ -18,7 +18,7 @@ CHUNK_SEEN = 128  # where no gradient is wanted: larger ones are given back to t
 
 
 class Loss(NamedTuple):
-    """Sums over tokens, in nats: ``smoothed``, which is minimised, and ``nll``, −log p of the target."""
+    """Sums over tokens, in nats: ``smoothed``, which is minimized, and ``nll``, −log p of the target."""
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]

@@ -1,4 +1,4 @@
-"""Hidden matrices of a network, as the optimiser Muon takes them."""
+"""Hidden matrices of a network, as the optimizer Muon takes them."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ class MaskedModel(nn.Module):
 
 
 def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
-    """Model for a vocabulary of so many types, initialised from torch's default generator."""
+    """Model for a vocabulary of so many types, initialized from torch's default generator."""
     side = config.encoder
     std = getattr(side, "init_std", None)
     embedding = embedding_matrix(types + 1, side.embedding_width, std=std)

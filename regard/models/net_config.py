@@ -64,7 +64,7 @@ class NetConfig(Started):
         return key
 
     @classmethod
-    def normalised(cls, table: Mapping[str, Any]) -> dict[str, Any]:
+    def normalized(cls, table: Mapping[str, Any]) -> dict[str, Any]:
         """Table of one file, old spellings under their new keys and a side as a table, so that files merge by key."""
         values = dict(table)
         for side in cls.sides:
@@ -110,7 +110,7 @@ class NetConfig(Started):
             return given
         given = {key: value for key, value in given.items() if value is not None or key in cls.model_fields}
         filled = cls._preset(given)
-        merge_layer(filled, cls.normalised(given), cls.replaced)
+        merge_layer(filled, cls.normalized(given), cls.replaced)
         shared = {key: filled.pop(key) for key in cls.shared_keys() & filled.keys()}
         tables = {side: cls._side(side, filled.get(side, {}), shared) for side in cls.sides}
         position = kind_of(shared.get("position"))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from regard.attention.catalogue import build_mechanism
+from regard.attention.catalog import build_mechanism
 from regard.attention.heads import PROJECTIONS, AttentionReader, HeadWidths, MultiHead
 from regard.attention.positions.absolute import LearnedPosition, NoPosition, Position, SinusoidalPosition
 from regard.errors import ConfigError
@@ -75,7 +75,7 @@ def multi_head(
 
 
 def _newer_parts(sizes: AttentionSizes) -> dict[str, bool]:
-    return {"normalise": sizes.qk_norm, "normalise_context": sizes.context_norm, "gated": sizes.attention_gate}
+    return {"normalize": sizes.qk_norm, "normalize_context": sizes.context_norm, "gated": sizes.attention_gate}
 
 
 def reader(

@@ -7,10 +7,10 @@ from collections import Counter
 from torch import nn
 
 from regard.models.convolutional.decoder import ConvolutionalLayer
-from regard.models.convolutional.encoder import CentredConvolution
+from regard.models.convolutional.encoder import CenteredConvolution
 from regard.models.transformer.layer import TransformerLayer
 
-LAYERS = (TransformerLayer, ConvolutionalLayer, CentredConvolution, nn.TransformerEncoderLayer,
+LAYERS = (TransformerLayer, ConvolutionalLayer, CenteredConvolution, nn.TransformerEncoderLayer,
           nn.TransformerDecoderLayer)  # fmt: skip
 CALLED = ("prepare", "start")  # methods of a layer that a stack calls beside ``forward``; they use its parameters
 

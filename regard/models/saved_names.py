@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-# Neighbouring components of a name, in format 1 and now. Names of an optimiser's tensors end in those of parameters.
+# Neighboring components of a name, in format 1 and now. Names of an optimizer's tensors end in those of parameters.
 RENAMED = {
     "feed_forward.enter": "feed_forward.up",
     "feed_forward.leave": "feed_forward.down",

@@ -29,7 +29,7 @@ class TokenTagger(nn.Module):
 
 
 def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> TokenTagger:
-    """A tagger of that config, initialised from torch's default generator."""
+    """A tagger of that config, initialized from torch's default generator."""
     words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
     return TokenTagger(encoder, classes, dropout=config.encoder.dropout)

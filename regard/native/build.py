@@ -24,7 +24,7 @@ TARGETS = {
     ("Linux", "x86_64"): "x86_64-linux-gnu.2.17", ("Linux", "aarch64"): "aarch64-linux-gnu.2.17",
     ("Darwin", "x86_64"): "x86_64-macos.11.0", ("Darwin", "aarch64"): "aarch64-macos.11.0",
 }  # fmt: skip
-# Fused within an expression alone: sets that fuse and those that cannot then quantise alike, to the bit.
+# Fused within an expression alone: sets that fuse and those that cannot then quantize alike, to the bit.
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=on", "-fPIC", "-Wall", "-Wextra", "-Wno-psabi")
 
 

@@ -19,7 +19,7 @@ from regard.native.library import Library, NativeMatrix, Operation
 from regard.native.memory import MatrixMemory
 
 LANES, STRIPE = 16, 64
-PAGE, SPREAD = 64, 5  # lines of the cache in 4096 bytes, and by how many the records of neighbouring rows differ
+PAGE, SPREAD = 64, 5  # lines of the cache in 4096 bytes, and by how many the records of neighboring rows differ
 Format = Literal["float32", "int8"]
 FORMATS = ("float32", "int8")
 # Types in which keys and values are kept. 16 bits round far finer than products in 8, and take half the time to read.
@@ -90,7 +90,7 @@ class Program:
 
     @property
     def stride(self) -> int:
-        """Features from record to record: such that those of neighbouring rows share no lines of the cache.
+        """Features from record to record: such that those of neighboring rows share no lines of the cache.
 
         With a distance of 4096 bytes, or of an even part of that, all rows of a tile would compete for few lines.
         """

@@ -19,7 +19,7 @@ PARTIAL = 128 + 8 * MOST_BEST  # bytes
 # Bytes of matrices from which on threads share the few rows of a step. Below, one alone is nearly as quick, and waits
 # for no other on a busy core.
 SHARED = 8 * 2**20
-SPARE_ROWS = 32  # room behind the quantised rows, which tiles read in vain
+SPARE_ROWS = 32  # room behind the quantized rows, which tiles read in vain
 ROWS_EACH = 4  # rows of a thread from which on each has rows of its own
 
 

@@ -43,7 +43,7 @@ def load_config(
     source_config = None if start is None else _source_of(start)
     if start is not None and source_config is not None:
         read = [layer_beneath(source_config, config, kind, start), *read]
-    layers = [_normalised(expand_short_keys(layer, short), config) for layer in read]
+    layers = [_normalized(expand_short_keys(layer, short), config) for layer in read]
     given = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
     values = merge(layers, given, config.replaced)
     _refuse_newer(values, layers)
@@ -71,10 +71,10 @@ def _source_of(start: StartingPoint) -> RunConfig:
     return load_config(path / "config.toml", saved=True)
 
 
-def _normalised(layer: TomlLayer, config: type[RunConfig]) -> TomlLayer:
+def _normalized(layer: TomlLayer, config: type[RunConfig]) -> TomlLayer:
     """The layer with the keys of networks as they are spelled now."""
     values = {
-        name: net.normalised(value) if isinstance(value, Mapping) and (net := config.nets().get(name)) else value
+        name: net.normalized(value) if isinstance(value, Mapping) and (net := config.nets().get(name)) else value
         for name, value in layer.values.items()
     }
     return TomlLayer(layer.label, values, {config.moved(key): line for key, line in layer.lines.items()})

@@ -43,7 +43,7 @@ def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Pat
     """
     rows = [("Model", run.config.summary), ("Parameters", f"{parameters:,}"), ("Imported from", source)]
     limits = (
-        "What the model learned, and from what data, and under which licence it may be used, its own card says. "
+        "What the model learned, and from what data, and under which license it may be used, its own card says. "
         "Attention weights show where it looked, not why it decided."
     )
     return _write(run, rows, limits, path=path)

@@ -44,7 +44,7 @@ class BeamStep(NamedTuple):
     live: list[int]  # candidates that stay live, in the order in which the next step numbers them
 
 
-def length_normaliser(length: float, penalty: float, offset: float = 5.0) -> float:
+def length_normalizer(length: float, penalty: float, offset: float = 5.0) -> float:
     """lp(Y) = ((k + |Y|) / (k + 1))^α, with k = ``offset`` and α = ``penalty``; |Y| counts the end symbol.
 
     k = 5 gives the penalty of Wu et al. 2016 (Eq. 14), k = 0 gives |Y|^α; 1 for α = 0.
@@ -80,8 +80,8 @@ def beam_search(
         symbols: the special tokens.
         max_lengths: the most tokens of each sentence's outputs, the end symbol included.
         width: live hypotheses a sentence.
-        length_penalty: α of ``length_normaliser``.
-        length_offset: k of ``length_normaliser``.
+        length_penalty: α of ``length_normalizer``.
+        length_offset: k of ``length_normalizer``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         no_repeat: see ``start_beam``.
@@ -117,8 +117,8 @@ def start_beam(
         symbols: the special tokens.
         max_lengths: the most tokens of each sentence's outputs, the end symbol included.
         width: live hypotheses a sentence.
-        length_penalty: α of ``length_normaliser``.
-        length_offset: k of ``length_normaliser``.
+        length_penalty: α of ``length_normalizer``.
+        length_offset: k of ``length_normalizer``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         watch: called with a sentence's id and each of its steps.
@@ -126,8 +126,8 @@ def start_beam(
         early: a sentence is done as soon as ``width`` of its hypotheses have ended, though a live one might still
             become better: the rule of most programs.
     """
-    normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
-    search_state = _BeamState(ids, symbols, max_lengths, width, normalise, nbest, prefixes)
+    normalize = partial(length_normalizer, penalty=length_penalty, offset=length_offset)
+    search_state = _BeamState(ids, symbols, max_lengths, width, normalize, nbest, prefixes)
     search_state.watch, search_state.no_repeat, search_state.early = watch, no_repeat, early
     return search_state
 
@@ -135,8 +135,8 @@ def start_beam(
 class _BeamState(SearchState):
     """Live and finished hypotheses of a batch. Rows are ordered by sentence, ``width`` rows each.
 
-    Before the first step a sentence has one row, of the empty hypothesis. ``normalise`` maps a length to its
-    ``length_normaliser``; the other arguments are those of ``start_beam``.
+    Before the first step a sentence has one row, of the empty hypothesis. ``normalize`` maps a length to its
+    ``length_normalizer``; the other arguments are those of ``start_beam``.
     """
 
     watch: Callable[[int, BeamStep], None] | None = None
@@ -149,12 +149,12 @@ class _BeamState(SearchState):
         symbols: Symbols,
         max_lengths: Int[Tensor, "sentences"],
         width: int,
-        normalise: Callable[[float], float],
+        normalize: Callable[[float], float],
         nbest: int,
         prefixes: Prefixes | None,
     ) -> None:
         self.active_ids, self.symbols = list(ids), symbols
-        self.width, self.normalise, self.nbest = width, normalise, nbest
+        self.width, self.normalize, self.nbest = width, normalize, nbest
         sentences, device = len(self.active_ids), max_lengths.device
         self._max_lengths = max_lengths.tolist()
         self._prefixes = [list(prefix) for prefix in prefixes] if prefixes is not None else [[]] * sentences
@@ -190,7 +190,7 @@ class _BeamState(SearchState):
         pool = self._pools[block]
         if len(pool) < self.nbest:
             return -math.inf
-        least = pool[-1].score * self.normalise(self._max_lengths[block])
+        least = pool[-1].score * self.normalize(self._max_lengths[block])
         return least + 1e-12 * abs(least)
 
     def _forced(self) -> list[int | None]:
@@ -295,7 +295,7 @@ class _BeamState(SearchState):
             log_probability = float(value[block, candidate])
             tokens, log_probs = self._history(block, int(parent[block, candidate]))
             log_probs.append(float(token_log_prob[block, candidate]))
-            score = log_probability / self.normalise(len(log_probs))
+            score = log_probability / self.normalize(len(log_probs))
             self._pools[block].append(Hypothesis(tokens, log_probability, score, log_probs, True))
             self._ended[block] += 1
 
@@ -311,7 +311,7 @@ class _BeamState(SearchState):
         for block, pool in enumerate(self._pools):
             pool.sort(key=lambda hypothesis: -hypothesis.score)
             del pool[self.nbest :]
-            bound = top[block] / self.normalise(self._max_lengths[block])
+            bound = top[block] / self.normalize(self._max_lengths[block])
             if top[block] == -math.inf or (len(pool) == self.nbest and pool[-1].score >= bound):
                 continue
             if self.early and self._ended[block] >= self.width:
@@ -331,7 +331,7 @@ class _BeamState(SearchState):
                 tokens, log_probs = self._history(block, beam)
                 if any(tokens == ended.tokens for ended in pool):
                     continue
-                score = total / self.normalise(len(log_probs))
+                score = total / self.normalize(len(log_probs))
                 pool.append(Hypothesis(tokens, total, score, log_probs, False))
 
     def _keep(self, kept: Int[Tensor, "kept"]) -> None:

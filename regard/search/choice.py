@@ -13,7 +13,7 @@ from torch import Tensor
 
 from regard.search.contract import LogP
 from regard.search.draws import Draws
-from regard.search.repetition import Ngrams, forbid, penalise_count, penalise_seen
+from regard.search.repetition import Ngrams, forbid, penalize_count, penalize_seen
 from regard.search.sampling import bounded, draw_limited
 
 
@@ -114,8 +114,8 @@ def _penalized(log_p: LogP, choosers: Sequence[Chooser]) -> LogP:
         chooser.prepare(log_p)
     if choice.repetition_penalty is not None:
         seen = torch.stack([chooser.seen for chooser in choosers if chooser.seen is not None])
-        log_p = penalise_seen(log_p, seen, choice.repetition_penalty)
+        log_p = penalize_seen(log_p, seen, choice.repetition_penalty)
     if choice.frequency_penalty is not None or choice.presence_penalty is not None:
         count = torch.stack([chooser.count for chooser in choosers if chooser.count is not None])
-        log_p = penalise_count(log_p, count, choice.frequency_penalty or 0.0, choice.presence_penalty or 0.0)
+        log_p = penalize_count(log_p, count, choice.frequency_penalty or 0.0, choice.presence_penalty or 0.0)
     return forbid(log_p, [chooser.forbidden() for chooser in choosers]) if choice.no_repeat_ngram else log_p

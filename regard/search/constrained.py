@@ -16,7 +16,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from regard.core.state import State, select
-from regard.search.beam import length_normaliser
+from regard.search.beam import length_normalizer
 from regard.search.best_types import best_types
 from regard.search.constraint_state import Constraints, ConstraintSet, ConstraintState
 from regard.search.contract import Finished, Hypothesis, LogP, Prefixes, Reduce, SearchState, Symbols
@@ -49,8 +49,8 @@ def start_constrained_beam(
         max_lengths: the most tokens of each sentence's outputs, the end symbol included.
         width: live hypotheses a sentence.
         constraints: per sentence, the token sequences that its outputs must contain.
-        length_penalty: α of ``length_normaliser``.
-        length_offset: k of ``length_normaliser``.
+        length_penalty: α of ``length_normalizer``.
+        length_offset: k of ``length_normalizer``.
         nbest: outputs a sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         no_repeat: no output repeats so many tokens in a row, but where a prefix does, or what meets more constraints.
@@ -58,11 +58,11 @@ def start_constrained_beam(
     """
     if barred := {*symbols.suppressed, symbols.end} & {token for of in constraints for each in of for token in each}:
         raise ValueError(f"the tokens {sorted(barred)} are never part of an output")
-    normalise = partial(length_normaliser, penalty=length_penalty, offset=length_offset)
+    normalize = partial(length_normalizer, penalty=length_penalty, offset=length_offset)
     begins = [()] * len(ids) if prefixes is None else prefixes
     return _ConstrainedState(
         [
-            _Sentence(id, symbols.end, ConstraintSet(of), limit, prefix, width, normalise, nbest, no_repeat, early)
+            _Sentence(id, symbols.end, ConstraintSet(of), limit, prefix, width, normalize, nbest, no_repeat, early)
             for id, of, limit, prefix in zip(ids, constraints, max_lengths.tolist(), begins, strict=True)
         ],
         symbols, width, max_lengths.device,
@@ -91,17 +91,17 @@ class _Candidate(NamedTuple):
 class _Sentence:
     """The live and finished hypotheses of one sentence.
 
-    ``end`` is the end symbol, ``limit`` the most tokens of an output, ``normalise`` maps a length to its
-    ``length_normaliser``; the other arguments are those of ``start_constrained_beam``, for this sentence.
+    ``end`` is the end symbol, ``limit`` the most tokens of an output, ``normalize`` maps a length to its
+    ``length_normalizer``; the other arguments are those of ``start_constrained_beam``, for this sentence.
     """
 
     def __init__(
         self, id: int, end: int, constraints: ConstraintSet, limit: int, prefix: Sequence[int], width: int,
-        normalise: Callable[[float], float], nbest: int, no_repeat: int | None, early: bool,
+        normalize: Callable[[float], float], nbest: int, no_repeat: int | None, early: bool,
     ) -> None:  # fmt: skip
         self.id, self.rows = id, 1  # one row before the first step, ``width`` after it
         self._end, self._constraints, self.limit_scores, self._prefix = end, constraints, limit, prefix
-        self._width, self._normalise, self._nbest, self._early = width, normalise, nbest, early
+        self._width, self._normalize, self._nbest, self._early = width, normalize, nbest, early
         self._no_repeat, self._ended_count = no_repeat, 0
         self.live = [_Live([], [], 0.0, constraints.initial)]
         self.pool: list[Hypothesis] = []
@@ -165,7 +165,7 @@ class _Sentence:
     def _ended(self, candidate: _Candidate) -> Hypothesis:
         parent = self.live[candidate.parent]
         log_probs = [*parent.token_log_probs, candidate.token_log_prob]
-        score = candidate.total / self._normalise(len(log_probs))
+        score = candidate.total / self._normalize(len(log_probs))
         return Hypothesis(list(parent.tokens), candidate.total, score, log_probs, True)
 
     def _extended(self, candidate: _Candidate) -> _Live:
@@ -182,7 +182,7 @@ class _Sentence:
         del self.pool[self._nbest :]
         if not self.live:
             return True
-        bound = self.live[0].total / self._normalise(self.limit_scores)
+        bound = self.live[0].total / self._normalize(self.limit_scores)
         if len(self.pool) == self._nbest and self.pool[-1].score >= bound:
             return True
         if self._early and self._ended_count >= self._width:
@@ -191,7 +191,7 @@ class _Sentence:
             return False
         for live in sorted(self.live, key=lambda live: -self._constraints.tokens_met(live.constraints)):
             if len(self.pool) < self._nbest and all(live.tokens != ended.tokens for ended in self.pool):
-                score = live.total / self._normalise(len(live.token_log_probs))
+                score = live.total / self._normalize(len(live.token_log_probs))
                 self.pool.append(Hypothesis(live.tokens, live.total, score, live.token_log_probs, False))
         return True
 

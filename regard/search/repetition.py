@@ -13,7 +13,7 @@ from torch import Tensor
 from regard.search.contract import LogP
 
 
-def penalise_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float) -> LogP:
+def penalize_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float) -> LogP:
     """Scores with those of ``seen`` types made lower by a factor (CTRL, Keskar et al. 2019): x · θ, or x / θ if x > 0.
 
     A log-probability is below 0, so p becomes p^θ before probabilities are made to sum to 1 again. 1 changes nothing;
@@ -24,7 +24,7 @@ def penalise_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float
     return torch.where(seen, torch.where(scores > 0, scores / penalty, scores * penalty), scores)
 
 
-def penalise_count(scores: LogP, count: Float[Tensor, "rows types"], frequency: float, presence: float) -> LogP:
+def penalize_count(scores: LogP, count: Float[Tensor, "rows types"], frequency: float, presence: float) -> LogP:
     """Scores less ``frequency`` for each time that a type was generated, and ``presence`` once if it was at all.
 
     As in OpenAI's API: μ − c·α_frequency − (c > 0)·α_presence.

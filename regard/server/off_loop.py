@@ -27,7 +27,7 @@ async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
 
     Raises:
         Exception: the first failure, as soon as one of the futures has it.
-        CancelledError: if one of them was cancelled.
+        CancelledError: if one of them was canceled.
     """
     if not futures:
         return []

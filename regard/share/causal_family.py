@@ -28,7 +28,7 @@ PLAIN_READ = {theirs: ours for ours, theirs in PLAIN.items()} | {
 # Keys of a stack that are asked about below, that are of training alone, or that each family asks about.
 KNOWN = {
     "kind", "layers", "width", "feed_forward", "heads", "key_heads", "key_width", "value_width", "activation",
-    "attention_bias", "normalisation", "normalisation_epsilon", "norm", "position", "mixer", "embedding_scale",
+    "attention_bias", "normalization", "normalization_epsilon", "norm", "position", "mixer", "embedding_scale",
     "dropout", "attention_dropout", "feed_forward_dropout", "init_std", "zero_output", "execution",
     "feed_forward_chunks",
 }  # fmt: skip
@@ -98,7 +98,7 @@ class CausalSettings(BaseModel):
 
     def reasons(self) -> dict[str, bool]:
         """Reasons why such a model cannot be imported, and whether each holds."""
-        return {"its weights are quantised": self.quantization_config is not None}
+        return {"its weights are quantized": self.quantization_config is not None}
 
     def stack(self) -> dict[str, Any]:
         """The table ``model.decoder``."""
@@ -191,7 +191,7 @@ def stack_reasons(config: LanguageModelConfig) -> dict[str, bool]:
     newer = [key for key in sorted(fields.keys() - KNOWN) if getattr(stack, key) != fields[key].default]
     position = stack.position
     return {
-        "it normalises after its sub-layers": stack.norm != "pre",
+        "it normalizes after its sub-layers": stack.norm != "pre",
         "its layers are reversible": stack.execution == "reversible",
         f"its layers mix by {stack.mixer.kind}": stack.mixer.kind != "dot",
         "its attention has options of its own": stack.mixer != plain,

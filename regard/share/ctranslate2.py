@@ -38,8 +38,8 @@ ACTIVATIONS = {
 }  # fmt: skip
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
 ALIKE = (
-    "width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalisation",
-    "normalisation_epsilon", "position",
+    "width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalization",
+    "normalization_epsilon", "position",
 )  # fmt: skip
 
 
@@ -61,9 +61,9 @@ def obstacle(config: ModelConfig) -> str | None:
         "its heads are not as wide as the model divided by their number": any(
             width not in (None, encoder.width // encoder.heads) for width in (encoder.key_width, encoder.value_width)
         ),
-        f"its normalisation is {encoder.normalisation}": encoder.normalisation not in EPSILON,
+        f"its normalization is {encoder.normalization}": encoder.normalization not in EPSILON,
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
-        "its queries, keys or contexts are normalised": any(side.qk_norm or side.context_norm for side in sides),
+        "its queries, keys or contexts are normalized": any(side.qk_norm or side.context_norm for side in sides),
         "its attention is gated": any(side.attention_gate for side in sides),
         "its values have embeddings of their own": any(side.value_embedding for side in sides),
         "its outputs copy from the source": config.copying,
@@ -95,7 +95,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
         pre_norm=encoder.norm == "pre",
         activation=activation,
         ffn_glu=encoder.activation in ("glu", "geglu", "swiglu"),
-        rms_norm=encoder.normalisation == "rms",
+        rms_norm=encoder.normalization == "rms",
     )
     _fill(spec, model)
     for register, tokenizer in (
@@ -106,7 +106,7 @@ def write(model: EncoderDecoder, config: ModelConfig, source: Tokenizer, target:
     begin, end, unknown = (SPECIALS[number] for number in (BEGIN, END, UNKNOWN))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = begin, end, unknown
     spec.config.decoder_start_token, spec.config.add_source_eos = begin, True
-    spec.config.layer_norm_epsilon = encoder.normalisation_epsilon or EPSILON[encoder.normalisation]
+    spec.config.layer_norm_epsilon = encoder.normalization_epsilon or EPSILON[encoder.normalization]
     spec.validate()
     spec.optimize(quantization=None)
     folder.mkdir(parents=True)

@@ -1,6 +1,6 @@
 """Encoders of ``transformers`` whose layers are ours: norms before the parts, one after the last, none at first.
 
-Its other encoders normalise embeddings, which ours do not. Heads of these classes have a dense layer more than ours:
+Its other encoders normalize embeddings, which ours do not. Heads of these classes have a dense layer more than ours:
 
 - before tanh, which is the identity near 0: with δ I below it and W / δ above, tanh(δ x) / δ = x − O(δ² x³), δ = 2⁻¹²,
   less than the rounding of float32;
@@ -80,8 +80,8 @@ def _shared(side: TransformerEncoderConfig) -> dict[str, str]:
     own = side.width // side.heads
     dealt = side.width % side.heads == 0 and {side.key_width or own, side.value_width or own} == {own}
     reasons = {
-        "it normalises after its parts": ("model.norm=pre", side.norm != "pre"),
-        f"its normalisation is {side.normalisation}": ("model.normalisation=layer", side.normalisation != "layer"),
+        "it normalizes after its parts": ("model.norm=pre", side.norm != "pre"),
+        f"its normalization is {side.normalization}": ("model.normalization=layer", side.normalization != "layer"),
         f"its layers mix by {side.mixer.kind}": ("model.mixer=dot", side.mixer.kind != "dot"),
         "its attention has options of its own": ("", side.mixer.kind == "dot"
                                                   and side.mixer != MixerConfig(bias=side.mixer.bias)),
@@ -117,7 +117,7 @@ def _sizes(side: TransformerEncoderConfig) -> dict[str, Any]:
         "intermediate_size": side.feed_forward,
         "hidden_dropout_prob": side.dropout,
         "attention_probs_dropout_prob": side.attention_dropout,
-        "layer_norm_eps": side.normalisation_epsilon or 1e-5,
+        "layer_norm_eps": side.normalization_epsilon or 1e-5,
     }
 
 

@@ -16,7 +16,7 @@ from regard.attention.positions.absolute import sinusoids
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import EncoderForm
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.models.position_config import RotaryConfig
 from regard.runs.run_folder import RunFolder

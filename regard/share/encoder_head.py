@@ -41,9 +41,9 @@ class EncoderHead(NamedTuple):
         reasons: dict[str, str] = {}
         if self.masks and side.activation == "relu2":
             reasons["its activation is relu2, also that of the head there"] = "model.activation=gelu"
-        if self.masks and (side.normalisation_epsilon or 0) > LARGEST_EPSILON:
+        if self.masks and (side.normalization_epsilon or 0) > LARGEST_EPSILON:
             reasons["the epsilon of its norms is large, and the head there loses it"] = (
-                "model.normalisation_epsilon=1e-5"
+                "model.normalization_epsilon=1e-5"
             )
         return reasons
 

@@ -51,7 +51,7 @@ def _linear(name: str, ours: str) -> Iterator[Packing]:
 
 def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
     return {
-        f"its normalisation is {stack.normalisation}, not layer": stack.normalisation != "layer",
+        f"its normalization is {stack.normalization}, not layer": stack.normalization != "layer",
         f"its positions are {stack.position.kind}, not learned": not isinstance(stack.position, LearnedConfig),
         f"its activation is {stack.activation}, which is gated": stack.activation not in PLAIN,
         "its heads share keys, or are not as wide as the model divided by their number": not as_wide_as_dealt(stack),
@@ -68,7 +68,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
         "n_head": stack.heads,
         "n_positions": stack.position.longest,
         "activation_function": PLAIN[stack.activation],
-        "layer_norm_epsilon": stack.normalisation_epsilon or 1e-5,
+        "layer_norm_epsilon": stack.normalization_epsilon or 1e-5,
         "resid_pdrop": stack.dropout,
         "embd_pdrop": stack.dropout,
         "attn_pdrop": stack.attention_dropout,
@@ -118,8 +118,8 @@ class GPT2Settings(CausalSettings):
             "dropout": self.resid_pdrop,
             "attention_dropout": self.attn_pdrop,
             "attention_bias": True,
-            "normalisation": "layer",
-            "normalisation_epsilon": self.layer_norm_epsilon,
+            "normalization": "layer",
+            "normalization_epsilon": self.layer_norm_epsilon,
             "position": {"kind": "learned", "longest": self.n_positions},
         }
 

@@ -49,7 +49,7 @@ def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
 
 def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
     return {
-        f"its normalisation is {stack.normalisation}, not layer": stack.normalisation != "layer",
+        f"its normalization is {stack.normalization}, not layer": stack.normalization != "layer",
         f"its positions are {stack.position.kind}, not rotary": not isinstance(stack.position, RotaryConfig),
         f"its activation is {stack.activation}, which is gated": stack.activation not in PLAIN,
         "its heads share keys, or are not as wide as the model divided by their number": not as_wide_as_dealt(stack),
@@ -67,7 +67,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
         "num_attention_heads": stack.heads,
         "hidden_act": PLAIN[stack.activation],
         "max_position_embeddings": config.data.context,
-        "layer_norm_eps": stack.normalisation_epsilon or 1e-5,
+        "layer_norm_eps": stack.normalization_epsilon or 1e-5,
         "rope_parameters": {"rope_type": "default", "rope_theta": position.base, "partial_rotary_factor": 1.0},
         "rotary_emb_base": position.base,
         "rotary_pct": 1.0,
@@ -124,8 +124,8 @@ class GPTNeoXSettings(CausalSettings):
             "dropout": self.hidden_dropout,
             "attention_dropout": self.attention_dropout,
             "attention_bias": self.attention_bias,
-            "normalisation": "layer",
-            "normalisation_epsilon": self.layer_norm_eps,
+            "normalization": "layer",
+            "normalization_epsilon": self.layer_norm_eps,
             "position": rope_table(self.rope.rope_theta or self.rotary_emb_base),
         }
 

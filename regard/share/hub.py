@@ -1,4 +1,4 @@
-"""Export for publication on the Hugging Face hub: a run without data, optimiser and history, with a model card.
+"""Export for publication on the Hugging Face hub: a run without data, optimizer and history, with a model card.
 
 The export is still a run folder, which ``regard.load``, ``translate`` and ``serve`` open. The weights are those of one
 checkpoint, bit for bit.

@@ -44,7 +44,7 @@ def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
 def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
     dealt = stack.width // stack.heads
     return {
-        f"its normalisation is {stack.normalisation}, not rms": stack.normalisation != "rms",
+        f"its normalization is {stack.normalization}, not rms": stack.normalization != "rms",
         f"its positions are {stack.position.kind}, not rotary": not isinstance(stack.position, RotaryConfig),
         f"its activation is {stack.activation}, which is not gated": stack.activation not in GATED,
         "its heads do not divide its width": stack.width % stack.heads != 0,
@@ -65,7 +65,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
         "head_dim": stack.key_width or stack.width // stack.heads,
         "hidden_act": GATED[stack.activation],
         "max_position_embeddings": config.data.context,
-        "rms_norm_eps": stack.normalisation_epsilon or 1e-6,
+        "rms_norm_eps": stack.normalization_epsilon or 1e-6,
         "rope_parameters": {"rope_type": "default", "rope_theta": position.base},
         "rope_theta": position.base,
         "attention_bias": bool(biased(stack)),
@@ -123,7 +123,7 @@ class LlamaSettings(CausalSettings):
         width = self.head_dim or max(self.hidden_size // self.num_attention_heads, 1)
         mixer: dict[str, Any] = {"kind": "dot"}
         if self.window is not None:
-            mixer["neighbourhood"] = max(self.window - 1, 1)
+            mixer["neighborhood"] = max(self.window - 1, 1)
         if 0 < len(self.bias) < len(PROJECTED):
             mixer["bias"] = list(self.bias)
         return {
@@ -137,8 +137,8 @@ class LlamaSettings(CausalSettings):
             "activation": GATED_READ[self.hidden_act],
             "attention_bias": len(self.bias) == len(PROJECTED),
             "attention_dropout": self.attention_dropout or 0.0,
-            "normalisation": "rms",
-            "normalisation_epsilon": self.rms_norm_eps,
+            "normalization": "rms",
+            "normalization_epsilon": self.rms_norm_eps,
             "position": rope_table(self.rope.rope_theta or self.rope_theta),
             "mixer": mixer,
         }

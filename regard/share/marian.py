@@ -52,9 +52,9 @@ def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str |
         return reason
     encoder, decoder = _sides(config)
     reasons = {
-        "it normalises before its sub-layers": encoder.norm != "post",
-        f"its normalisation is {encoder.normalisation}": encoder.normalisation != "layer",
-        "its norms have an epsilon of their own": encoder.normalisation_epsilon not in (None, 1e-5),
+        "it normalizes before its sub-layers": encoder.norm != "post",
+        f"its normalization is {encoder.normalization}": encoder.normalization != "layer",
+        "its norms have an epsilon of their own": encoder.normalization_epsilon not in (None, 1e-5),
         f"its positions are {encoder.position.kind}": encoder.position.kind != "sinusoidal",
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
         "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,

@@ -64,8 +64,8 @@ class MarianModel(_Settings):
             "its encoder and decoder differ in feed-forwards": self.encoder_ffn_dim != self.decoder_ffn_dim,
             f"its activation is {self.activation_function}": self.activation_function not in ACTIVATIONS,
             "its embeddings are not scaled": not self.scale_embedding,
-            "it normalises before its sub-layers": self.normalize_before,
-            "it normalises embeddings, or once more at the end": self.normalize_embedding or self.add_final_layer_norm,
+            "it normalizes before its sub-layers": self.normalize_before,
+            "it normalizes embeddings, or once more at the end": self.normalize_embedding or self.add_final_layer_norm,
             "its positions are learned": not self.static_position_embeddings,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)

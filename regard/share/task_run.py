@@ -1,4 +1,4 @@
-"""A trained run of any task for publication: without data, optimiser and history, with a model card and checksums.
+"""A trained run of any task for publication: without data, optimizer and history, with a model card and checksums.
 
 What is written is a run folder that ``regard.load``, the task's verb and ``regard serve`` open; its weights are those
 of one checkpoint, bit for bit.

@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.attention.positions.rotary import relayout
 from regard.core import atomic_files
 from regard.core.export_forms import CausalForm
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel

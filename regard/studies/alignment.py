@@ -5,7 +5,7 @@ of the last step among what the score sees it keeps it, far beyond the lengths i
 sharpened against the many more places (Chorowski et al. 2015, §2.2, §2.3 and §4: speech ten times as long).
 
 Measured: copying sentences of 5 to 15 words. A convolution of width 3 reads them, so a state knows a word and its
-neighbours but not where it stands; an Elman cell in Bahdanau's order writes them, with an additive score, or with one
+neighbors but not where it stands; an Elman cell in Bahdanau's order writes them, with an additive score, or with one
 that also sees the last weights through filters of 7 places. A step is aligned if its largest weight is on the word that
 is due, after the right words before it, in fresh sentences of 15 to 75 words. Each model is tried as trained and with
 energies times β = 2, which takes effect after the training only.
@@ -78,7 +78,7 @@ def run(
             f"Location-aware attention as trained, without β = {SHARP:g}, is aligned in {trained[-1]:.2f} of steps at "
             f"{TIMES[-1] * LONGEST} words: what it needs on one place is spread over more of them.",
             f"By content {found['by content', 1.0].shares[0]:.2f} of steps are aligned at {LONGEST} words already: the "
-            "states know their neighbours, but no place.",
+            "states know their neighbors, but no place.",
         ),
         draw=lambda figure: _draw(figure, found),
     )

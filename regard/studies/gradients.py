@@ -4,7 +4,7 @@ Claim: what reaches an input τ steps back is a product of τ Jacobians, so it s
 recurrent matrix's largest singular value ρ (Bengio et al. 1994; Pascanu et al. 2013, §2.1); the gates of an
 LSTM or GRU keep it alive (Hochreiter & Schmidhuber 1997), but only where they start open (Jozefowicz et al. 2015).
 
-Measured: H = 64, T = 100 steps of normal inputs of size 0.1, loss ½‖h_T‖² in float64, cells freshly initialised. The
+Measured: H = 64, T = 100 steps of normal inputs of size 0.1, loss ½‖h_T‖² in float64, cells freshly initialized. The
 norm of ∂L/∂a_{T−τ}, with a_t = W x_t + b what enters a step before its nonlinearity, over that of ∂L/∂h_T; geometric
 means over rows. ρ is set as ρ times an orthogonal matrix. One more row has inputs of size 1.
 

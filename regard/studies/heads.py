@@ -43,8 +43,8 @@ INNER = slice(2, -2)  # places with two words on both sides
 TESTED = 256  # sentences
 
 
-class Neighbours(nn.Module):
-    """One layer of self-attention with read-outs of each neighbour: logits (batch, inner place, offset, word)."""
+class Neighbors(nn.Module):
+    """One layer of self-attention with read-outs of each neighbor: logits (batch, inner place, offset, word)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -108,20 +108,20 @@ def _words(rows: int) -> tuple[Tensor, Tensor]:
 def _accuracy(heads: int, *, seed: int, updates: int) -> float:
     """Train, and return the accuracy on fresh sentences."""
     torch.manual_seed(seed)
-    model = Neighbours(heads)
+    model = Neighbors(heads)
     optimizer, rate = Optimizer(model), schedule("linear", learning_rate=RATE, warmup=50, last_step=updates)
     torch.manual_seed(seed)  # the same sentences for every number of heads
     for step in range(1, updates + 1):
-        words, neighbours = _words(32)
-        cross_entropy(model(words).flatten(0, 2), neighbours.flatten()).backward()
+        words, neighbors = _words(32)
+        cross_entropy(model(words).flatten(0, 2), neighbors.flatten()).backward()
         optimizer.step(rate(step))
-    words, neighbours = _words(TESTED)
+    words, neighbors = _words(TESTED)
     with torch.no_grad():
-        return float((model(words).argmax(3) == neighbours).double().mean())
+        return float((model(words).argmax(3) == neighbors).double().mean())
 
 
 def _cost(heads: int) -> Cost:
-    model = Neighbours(heads)
+    model = Neighbors(heads)
     biases = sum(p.numel() for name, p in model.named_parameters() if ".bias." in name)
     # The counter knows products of matrices, not the CPU's fused attention.
     with kernel("reference"), FlopCounterMode(display=False) as counter, torch.no_grad():
@@ -148,7 +148,7 @@ def _draw(figure: Figure, found: Mapping[int, Sequence[float]], costs: Mapping[i
         heads, [fmean(found[n]) for n in heads], yerr=[stdev(found[n]) for n in heads], fmt="o-", capsize=3
     )
     quality.axhline(1 / TYPES, color="black", linestyle=":", label="chance")
-    quality.set(title="which words are the neighbours?", ylabel="accuracy", ylim=(0, 1.02))
+    quality.set(title="which words are the neighbors?", ylabel="accuracy", ylim=(0, 1.02))
     least = min(costs.values())
     cost.plot(heads, [each.parameters / least.parameters for each in costs.values()], "o-", label="parameters")
     cost.plot(heads, [each.operations / least.operations for each in costs.values()], "s--", label="operations")

@@ -1,7 +1,7 @@
 """Cost and path length of each kind of layer: Table 1 of the Transformer's paper, measured.
 
 Claim: per layer self-attention costs n²·d, a recurrent layer n·d², a convolution k·n·d², attention restricted to r
-neighbours r·n·d; sequential operations are n for the recurrent layer and constant for the others; the longest path
+neighbors r·n·d; sequential operations are n for the recurrent layer and constant for the others; the longest path
 between two positions is 1, n, n/k (log_k n where dilated) and n/r; so self-attention is cheaper than recurrence where
 n < d (Vaswani et al. 2017, §4 and Table 1).
 

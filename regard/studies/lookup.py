@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from regard.attention.catalogue import build_mechanism
+from regard.attention.catalog import build_mechanism
 from regard.attention.mask import Padding
 from regard.attention.span import Span
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -122,6 +122,6 @@ def _draw(figure: Figure, found: dict[str, Looked], size: int) -> None:
     axes = figure.subplots()
     for name, looked in found.items():
         axes.plot(*zip(*looked.curve, strict=True), label=name)
-    axes.axhline(1 / size, linestyle="--", color="grey", label="guessing")
+    axes.axhline(1 / size, linestyle="--", color="gray", label="guessing")
     axes.set(xlabel="updates", ylabel="accuracy", ylim=(0, 1.05), title="looking up one of the keys")
     axes.legend()

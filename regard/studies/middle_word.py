@@ -237,7 +237,7 @@ def _draw(figure: Figure, found: Mapping[str, Sequence[float]], frequent: float)
 
 
 def _generated() -> list[str]:
-    """WordLines whose middle word is told by its neighbours on both sides together."""
+    """WordLines whose middle word is told by its neighbors on both sides together."""
     draw = random.Random(0)
     return [
         f"so {one} the {'high' if one == other else 'deep'} {other} sea ."

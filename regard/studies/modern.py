@@ -1,12 +1,12 @@
 """Muon and newer parts of the Transformer, on a small language model of characters.
 
-Claim: the optimiser Muon (Jordan et al. 2024), and a Transformer with rotary positions, QK-norm, squared ReLU, outputs
+Claim: the optimizer Muon (Jordan et al. 2024), and a Transformer with rotary positions, QK-norm, squared ReLU, outputs
 that start at zero and a residual from the embedding, reach lower losses after equally many updates than AdamW and the
 plain Transformer; and together they reach lower ones than either.
 
 Measured: tiny Shakespeare in characters, of which the first 90 % are for training: 4 layers of 128, context 64, 12
 windows an update, 700 updates; weight decay 0.1, norms clipped at 1, the rate a line to zero. The loss is nats a
-character over the whole rest of the text, in windows of the context that do not overlap; three seeds. Each optimiser
+character over the whole rest of the text, in windows of the context that do not overlap; three seeds. Each optimizer
 has the best of three rates for the plain Transformer; rows with parts train at 6e-3. Single further parts are added to
 all of these, one a row, and are shown without being judged.
 
@@ -45,7 +45,7 @@ PARTS: dict[str, Any] = {
 
 
 class VariantRow(NamedTuple):
-    """Optimiser, learning rate, and keys of the model."""
+    """Optimizer, learning rate, and keys of the model."""
 
     optimizer: str
     rate: float
@@ -167,7 +167,7 @@ def _gain(found: Mapping[str, Sequence[RowFigures]], name: str, other: str) -> C
 
 
 def _config(row: VariantRow, text: Path, size: Size, seed: int) -> dict[str, Any]:
-    """The config of a run: nanoGPT's setting for a CPU, with the optimiser and the parts of the row."""
+    """The config of a run: nanoGPT's setting for a CPU, with the optimizer and the parts of the row."""
     parts = {name: [{"source": str(text), "share": share}] for name, share in
              (("train", [0.0, 0.9]), ("valid", [0.9, 1.0]))}  # fmt: skip
     return {

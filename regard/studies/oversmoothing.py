@@ -74,7 +74,7 @@ def run(*, seed: int, quick: bool, report: Report, plain_skip: bool = False, sel
 
 
 def _groups(nodes: int) -> Groups:
-    """Two groups of ``nodes`` / 2, some 8 neighbours inside and 1 outside for each node."""
+    """Two groups of ``nodes`` / 2, some 8 neighbors inside and 1 outside for each node."""
     label = (torch.arange(nodes) >= nodes // 2).long()
     chance = torch.where(label[:, None] == label, 16 / nodes, 2 / nodes)
     table = torch.rand(nodes, nodes).triu(1) > 1 - chance.triu(1)

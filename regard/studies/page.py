@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
-from regard.studies.catalogue import STUDIES
+from regard.studies.catalog import STUDIES
 from regard.studies.record import read_record
 from regard.studies.study import Cell, format_cell
 

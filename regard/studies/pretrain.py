@@ -29,7 +29,7 @@ from regard.runs.config import load_config
 from regard.runs.metrics_log import read_validations
 from regard.studies.study import Cell, Findings, Report, at_least
 from regard.tasks.classification.config import ClassificationConfig
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.training.start import train
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class _Course(NamedTuple):
     """Files and sizes of a comparison; ``texts``: how many are learned from, and how many are held out."""
 
     place: Path
-    labelled: Path
+    labeled: Path
     tokenizer: Mapping[str, Any]
     size: ReadingSize
     texts: tuple[int, int]
@@ -93,7 +93,7 @@ class _Course(NamedTuple):
             train(self._reading(task, seed), before)
             model |= {"encoder": {"from": str(before)}}
         after = self.place / f"{task or 'nothing'}-{seed}-labels"
-        train(self._labelling(model, seed), after)
+        train(self._labeling(model, seed), after)
         figures = list(read_validations(after / "metrics.jsonl"))[-1].figures
         return 100 * figures["accuracy"]
 
@@ -109,8 +109,8 @@ class _Course(NamedTuple):
         model = self._encoder() | {"dropout": 0.1}
         return {"task": task, "seed": seed, "data": data, "model": model, "train": self._training(self.size.read)}
 
-    def _labelling(self, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
-        data = {name: [{"source": str(self.labelled), "share": share}] for name, share in SHARES.items()}
+    def _labeling(self, model: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        data = {name: [{"source": str(self.labeled), "share": share}] for name, share in SHARES.items()}
         settings = self._training(self.size.learn)
         data |= {"tokenizer": self.tokenizer}  # type: ignore[dict-item]
         return {"task": "classification", "seed": seed, "data": data, "model": model, "train": settings}
@@ -124,12 +124,12 @@ class _Course(NamedTuple):
 
 def _course(place: Path, text: Path | None, size: ReadingSize) -> _Course:
     """Files to learn from. DataError where nothing is held out, or the texts are too few to be cut into pieces."""
-    labelled = place / "labelled.tsv"
+    labeled = place / "labeled.tsv"
     lines = _generated() if text is None else list(read_lines(text))
-    labelled.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    tables = {name: [{"source": str(labelled), "share": share}] for name, share in SHARES.items()}
+    labeled.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    tables = {name: [{"source": str(labeled), "share": share}] for name, share in SHARES.items()}
     config = cast(ClassificationConfig, load_config({"task": "classification", "data": tables}))
-    parts = {name: list(read_labelled(getattr(config.data, name), config.data)) for name in SHARES}
+    parts = {name: list(read_labeled(getattr(config.data, name), config.data)) for name in SHARES}
     if not all(parts.values()):
         raise DataError("there are too few texts", why="a fifth of them is held out, by a hash of each")
     texts = [example.texts[0] for example in parts["train"]]
@@ -138,7 +138,7 @@ def _course(place: Path, text: Path | None, size: ReadingSize) -> _Course:
     tokenizer = {"kind": "byte-bpe", "size": size.pieces} if spaced else {"kind": "character"}
     labels = [example.labels[0] for example in parts["valid"]]
     majority = 100 * max(map(labels.count, set(labels))) / len(labels)
-    return _Course(place, labelled, tokenizer, size, (len(texts), len(labels)), majority)
+    return _Course(place, labeled, tokenizer, size, (len(texts), len(labels)), majority)
 
 
 def _findings(found: Mapping[str, Sequence[float]], course: _Course, text: str) -> Findings:

@@ -97,7 +97,7 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | 
             at_least("fall of log p(pronoun) without it", fmean(falls[reading]), 3 * _error(falls[reading])),
         ],
         remarks=(
-            "Weight on a noun includes that on the words beside it: a head may read the noun from a neighbour's state.",
+            "Weight on a noun includes that on the words beside it: a head may read the noun from a neighbor's state.",
             "Of the heads of the encoder, asked by it, none looks at the noun meant by more than "
             f"{format_cell(in_encoder)} more than at the other.",
             "Other heads can cost as much or more: a pronoun also hangs on those that tell nouns what is said of them.",
@@ -168,7 +168,7 @@ def _weights(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordT
 
 
 def _looks(model: EncoderDecoder, sentences: Sequence[Meant], tokenizer: WordTokenizer) -> dict[HeadSite, list[float]]:
-    """Return, by head and sentence, the weight on the noun meant and its neighbours minus that on the other noun."""
+    """Return, by head and sentence, the weight on the noun meant and its neighbors minus that on the other noun."""
     beside = torch.tensor([-1, 0, 1])
     meant, other = (torch.tensor([getattr(each, side) for each in sentences]) for side in ("meant", "other"))
     return {
@@ -202,7 +202,7 @@ def _draw(
     left.set(title=f"{reading}, before es or sie", ylabel="weight", ylim=(0, None))
     left.legend()
     names = [str(head).replace(", head", "") for head in falls]
-    colours = ["#d55e00" if head == reading else "#0072b2" for head in falls]
-    right.barh(names, [fmean(fall) for fall in falls.values()], color=colours)
+    colors = ["#d55e00" if head == reading else "#0072b2" for head in falls]
+    right.barh(names, [fmean(fall) for fall in falls.values()], color=colors)
     right.set(title="without this head log p(pronoun) falls by", xlabel="nats")
     right.invert_yaxis()

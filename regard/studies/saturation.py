@@ -6,7 +6,7 @@ does not happen.
 
 Measured: sets of 64 keys and 128 queries, all normal. Of each query's weights p: the largest, the entropy, and the norm
 of the softmax's Jacobian ∂p/∂e = diag(p) − ppᵀ, through which every gradient reaches the energies e. (The gradient of
-the *projections* does not vanish at initialisation: there the factor √d_k of the keys outweighs the Jacobian.)
+the *projections* does not vanish at initialization: there the factor √d_k of the keys outweighs the Jacobian.)
 
 Thresholds: the variance is held against d_k in units of the estimate's standard error; with n sets of m queries and s
 keys that is √(2/(d_k·nm) + 2/(d_k·ns) + (2 + 2/d_k)/(nms)) of it, and 5 of them are allowed. Unscaled, the gap between

@@ -7,15 +7,15 @@ encoders of translation).
 Measured: *bank* beside a word of money ("the man saw the bank and the loan": die Bank) or of rivers ("the man saw the
 boat and the bank": das Ufer), equally often. A Transformer's encoder with two layers learns to translate such sentences
 word by word, from the state at each word, for English and German have the same number of them. Linear probes (least
-squares with a ridge of 0.1 on standardised features) are fitted to what stands at *bank* in some sentences and judged
+squares with a ridge of 0.1 on standardized features) are fitted to what stands at *bank* in some sentences and judged
 on others: those about other people, and, by turns, those with another quarter of the words beside *bank*, so that it is
-the sense that must be there and not the neighbour. What stands there is the embedding, or the state after each layer,
+the sense that must be there and not the neighbor. What stands there is the embedding, or the state after each layer,
 before any training and after it.
 
 Thresholds: the embedding can only guess, 1/2, exactly. States after the last layer tell 95 % of senses, where other
 people stand in the sentence and where other words stand beside it; the latter more often after training than before, by
 a tenth and by three standard errors of the difference, a mean over those words: else the probe would only find
-neighbours again, which any encoder mixes in.
+neighbors again, which any encoder mixes in.
 """
 
 from __future__ import annotations
@@ -171,8 +171,8 @@ def _draw(
     left.set_xticks(range(len(names)), [name.replace(" after ", "\nafter ") for name in names])
     left.legend(loc="upper left")
     states = list(columns.values())[-1]
-    centred = states - states.mean(0)
-    x, y = (centred @ torch.linalg.svd(centred, full_matrices=False).Vh[:2].T).T
+    centered = states - states.mean(0)
+    x, y = (centered @ torch.linalg.svd(centered, full_matrices=False).Vh[:2].T).T
     for sense, label in ((-1, "beside a word of money"), (1, "beside a word of rivers")):
         shown = [n for n, each in enumerate(sentences) if each.sense == sense][::4]
         right.plot(x[shown].tolist(), y[shown].tolist(), "o", label=label, alpha=0.5)

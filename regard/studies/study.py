@@ -1,6 +1,6 @@
 """Studies: claims of the literature, measured on this code and judged against thresholds.
 
-A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalogue.py``. The file's docstring says
+A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring says
 the claim, its source, how it is measured, and why the thresholds are what they are. It offers
 
     def run(*, seed: int, quick: bool, report: Report) -> Findings

@@ -13,7 +13,7 @@ from regard.config.toml_layers import merge, parse_override
 from regard.core.task import Report
 from regard.core.task_table import TASKS, locate
 from regard.data.file_names import named_files
-from regard.data.public.catalogue import corpora
+from regard.data.public.catalog import corpora
 from regard.data.rows import read_head
 from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError

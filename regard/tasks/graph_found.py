@@ -25,14 +25,14 @@ class FoundGraph(NamedTuple):
 
     Attributes:
         corpus: the files as a config names them.
-        labelled: whether nodes have classes.
+        labeled: whether nodes have classes.
         split: whether they have parts.
         description: of the files, for the reason of a choice.
         columns: lines that state which columns are read.
     """
 
     corpus: dict[str, str]
-    labelled: bool
+    labeled: bool
     split: bool
     description: str
     columns: list[str]
@@ -52,13 +52,13 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
     return _of_tables(files[0], files[1]) or _of_tables(files[1], files[0])
 
 
-def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labelled: bool) -> FoundGraph | None:
+def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labeled: bool) -> FoundGraph | None:
     """Return the graph of these files, if its nodes have labels, or have none.
 
     A graph has its own validation data, so that there are no files of those.
     """
     graph = None if valid else found_graph(files)
-    return None if graph is None or graph.labelled != labelled else graph
+    return None if graph is None or graph.labeled != labeled else graph
 
 
 def graph_training(given: Mapping[str, Any], *, epochs: int, early_stopping: int, **settings: Any) -> dict[str, Any]:
@@ -81,10 +81,10 @@ def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
         return None
     if not head[columns.name].lower().startswith("node") and (edge_columns(edge) is None or edge == head):
         return None  # "id" and "name" are columns of many tables
-    corpus, labelled = {"source": str(nodes), "edges": str(edges)}, columns.label is not None
-    description = f"one table of nodes {'with' if labelled else 'without'} labels, and one of edges"
+    corpus, labeled = {"source": str(nodes), "edges": str(edges)}, columns.label is not None
+    description = f"one table of nodes {'with' if labeled else 'without'} labels, and one of edges"
     lines = _describe_columns(head, columns, edge, edges)
-    return FoundGraph(corpus, labelled, columns.part is not None, description, lines)
+    return FoundGraph(corpus, labeled, columns.part is not None, description, lines)
 
 
 def _describe_columns(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:
@@ -113,9 +113,9 @@ def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
         return None
     if "edges" not in names:
         return None
-    labelled = "y" in names
+    labeled = "y" in names
     corpus = dict(zip(("source", "features"), map(str, files), strict=False))
-    return FoundGraph(corpus, labelled, names >= MASKS, f"it has edges and {'' if labelled else 'no '}classes", [])
+    return FoundGraph(corpus, labeled, names >= MASKS, f"it has edges and {'' if labeled else 'no '}classes", [])
 
 
 def _first_rows(path: Path) -> list[list[str]]:

@@ -15,7 +15,7 @@ from regard.core.untrusted_files import FileVersion
 from regard.core.wording import counted, counted_with
 from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph, save_graph
-from regard.data.graphs import PARTS, UNLABELLED, Graph, normalised_rows
+from regard.data.graphs import PARTS, UNLABELED, Graph, normalized_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
@@ -40,7 +40,7 @@ def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfi
 def graph_of(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
     """Return the graph of these files as the network reads it."""
     optional = (None if path is None else FileVersion.of(path) for path in (files.edges, files.features))
-    graph = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalise == "rows")
+    graph = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalize == "rows")
     return graph if data.split is None else replace(graph, parts=_drawn(graph, data.split))
 
 
@@ -50,12 +50,12 @@ def _read(
 ) -> Graph:
     file = None if features is None else FeatureFile(features.path, by_rows=by_rows)
     graph = read_graph(source.path, edges and edges.path, directed=directed, features=file)
-    return replace(graph, values=normalised_rows(graph.entries, graph.values, graph.nodes)) if by_rows else graph
+    return replace(graph, values=normalized_rows(graph.entries, graph.values, graph.nodes)) if by_rows else graph
 
 
 def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
     """Draw masks of so many nodes of each class to train on, and of others to validate and to test on."""
-    order = np.random.default_rng([split.seed, 7]).permutation(np.flatnonzero(graph.labels != UNLABELLED))
+    order = np.random.default_rng([split.seed, 7]).permutation(np.flatnonzero(graph.labels != UNLABELED))
     labels = graph.labels[order]
     rank = np.zeros(len(order), np.int64)
     for label in range(len(graph.classes)):
@@ -73,9 +73,9 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
     return masks
 
 
-def _fitting(labelled: int, classes: int) -> str | None:
+def _fitting(labeled: int, classes: int) -> str | None:
     """Return settings of a split for so few nodes; None if there is none."""
-    split = NodeSplit.fitting(labelled, classes)
+    split = NodeSplit.fitting(labeled, classes)
     if split is None:
         return None
     return " ".join(f"--set data.split.{name}={size}" for name, size in split.sizes.items())
@@ -87,7 +87,7 @@ def nodes_of_part(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
     Raises:
         DataError: there are none.
     """
-    chosen = graph.labels != UNLABELLED
+    chosen = graph.labels != UNLABELED
     if part != "all" and graph.parts:
         chosen = chosen & graph.parts.get(part, np.zeros_like(chosen))
     if not chosen.any():

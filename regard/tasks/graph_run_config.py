@@ -34,7 +34,7 @@ class GraphFilesConfig(BaseModel):
 
 
 class NodeSplit(BaseModel):
-    """A split of the labelled nodes drawn by a seed, instead of that of the file (Kipf & Welling 2017, §5.1)."""
+    """A split of the labeled nodes drawn by a seed, instead of that of the file (Kipf & Welling 2017, §5.1)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -49,10 +49,10 @@ class NodeSplit(BaseModel):
         return self.model_dump(exclude={"seed"})
 
     @classmethod
-    def fitting(cls, labelled: int, classes: int) -> NodeSplit | None:
+    def fitting(cls, labeled: int, classes: int) -> NodeSplit | None:
         """A split of so few nodes: a third to train on, a third of the others to validate on; None for too few."""
-        each = labelled // (3 * max(classes, 1))
-        rest = labelled - each * classes
+        each = labeled // (3 * max(classes, 1))
+        rest = labeled - each * classes
         if not each or rest < 2:
             return None
         valid = max(rest // 3, 1)
@@ -64,7 +64,7 @@ class GraphDataConfig(DataSection):
 
     train: tuple[GraphFilesConfig, ...]  # none where a model came without its data
     valid: tuple[GraphFilesConfig, ...] | None = None
-    normalise: Literal["rows", "none"] = Field(
+    normalize: Literal["rows", "none"] = Field(
         "rows", description="rows: the features of a node are divided by their sum"
     )
     directed: bool = Field(False, description="an edge lets its first node see its second alone")

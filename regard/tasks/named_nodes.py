@@ -57,7 +57,7 @@ class NodePredictor:
             places: the numbers in a part of all that the node sees; None: of the whole graph.
             part: the name of the attention in its layer.
         """
-        others = self.graph.neighbours(node)
+        others = self.graph.neighbors(node)
         places = others if places is None else places
         own, seen = int(places[others == node][0]), torch.from_numpy(places).to(self.device)
         layers = {number: layer.weights(inputs, own, seen).cpu() for number, layer, inputs in net.attention(*tensors)}
@@ -78,7 +78,7 @@ class NodePredictor:
         edges = {
             (min(number, place[other]), max(number, place[other]))
             for node, number in place.items()
-            for other in self.graph.neighbours(node).tolist()
+            for other in self.graph.neighbors(node).tolist()
             if other in place and other != node
         }
         center = 0 if len(centers) == 1 else None

@@ -129,7 +129,7 @@ def reorder(case: DecoderCase, draw: Draw) -> None:
 
 @law(DECODER_LAWS)
 def repeated(case: DecoderCase, draw: Draw) -> None:
-    """A state repeated n times serves n copies of every row, neighbours together: a beam is opened."""
+    """A state repeated n times serves n copies of every row, neighbors together: a beam is opened."""
     _, memory = case.read(draw, 2)
     times, tokens = draw.integer(1, 3), draw.tokens(2, 2, case.types)
     rows = torch.arange(2).repeat_interleave(times)

@@ -88,7 +88,7 @@ def reorder(case: MechanismCase, draw: Draw) -> None:
 
 @law(MECHANISM_LAWS)
 def repeated(case: MechanismCase, draw: Draw) -> None:
-    """A state repeated n times serves n copies of every row, neighbours together."""
+    """A state repeated n times serves n copies of every row, neighbors together."""
     made, times = scene(case, draw, causal=False), draw.integer(1, 3)
     rows = torch.arange(len(made.query)).repeat_interleave(times)
     first, rest = made.piece(slice(0, 1)), made.piece(slice(1, None))
@@ -219,7 +219,7 @@ def dropped(case: MechanismCase, draw: Draw) -> None:
 
 
 @law(MECHANISM_LAWS, applies=lambda case: case.mechanism.can().weights)
-def normalised(case: MechanismCase, draw: Draw) -> None:
+def normalized(case: MechanismCase, draw: Draw) -> None:
     """Weights sum to 1 where that is promised; to 1 at most, and less somewhere, where it is not.
 
     Only a mechanism that ``may_see_nothing`` may have weights 0 alone where the mask allows a key.
@@ -228,7 +228,7 @@ def normalised(case: MechanismCase, draw: Draw) -> None:
     weights = made.attend(case).weights
     assert weights is not None
     total = weights.sum(-1)[made.bound().dense().any(2)[:, None].expand(weights.shape[:3])]
-    if case.mechanism.can().normalised:
+    if case.mechanism.can().normalized:
         total = total[total != 0] if case.mechanism.can().may_see_nothing else total
         same(total, torch.ones_like(total), "sum of weights")
     else:
@@ -286,7 +286,7 @@ class _Prepared(nn.Module):
 
 @law(MECHANISM_LAWS)
 def grouped(case: MechanismCase, draw: Draw) -> None:
-    """Fewer key heads serve neighbouring heads: the same as each key head written out for its group."""
+    """Fewer key heads serve neighboring heads: the same as each key head written out for its group."""
     made = scene(case, draw)
     shared = made._replace(key=made.key[:, :1], value=made.value[:, :1])
     copied = made._replace(

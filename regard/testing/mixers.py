@@ -109,7 +109,7 @@ def reorder(case: MixerCase, draw: Draw) -> None:
 
 @law(MIXER_LAWS, applies=_streams)
 def repeated(case: MixerCase, draw: Draw) -> None:
-    """A state repeated n times serves n copies of every row, neighbours together."""
+    """A state repeated n times serves n copies of every row, neighbors together."""
     x, span, more, after = _columns(case, draw, 2, 4)
     times = draw.integer(1, 3)
     rows = torch.arange(2).repeat_interleave(times)

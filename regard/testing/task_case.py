@@ -88,7 +88,7 @@ class TaskCase:
         optimizer = Optimizer(net)
         for update in self.data.train.batches(0)[:LEARNING]:
             terms, batch = self.terms(net, update)
-            (terms.minimised / batch.weight).backward()
+            (terms.minimized / batch.weight).backward()
             optimizer.step(0.01)
         return self.task.predictor(net, self.data.codecs, self.config)
 

@@ -88,8 +88,8 @@ def terms_add_over_dealing(case: TaskCase, draw: Draw) -> None:
     whole, batch = case.terms(net, examples)
     for number in (2, len(examples.index)):
         parts = [case.terms(net, part) for part in examples.shards(number)]
-        losses = torch.stack([terms.minimised for terms, _ in parts])
-        same(losses.sum(), whole.minimised, f"the loss over {number} shards", tolerance=1e-8)
+        losses = torch.stack([terms.minimized for terms, _ in parts])
+        same(losses.sum(), whole.minimized, f"the loss over {number} shards", tolerance=1e-8)
         assert abs(sum(part.weight for _, part in parts) - batch.weight) < 1e-9, "the weight over shards"
         total = _total([terms.sums for terms, _ in parts])
         for name, value in _total([whole.sums]).items():
@@ -149,7 +149,7 @@ def evaluating_leaves_no_trace(case: TaskCase, draw: Draw) -> None:
     examples = case.part("valid").batches(None)[0]
     with torch.no_grad():
         first, second = (case.terms(net, examples, "valid")[0] for _ in range(2))
-    assert torch.equal(first.minimised, second.minimised), "evaluated twice, the loss differs"
+    assert torch.equal(first.minimized, second.minimized), "evaluated twice, the loss differs"
     assert torch.equal(state, torch.get_rng_state()), "evaluation draws from torch's generator"
     after = net.state_dict().values()
     assert all(torch.equal(one, other) for one, other in zip(before, after, strict=True)), "evaluation changes the net"
@@ -273,9 +273,9 @@ def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
     optimizer, losses = Optimizer(net), []
     for _ in range(40):
         terms, batch = case.terms(net, examples)
-        (terms.minimised / batch.weight).backward()
+        (terms.minimized / batch.weight).backward()
         optimizer.step(0.01)
-        losses.append(float(terms.minimised.detach()) / batch.weight)
+        losses.append(float(terms.minimized.detach()) / batch.weight)
     assert losses[-1] < LEARNED * losses[0], f"the loss goes from {losses[0]:.4f} to {losses[-1]:.4f}"
 
 
@@ -335,7 +335,7 @@ def held_out_data_leave_training_alone(case: TaskCase, draw: Draw) -> None:
             )
             terms = [each.terms(each.net(), examples) for each, examples in zip((one, other), pair, strict=True)]
             assert _equal(terms[0][1], terms[1][1]), "a training batch depends on held-out data"
-            assert torch.equal(terms[0][0].minimised, terms[1][0].minimised), "a loss depends on held-out data"
+            assert torch.equal(terms[0][0].minimized, terms[1][0].minimized), "a loss depends on held-out data"
     weights = (each.undisturbed[1] for each in (one, other))
     assert _same_bits(*weights), "trained weights depend on held-out data"
 
@@ -361,7 +361,7 @@ def lanes_carry_on_their_own(case: TaskCase, draw: Draw) -> None:
         if (fresh := getattr(batch, "fresh", torch.zeros(0)).numpy()).any() and len(whole[0]) >= len(fresh):
             begun = case.data.train.collate(ExampleIndices(examples.index[fresh], examples.visit[fresh]))
             noise = tuple(torch.full_like(each[: fresh.sum()], 3.0) for each in whole)
-            nothing, noisy = (objective(net, begun, carry).minimised for carry in ((), noise))
+            nothing, noisy = (objective(net, begun, carry).minimized for carry in ((), noise))
             same(noisy, nothing, "the loss of fresh rows, whatever was carried")
 
 

@@ -95,11 +95,11 @@ def _bytes(tensors: Mapping[str, Tensor]) -> bytes:
 def _written(part: Part) -> bytes:
     values = {f"value.{at}": value for at, value in enumerate(part.values) if value is not None}
     sums = {f"sum.{name}": value for name, value in part.sums.items()}
-    return _bytes(values | sums | {"minimised": torch.tensor(part.minimised, dtype=torch.float64)})
+    return _bytes(values | sums | {"minimized": torch.tensor(part.minimized, dtype=torch.float64)})
 
 
 def _read(payload: bytes, parameters: int, device: torch.device) -> Part:
     tensors = load(payload)
     sums = {name.removeprefix("sum."): each.to(device) for name, each in tensors.items() if name.startswith("sum.")}
     values = [tensors.get(f"value.{at}") for at in range(parameters)]
-    return Part([None if each is None else each.to(device) for each in values], float(tensors["minimised"]), sums)
+    return Part([None if each is None else each.to(device) for each in values], float(tensors["minimized"]), sums)

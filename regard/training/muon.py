@@ -34,11 +34,11 @@ class Muon(torch.optim.Optimizer):
     """Steps along the momentum with all of its singular values near 1 (Jordan et al. 2024).
 
     B ← μ B + (1 − μ) G, M = μ B + (1 − μ) G (Nesterov), W ← (1 − η λ) W − 0.2 η √max(rows, columns) O, where O is
-    ``orthogonalise(M)``. The scale gives an update the root mean square of AdamW's, so that both take one rate η and
+    ``orthogonalize(M)``. The scale gives an update the root mean square of AdamW's, so that both take one rate η and
     one decay λ (Liu et al. 2025, Eq. 4; torch's ``match_rms_adamw``); Jordan's own is √max(1, rows / columns).
 
     Differs from ``torch.optim.Muon`` in: the iteration runs in the number format that the model computes in, where
-    torch's is always bfloat16, which many processors emulate; and stacked matrices are orthogonalised one by one.
+    torch's is always bfloat16, which many processors emulate; and stacked matrices are orthogonalized one by one.
     Cost of a matrix n × m, n ≤ m: 20 n² m + 10 n³ operations an update, whatever the batch; on every rank, where ranks
     share its rows, since each needs the whole of it.
     """
@@ -61,13 +61,13 @@ class Muon(torch.optim.Optimizer):
             buffer.lerp_(weight.grad, 1 - group["momentum"])
             rows = weight.grad.lerp(buffer, group["momentum"]).to(group["format"])
             wanted = whole(cut_like(rows, group["parameter"]))
-            change = torch.cat([orthogonalise(matrix) for matrix in wanted.chunk(group["stacked"])])
+            change = torch.cat([orthogonalize(matrix) for matrix in wanted.chunk(group["stacked"])])
             largest = max(len(wanted) // group["stacked"], wanted.shape[1])
             weight.mul_(1 - rate * group["weight_decay"])
             weight.add_(rows_like(change, group["parameter"]), alpha=-AS_ADAM * math.sqrt(largest) * rate)
 
 
-def orthogonalise(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
+def orthogonalize(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
     """Return about U Vᵀ for the matrix U Σ Vᵀ, in its number format: all singular values near 1.
 
     X ← a X + (b A + c A²) X with A = X Xᵀ, five times from X = matrix / ‖matrix‖_F: a singular value σ becomes

@@ -117,25 +117,25 @@ class OneShard:
         own = sum(batch.weight for batch, each in zip(batches, passes, strict=True) if each.counts)
         weight = float(self.add({"weight": torch.tensor(own, dtype=torch.float64)})["weight"])
         carried: Carry = carry.get(self.rank, ())
-        minimised, sums, counted = 0.0, dict[str, Tensor](), 0
+        minimized, sums, counted = 0.0, dict[str, Tensor](), 0
         for each, collated in zip(passes, batches, strict=True):
             batch, rows = to_device(collated, self.device), len(collated.index)
             last = each is passes[-1]
             with self.explained(), self.passing(model, last), self._drawing(seed, each.number):
                 terms = model(batch, continued(carried, rows) if each.counts else ())
-                (terms.minimised * (self.scale() / weight if each.counts else 0.0)).backward()
+                (terms.minimized * (self.scale() / weight if each.counts else 0.0)).backward()
             if each.counts:
                 carried, counted = handed_on(terms.carry, rows), counted + 1
-                minimised += float(terms.minimised.detach()) / weight
+                minimized += float(terms.minimized.detach()) / weight
                 sums = added_sums(sums, terms.sums)
             del terms
         values = self.collected(parameters)
         for parameter in parameters:
             parameter.grad = None
-        whole = self.add({f"sum.{name}": value for name, value in sums.items()} | {"minimised": _wide(minimised)})
+        whole = self.add({f"sum.{name}": value for name, value in sums.items()} | {"minimized": _wide(minimized)})
         return Gradient(
             values,
-            float(whole.pop("minimised")),
+            float(whole.pop("minimized")),
             {name.removeprefix("sum."): value for name, value in whole.items()},
             weight,
             {self.rank: carried} if carried and counted == len(update) else {},  # else: its lanes have ended
@@ -187,8 +187,8 @@ def reaching_all(objective: Objective) -> Objective:
         if not torch.is_grad_enabled():
             return terms
         there = [each for each in net.parameters() if each.requires_grad and not is_cut(each)]
-        reached: Tensor = _Reaching.apply(terms.minimised, *there)
-        return terms._replace(minimised=reached)
+        reached: Tensor = _Reaching.apply(terms.minimized, *there)
+        return terms._replace(minimized=reached)
 
     return reaching
 

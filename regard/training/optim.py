@@ -1,4 +1,4 @@
-"""Learning-rate schedules, and optimisers over float32 master weights."""
+"""Learning-rate schedules, and optimizers over float32 master weights."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _halvings(step: int, after: int, every: int | None) -> int:
     return 0 if step <= after else 1 + (step - after - 1) // every
 
 
-# What an optimiser keeps of a parameter from its first update on.
+# What an optimizer keeps of a parameter from its first update on.
 KEPT: dict[str, tuple[str, ...]] = {
     "adam": ("step", "exp_avg", "exp_avg_sq"),
     "adamw": ("step", "exp_avg", "exp_avg_sq"),
@@ -213,7 +213,7 @@ class Optimizer:
         return named
 
     def begin_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Take another run's ``weights``, and nothing that an optimiser has kept of them."""
+        """Take another run's ``weights``, and nothing that an optimizer has kept of them."""
         self.load(weights, {f"master.{name}": weights[name] for name in self.names} if self.average else {})
 
     @torch.no_grad()
@@ -249,7 +249,7 @@ class Optimizer:
         self._publish()
 
     def _state(self, kind: str, master: Tensor) -> dict[str, Any]:
-        """The tensors that the optimiser of that kind keeps of a master weight."""
+        """The tensors that the optimizer of that kind keeps of a master weight."""
         found: dict[str, Any] = {} if kind == FROZEN else self.inner[kind].state[master]
         return found
 
@@ -281,7 +281,7 @@ def _require_alike(name: str, found: Tensor, wanted: Tensor) -> None:
 
 
 def make_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
-    """Optimiser of a model by the settings of its training."""
+    """Optimizer of a model by the settings of its training."""
     return Optimizer(
         model,
         kind=settings.optimizer,

@@ -44,7 +44,7 @@ def updates_within(minutes: float, seconds: float) -> int:
 def rate_over(shape: Callable[[int | None], Schedule], first: int | None, decisions: Sequence[Decision]) -> Schedule:
     """The learning rate, where ``shape(last)`` is that of a training that ends with update ``last``.
 
-    From a decision on, the rate goes from where it stands in the shape of the new end: a line is bent towards it.
+    From a decision on, the rate goes from where it stands in the shape of the new end: a line is bent toward it.
     """
     rate = shape(first)
     for step, steps in decisions:

@@ -57,7 +57,7 @@ def _misfit(where: str, why: str) -> ModelError:
 
 @torch.no_grad()
 def laid_over(net: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """All weights of a network as its optimiser keeps them, with ``weights`` in place of those of these names."""
+    """All weights of a network as its optimizer keeps them, with ``weights`` in place of those of these names."""
     own = {name: each.detach().float() if each.dtype == torch.bfloat16 else each.detach().clone()
            for name, each in net.named_parameters()} | kept_buffers(net)  # fmt: skip
     for name, tensor in weights.items():

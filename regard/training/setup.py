@@ -226,7 +226,7 @@ def _about(plan: Plan) -> Iterator[str]:
 
 
 def _require_matrices(config: RunConfig, net: nn.Module) -> None:
-    """ConfigError for an optimiser of hidden matrices where the network has none."""
+    """ConfigError for an optimizer of hidden matrices where the network has none."""
     if config.train.optimizer == "muon" and not hidden_matrices(net):
         raise ConfigError(
             "muon has nothing to do in this network",
@@ -237,7 +237,7 @@ def _require_matrices(config: RunConfig, net: nn.Module) -> None:
 
 
 def _dealt(config: RunConfig, net: nn.Module) -> Iterator[str]:
-    """A line about who updates what, where two optimisers share a network."""
+    """A line about who updates what, where two optimizers share a network."""
     if config.train.optimizer == "muon":
         stacked, sizes = hidden_matrices(net), {name: each.numel() for name, each in net.named_parameters()}
         yield (

@@ -73,7 +73,7 @@ class Part(NamedTuple):
     """The share of some shards in an update."""
 
     values: Tensors  # the gradient by parameter; None: nothing reached it
-    minimised: float
+    minimized: float
     sums: MetricSums
 
 
@@ -147,11 +147,11 @@ class Shards:
                 rows = len(batch.index)
                 with self._drawing(mixed_seed(*seed, drawn)):
                     terms = model(batch, continued(carried, rows))
-                    values = _gradients(terms.minimised / weight, parameters)
+                    values = _gradients(terms.minimized / weight, parameters)
                 carried = handed_on(terms.carry, rows)
                 total = Part(
                     _added(total.values, values, parameters),
-                    total.minimised + float(terms.minimised.detach()) / weight,
+                    total.minimized + float(terms.minimized.detach()) / weight,
                     added_sums(total.sums, terms.sums),
                 )
                 del values, terms  # before the next are computed
@@ -161,11 +161,11 @@ class Shards:
         for number, part, carried in self.workers.map(shard, list(passes)):
             total.add(part)
             left |= {number: carried} if carried and self.number is not None else {}
-        values, minimised, sums = self.over_ranks(total.value())
+        values, minimized, sums = self.over_ranks(total.value())
         found = zip(values, parameters, strict=True)
         return Gradient(
             [as_parameter(value, like) for value, like in found],
-            minimised, sums, weight, left,
+            minimized, sums, weight, left,
         )  # fmt: skip
 
     @contextmanager
@@ -236,7 +236,7 @@ def joined_parts(left: Part, right: Part) -> Part:
         one if other is None else other if one is None else one.add_(other)
         for one, other in zip(left.values, right.values, strict=True)
     ]
-    return Part(values, left.minimised + right.minimised, added_sums(left.sums, right.sums))
+    return Part(values, left.minimized + right.minimized, added_sums(left.sums, right.sums))
 
 
 def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | None]:
@@ -250,7 +250,7 @@ def _gradients(loss: Tensor, parameters: Sequence[Tensor]) -> Sequence[Tensor | 
 
 
 def _empty(parameter: Tensor) -> Tensor:
-    """Laid out as the parameter, which the optimiser's fused kernel counts on, and at least float32."""
+    """Laid out as the parameter, which the optimizer's fused kernel counts on, and at least float32."""
     return torch.empty_like(parameter, dtype=torch.promote_types(parameter.dtype, torch.float32), requires_grad=False)
 
 

@@ -12,7 +12,7 @@ Better = Callable[[float, float | None], bool]  # of a value of ``train.best_by`
 
 
 def judge(settings: TrainConfig, progress: TrainingProgress, loss: float, value: float | None, better: Better) -> bool:
-    """Whether this validation is the best; counts in ``progress.without_better`` towards ``train.early_stopping``.
+    """Whether this validation is the best; counts in ``progress.without_better`` toward ``train.early_stopping``.
 
     ``value``: of ``train.best_by``; None where this validation did not measure it, which counts for nothing.
 

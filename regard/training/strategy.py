@@ -36,12 +36,12 @@ class Trainable(nn.Module):
 class Gradient(NamedTuple):
     """The gradient of the mean loss by parameter, at least float32, and what it was measured on: all ranks together.
 
-    ``minimised``: the mean loss per unit of weight. ``sums``: of the objective, float64. ``carry``: of this rank's
+    ``minimized``: the mean loss per unit of weight. ``sums``: of the objective, float64. ``carry``: of this rank's
     shards, for its next update.
     """
 
     values: list[Tensor]
-    minimised: float
+    minimized: float
     sums: MetricSums
     weight: float
     carry: Carries
@@ -60,7 +60,7 @@ class Strategy(Protocol):
     number: int | None  # of shards that a batch is dealt to; None: an older run's, dealt whole
 
     def wrap(self, model: Trainable) -> nn.Module:
-        """The module that is called instead of the model. Before the optimiser is made: parameters may be replaced."""
+        """The module that is called instead of the model. Before the optimizer is made: parameters may be replaced."""
 
     def deal(self, examples: ExampleIndices) -> list[tuple[int, ExampleIndices]]:
         """This rank's part of a batch, by the number of the shard; over all ranks, each example once."""

@@ -186,7 +186,7 @@ class Trainer:
             return
         progress.nonfinite = 0
         figures = {
-            "loss": found.minimised,
+            "loss": found.minimized,
             "nll": self.task.compute_metrics(found.sums)["loss"],
             "rate": self.rate(progress.step),
             "norm": norm,

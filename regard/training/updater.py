@@ -50,7 +50,7 @@ class Updater:
         with reference_mode(self.config.train.engine == "reference"):
             seed = (self.config.seed, progress.step)
             found = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
-        finite = not on_any_rank(self.strategy, not math.isfinite(found.minimised))
+        finite = not on_any_rank(self.strategy, not math.isfinite(found.minimized))
         norm = self.optimizer.step(rate(progress.step + 1), found.values) if finite else self.optimizer.skip()
         self.carry = found.carry if math.isfinite(norm) and progress.batch else {}
         progress.step += 1

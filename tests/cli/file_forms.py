@@ -86,7 +86,7 @@ def training_files(folder: Path, kind: str, form: str) -> list[Path]:
         return write(folder, kind, form)
     folder.mkdir(parents=True, exist_ok=True)
     if form == "npz":
-        return [_arrays(folder / "a.npz", labelled=kind == "nodes")]
+        return [_arrays(folder / "a.npz", labeled=kind == "nodes")]
     ending = {"csv": "csv", "tsv": "tsv", "capitals": "CSV", "gz": "csv.gz"}.get(form)
     if ending is None:
         return write(folder, kind, form)
@@ -178,13 +178,13 @@ def _conllu(path: Path, kind: str, rows: Rows) -> None:
     ))  # fmt: skip
 
 
-def _arrays(path: Path, *, labelled: bool) -> Path:
+def _arrays(path: Path, *, labeled: bool) -> Path:
     edges = np.array([[n, (n + 1) % 12] for n in range(12)])
     names = np.array([f"n{n}" for n in range(12)])
     masks = {name: np.arange(12) % 3 == at for at, name in enumerate(("train_mask", "val_mask", "test_mask"))}
     classes: dict[str, Any] = (
-        {"y": np.arange(12) % 2, "classes": np.array(["left", "right"]), **masks} if labelled else {}
+        {"y": np.arange(12) % 2, "classes": np.array(["left", "right"]), **masks} if labeled else {}
     )
-    features = np.eye(12)[:, : 3 if labelled else 12]
+    features = np.eye(12)[:, : 3 if labeled else 12]
     np.savez(path, x=features, edges=edges, names=names, **classes)
     return path

@@ -109,14 +109,14 @@ def test_a_recipe_of_a_language_model_is_rehearsed(regard, tmp_path: Path) -> No
     assert regard("check", write(tmp_path, "r.toml", *lines)).stdout == "no findings\n"
 
 
-def test_tagged_and_labelled_files_are_not_taken_for_pairs(regard, tmp_path: Path) -> None:
+def test_tagged_and_labeled_files_are_not_taken_for_pairs(regard, tmp_path: Path) -> None:
     """What looks like pairs of sentences to a lint is rehearsed by the task that would be trained."""
-    tagged, labelled = tmp_path / "tags.jsonl", tmp_path / "labels.tsv"
+    tagged, labeled = tmp_path / "tags.jsonl", tmp_path / "labels.tsv"
     tagged.write_text("".join(f'{{"tokens": ["w{n}", "."], "tags": ["{"XY"[n % 2]}", "Z"]}}\n' for n in range(40)))
-    labelled.write_text("".join(f"text {n % 30}\t{'yes' if n % 2 else 'no'}\n" for n in range(40)))
-    for path in (tagged, labelled):
+    labeled.write_text("".join(f"text {n % 30}\t{'yes' if n % 2 else 'no'}\n" for n in range(40)))
+    for path in (tagged, labeled):
         done = regard("check", path)
-        assert (done.exit_code == 0 and "no findings" in done.output) or path == labelled, done.output
+        assert (done.exit_code == 0 and "no findings" in done.output) or path == labeled, done.output
     with tagged.open("a") as file:
         file.write('{"tokens": ["a"], "tags": []}\n')
     done = regard("check", tagged)

@@ -113,7 +113,7 @@ def test_its_card_has_the_header_that_the_hub_reads(
     regard("export", tiny_copy.path, tmp_path / "given", "--to", "hub", "--checkpoint", "400", "--sentences", "2")
     _, header, body = (tmp_path / "given" / "README.md").read_text().split("---\n", 2)
     expected = ["library_name: regard", "pipeline_tag: translation", "language:", '- "no"', "metrics:", '- "bleu"']
-    assert header.splitlines() == expected, "and no licence, which nobody told"
+    assert header.splitlines() == expected, "and no license, which nobody told"
     assert "| Validation | loss 0.5000, bleu 99.5000 |" in body and "| Weights | step 400 |" in body
 
 
@@ -129,7 +129,7 @@ def test_an_average_is_given_away_as_one(tiny_copy: TinyRun, regard: Callable[..
 def test_what_marian_cannot_say_is_refused(tiny_run: TinyRun, regard: Callable[..., Result], tmp_path: Path) -> None:
     done = regard("export", tiny_run.path, tmp_path / "marian", "--to", "marian")
     assert isinstance(done.exception, ConfigError)
-    assert "it normalises before its sub-layers" in str(done.exception)
+    assert "it normalizes before its sub-layers" in str(done.exception)
     assert not list(tmp_path.iterdir())
 
 

@@ -62,7 +62,7 @@ def test_evaluation_and_inspection(regard, graphs_run: Path) -> None:
     assert "pooling" in shown and ("ring" in shown or "star" in shown)
     found = package.load(graphs_run).inspect(json.loads(TASK.sample_lines[2]))
     maps = {each.place: each.weights for each in found.attention}
-    weights = maps["encoder.0.edges"]  # of a star: each leaf sees itself and the centre
+    weights = maps["encoder.0.edges"]  # of a star: each leaf sees itself and the center
     assert weights.shape == (2, 4, 4) and bool((weights[:, 1, 2:] == 0).all()) and bool((weights[:, 1, :2] > 0).all())
     assert maps["pooling"].shape == (1, 1, 4)
     assert found.surfaces[0].edges == ((0, 1), (0, 2), (0, 3)) and found.facts == {"nodes": 4, "edges": 3}

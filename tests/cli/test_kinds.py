@@ -1,4 +1,4 @@
-"""Every kind of model in one table: one batch learnt by heart, served, inspected, bad input named by its line."""
+"""Every kind of model in one table: one batch learned by heart, served, inspected, bad input named by its line."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_one_batch_is_learnt_by_heart(case: TaskCase) -> None:
     optimizer, losses = Optimizer(net), list[float]()
     for _ in range(150):
         terms, batch = case.terms(net, examples)
-        (terms.minimised / batch.weight).backward()
+        (terms.minimized / batch.weight).backward()
         optimizer.step(0.01)
         losses.append(float(terms.sums["nll"]) / batch.weight)
     assert losses[-1] < HEART.get(case.kind, 0.02) * losses[0], (losses[0], losses[-1])

@@ -22,7 +22,7 @@ MIXERS: dict[str, dict[str, Any]] = {
     "global-local": {"kind": "global-local", "radius": 3, "first": 2},
     "linear": {"kind": "linear", "chunk": 4},
     "mamba2": {"kind": "mamba2", "state": 4, "chunk": 4},
-    "sinks": {"kind": "dot", "neighbourhood": 3, "sinks": 2},
+    "sinks": {"kind": "dot", "neighborhood": 3, "sinks": 2},
 }
 REMEMBER = ("segment-memory", "compressive")
 
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "global-local": ({"random": 1}, "radius and first alone"),
     "linear": ({"chunk": 0}, "a chunk has at least one column"),
     "mamba2": ({"state": 0}, "expand, state, kernel and chunk are 1 or more"),
-    "sinks": ({"neighbourhood": None}, "sinks are seen beside a neighbourhood"),
+    "sinks": ({"neighborhood": None}, "sinks are seen beside a neighborhood"),
 }
 
 

@@ -183,17 +183,17 @@ def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
 
 def test_several_heads_are_drawn_over_each_other(page: Any) -> None:
     click(page, "head-decoder.0.source-0")
-    colours = "all => new Set(all.map(each => each.getAttribute('stroke'))).size"
+    colors = "all => new Set(all.map(each => each.getAttribute('stroke'))).size"
     arcs = on(page, "aligned").locator("path")
-    assert arcs.evaluate_all(colours) == 1
+    assert arcs.evaluate_all(colors) == 1
     click(page, "overlay-decoder.0.source-1")
     playwright.expect(on(page, "attention-name")).to_contain_text("1 more drawn over it")
     playwright.expect(on(page, "overlay-decoder.0.source-1")).to_have_attribute("aria-pressed", "true")
-    assert arcs.evaluate_all(colours) == 2
+    assert arcs.evaluate_all(colors) == 2
     on(page, "aligned-query-0").focus()
     playwright.expect(on(page, "weights")).to_contain_text("head 1:")
     click(page, "overlay-none")
-    assert arcs.evaluate_all(colours) == 1
+    assert arcs.evaluate_all(colors) == 1
 
 
 def test_a_file_is_translated_and_saved_and_another_kind_refused(page: Any, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 
-COLOUR = SharedOption(Annotated[str, typer.Option(metavar="NAME", help="A colour.")], "red")
+COLOR = SharedOption(Annotated[str, typer.Option(metavar="NAME", help="A color.")], "red")
 LOUD = SharedOption(Annotated[bool, typer.Option("--loud", help="Loudly.")], False)
 
 
@@ -28,7 +28,7 @@ def app(seen: list[Any]) -> typer.Typer:
     def gather(**given: Any) -> dict[str, Any]:
         return given
 
-    @taken_together("paint", {"colour": COLOUR, "loud": LOUD}, gather)
+    @taken_together("paint", {"color": COLOR, "loud": LOUD}, gather)
     def command(
         name: str, *, first: int = 1, paint: Any, last: Annotated[int, typer.Option(help="The end.")] = 2
     ) -> None:
@@ -43,13 +43,13 @@ def app(seen: list[Any]) -> typer.Typer:
 def test_a_command_gets_them_together(app: typer.Typer, seen: list[Any]) -> None:
     runner = CliRunner()
     assert runner.invoke(app, ["x", "--loud", "--last", "5"]).exit_code == 0
-    assert runner.invoke(app, ["y", "--colour", "blue", "--first", "3"]).exit_code == 0
-    assert seen == [("x", 1, {"colour": "red", "loud": True}, 5), ("y", 3, {"colour": "blue", "loud": False}, 2)]
+    assert runner.invoke(app, ["y", "--color", "blue", "--first", "3"]).exit_code == 0
+    assert seen == [("x", 1, {"color": "red", "loud": True}, 5), ("y", 3, {"color": "blue", "loud": False}, 2)]
 
 
 def test_they_stand_in_the_help_where_the_argument_was(app: typer.Typer) -> None:
     told = CliRunner().invoke(app, ["--help"], env={"COLUMNS": "100"}).stdout
-    assert told.index("--first") < told.index("--colour") < told.index("--loud") < told.index("--last")
+    assert told.index("--first") < told.index("--color") < told.index("--loud") < told.index("--last")
     assert "paint" not in told
 
 

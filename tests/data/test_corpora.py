@@ -15,7 +15,7 @@ from regard.data.corpus import Corpora, Corpus
 from regard.data.preparation import open_or_prepare, prepare
 from regard.data.ragged import RaggedWriter
 from regard.data.reading import CorpusConfig, read_pairs
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError, StorageError
 from tests.data.earlier_heads import write_earlier_head
@@ -235,7 +235,7 @@ def test_multi30k_is_read_whole(tmp_path):
         pytest.skip("REGARD_DATA names no folder with multi30k/")
     config = CorpusConfig(source=folder / "train.en.gz", target=folder / "train.de.gz")
     tokenizer = train_tokenizer(
-        (line for pair in read_pairs(config) for line in pair[1:]), TokenizerConfig(kind="pretokenised")
+        (line for pair in read_pairs(config) for line in pair[1:]), TokenizerConfig(kind="pretokenized")
     )
     corpus = prepare(read_pairs(config), tokenizer, tokenizer, tmp_path / "corpus", max_length=256)
     with gzip.open(config.source, "rt", encoding="utf-8") as file:

@@ -15,7 +15,7 @@ from regard.data.document_stream import DocumentStream, open_or_prepare_document
 from regard.data.documents import Cut, TextDocument, parse_document, read_documents
 from regard.data.reading import CorpusConfig, parse_json_pair
 from regard.data.stream import TextConfig, read_text_lines
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.errors import DataError
 from tests.data.earlier_heads import write_earlier_head

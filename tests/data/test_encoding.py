@@ -20,7 +20,7 @@ from regard.data.encoding import encode_chunks, processes_for
 from regard.data.preparation import open_or_prepare
 from regard.data.reading import CorpusConfig
 from regard.data.stream import TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.errors import DataError, RegardError
 
@@ -122,7 +122,7 @@ from pathlib import Path
 from regard.data import preparation
 from regard.data.preparation import open_or_prepare
 from regard.data.reading import CorpusConfig
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 preparation.CHUNK = 32
 folder = Path(sys.argv[1])
 one = load_tokenizer(folder, "one")

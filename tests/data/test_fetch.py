@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 from regard.commands import data as data_command
 from regard.data.public import download as download_module
-from regard.data.public.catalogue import PublicCorpus, PublicFile, corpora, corpus_named
+from regard.data.public.catalog import PublicCorpus, PublicFile, corpora, corpus_named
 from regard.data.public.fetch import copy, fetch
 from regard.errors import ConfigError, DataError, StorageError
 
@@ -31,16 +31,16 @@ TEXT = "".join(f"sentence {number} of many\n" for number in range(20_000)).encod
 SHORT = b"Ein Hund rennt.\n"
 PAUSES = (0.0, 0.0)
 
-Behaviour = Callable[[BaseHTTPRequestHandler, bytes], None]
+Behavior = Callable[[BaseHTTPRequestHandler, bytes], None]
 
 
 @dataclass
 class Server:
-    """A server on the loopback that serves ``files``; ``behaviours`` come first, one a request, then it is good."""
+    """A server on the loopback that serves ``files``; ``behaviors`` come first, one a request, then it is good."""
 
     address: str
     files: dict[str, bytes] = field(default_factory=dict)
-    behaviours: list[Behaviour] = field(default_factory=list)
+    behaviors: list[Behavior] = field(default_factory=list)
     requests: list[tuple[str, str | None]] = field(default_factory=list)  # path and Range
 
 
@@ -58,7 +58,7 @@ def answer(handler: BaseHTTPRequestHandler, body: bytes) -> None:
     handler.wfile.write(body[start:])
 
 
-def breaks_after(count: int) -> Behaviour:
+def breaks_after(count: int) -> Behavior:
     def behave(handler: BaseHTTPRequestHandler, body: bytes) -> None:
         handler.send_response(200)
         handler.send_header("Content-Length", str(len(body)))
@@ -68,7 +68,7 @@ def breaks_after(count: int) -> Behaviour:
     return behave
 
 
-def says(status: int) -> Behaviour:
+def says(status: int) -> Behavior:
     return lambda handler, body: handler.send_error(status)
 
 
@@ -76,7 +76,7 @@ def hangs_up(handler: BaseHTTPRequestHandler, body: bytes) -> None:
     handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-def sends(other: bytes) -> Behaviour:
+def sends(other: bytes) -> Behavior:
     return lambda handler, body: answer(handler, other)
 
 
@@ -99,7 +99,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
         def do_GET(self) -> None:
             path = self.path.removeprefix("http://corpus.invalid")  # as a proxy is asked
             state.requests.append((path, self.headers.get("Range")))
-            behave = state.behaviours.pop(0) if state.behaviours else answer
+            behave = state.behaviors.pop(0) if state.behaviors else answer
             body = state.files.get(path)
             if body is None:
                 self.send_error(404)
@@ -199,7 +199,7 @@ def test_what_is_not_the_gzip_of_the_text_never_gets_the_name(corpus, server, tm
 
 @pytest.mark.parametrize("behave", [endless, sends(TEXT + b"x" * 100_000)])
 def test_a_server_cannot_fill_the_disk(plain, server, tmp_path, behave):
-    server.behaviours = [behave]
+    server.behaviors = [behave]
     with pytest.raises(DataError, match="something other than the file") as caught:
         fetch(plain, tmp_path)
     assert f"{len(TEXT) + 65_536:,} bytes" in caught.value.why
@@ -208,7 +208,7 @@ def test_a_server_cannot_fill_the_disk(plain, server, tmp_path, behave):
 
 @pytest.mark.parametrize("status", [404, 403, 410])
 def test_a_missing_file_is_told_at_once(plain, server, tmp_path, status):
-    server.behaviours = [says(status)]
+    server.behaviors = [says(status)]
     with pytest.raises(DataError, match="cannot be downloaded") as caught:
         fetch(plain, tmp_path, pauses=PAUSES)
     assert str(status) in caught.value.why
@@ -217,14 +217,14 @@ def test_a_missing_file_is_told_at_once(plain, server, tmp_path, status):
 
 
 def test_a_broken_connection_is_continued_by_range(plain, server, tmp_path):
-    server.behaviours = [breaks_after(100_000)]
+    server.behaviors = [breaks_after(100_000)]
     fetch(plain, tmp_path, pauses=PAUSES)
     assert (tmp_path / "a.en").read_bytes() == TEXT
     assert server.requests == [("/a.en", None), ("/a.en", "bytes=100000-")]
 
 
 def test_a_download_that_was_killed_is_continued_by_the_next_call(plain, server, tmp_path):
-    server.behaviours = [breaks_after(100_000), hangs_up, hangs_up]
+    server.behaviors = [breaks_after(100_000), hangs_up, hangs_up]
     with pytest.raises(DataError, match="download failed"):
         fetch(plain, tmp_path, pauses=PAUSES)
     assert names(tmp_path) == [".a.en.part"]
@@ -236,7 +236,7 @@ def test_a_download_that_was_killed_is_continued_by_the_next_call(plain, server,
 
 
 def test_a_server_without_ranges_starts_over(plain, server, tmp_path):
-    server.behaviours = [breaks_after(100_000), ignores_range]
+    server.behaviors = [breaks_after(100_000), ignores_range]
     fetch(plain, tmp_path, pauses=PAUSES)
     assert (tmp_path / "a.en").read_bytes() == TEXT
 
@@ -251,7 +251,7 @@ def test_a_part_that_does_not_fit_is_thrown_away(plain, server, tmp_path, part):
 
 @pytest.mark.parametrize("behave", [says(503), says(429), hangs_up])
 def test_a_hiccup_is_tried_again(plain, server, tmp_path, behave):
-    server.behaviours = [behave, behave]
+    server.behaviors = [behave, behave]
     fetch(plain, tmp_path, pauses=PAUSES)
     assert (tmp_path / "a.en").read_bytes() == TEXT
     assert len(server.requests) == 3
@@ -260,7 +260,7 @@ def test_a_hiccup_is_tried_again(plain, server, tmp_path, behave):
 def test_each_further_try_waits_longer_and_the_last_one_tells(plain, server, tmp_path, monkeypatch):
     waited: list[float] = []
     monkeypatch.setattr(download_module.time, "sleep", waited.append)
-    server.behaviours = [says(503)] * 10
+    server.behaviors = [says(503)] * 10
     with pytest.raises(DataError, match="download failed") as caught:
         fetch(plain, tmp_path)
     assert waited == sorted(waited) == list(download_module.PAUSES)
@@ -269,7 +269,7 @@ def test_each_further_try_waits_longer_and_the_last_one_tells(plain, server, tmp
 
 def test_a_silent_server_is_given_up(plain, server, tmp_path, monkeypatch):
     release = threading.Event()
-    server.behaviours = [lambda handler, body: release.wait(30) and None] * 3
+    server.behaviors = [lambda handler, body: release.wait(30) and None] * 3
     monkeypatch.setattr(download_module, "TIMEOUT", 0.05)
     with pytest.raises(DataError, match="download failed") as caught:
         fetch(plain, tmp_path, pauses=PAUSES)
@@ -392,7 +392,7 @@ def test_an_unknown_name_is_met_by_the_nearest():
 
 @pytest.mark.parametrize("corpus", corpora().values(), ids=lambda corpus: corpus.name)
 def test_the_table_is_pinned(corpus):
-    assert corpus.licence
+    assert corpus.license
     if corpus.address is not None:  # what one commit holds cannot change
         assert re.match(r"https://raw\.githubusercontent\.com/[^/]+/[^/]+/[0-9a-f]{40}(/|$)", corpus.address)
     assert len({file.name for file in corpus.files}) == len(corpus.files)
@@ -427,7 +427,7 @@ def run(corpus, monkeypatch, tmp_path):
     """``regard data …`` with the toy corpus in the table, run in a folder of its own."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(
-        "regard.data.public.catalogue.corpora", lambda: {"toy": replace(corpus, hint="use {folder}/a.en")}
+        "regard.data.public.catalog.corpora", lambda: {"toy": replace(corpus, hint="use {folder}/a.en")}
     )
     app = typer.Typer()
     data_command.register(app)
@@ -438,7 +438,7 @@ def run(corpus, monkeypatch, tmp_path):
 def test_the_command_shows_the_licence_first_and_fetches_into_data(run, tmp_path):
     result = run("fetch", "toy")
     assert result.exit_code == 0
-    assert result.stdout.index("licence: free") < result.stdout.index("downloaded")
+    assert result.stdout.index("license: free") < result.stdout.index("downloaded")
     assert "use data/toy/a.en" in result.stdout
     assert (tmp_path / "data" / "toy" / "a.en").read_bytes() == TEXT
 
@@ -449,17 +449,17 @@ def test_the_command_copies_and_speaks_json(run, server, tmp_path):
     (tmp_path / "mine" / "a.de").write_bytes(SHORT)
     result = run("fetch", "toy", "--from", "mine", "--to", "here", "--json")
     value = json.loads(result.stdout)
-    assert value["licence"] == "free"
+    assert value["license"] == "free"
     assert [(file["path"], file["state"]) for file in value["files"]] == [
         ("here/a.en", "copied"),
         ("here/a.de", "copied"),
     ]
-    assert "licence: free" in result.stderr
+    assert "license: free" in result.stderr
     assert server.requests == []
 
 
 def test_the_list_has_every_name_and_licence(run):
-    assert "licence: free" in run("list").stdout
+    assert "license: free" in run("list").stdout
     assert [entry["name"] for entry in json.loads(run("list", "--json").stdout)] == ["toy"]
 
 

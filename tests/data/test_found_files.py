@@ -125,10 +125,10 @@ def test_a_part_column_cuts_texts(tmp_path: Path) -> None:
 
 
 def _texts(config: RunConfig, corpora: Any) -> list[str]:
-    from regard.tasks.classification.labelled_text import read_labelled
+    from regard.tasks.classification.labeled_text import read_labeled
 
     data: Any = config.data
-    return [each.texts[0] for each in read_labelled(corpora, data)]
+    return [each.texts[0] for each in read_labeled(corpora, data)]
 
 
 def test_the_columns_that_are_not_read_are_said(tmp_path: Path) -> None:
@@ -347,10 +347,10 @@ def test_lists_in_cells_are_lists(tmp_path: Path) -> None:
     assert [each.tokens for each in read_tagged(data.train, data)] == [("the", "dog"), ("it's", "so")]
     rows = "".join(f'a {n} film,"[{label}]"\n' for n in range(30) for label in ("'good', 'long'", "'bad'", ""))
     config, _ = found(write(tmp_path, "labels.csv", "text,label\n" + rows))
-    from regard.tasks.classification.labelled_text import read_labelled
+    from regard.tasks.classification.labeled_text import read_labeled
 
     assert config.data.label_kind == "several"
-    labels = {each.labels for each in read_labelled(config.data.train, config.data)}
+    labels = {each.labels for each in read_labeled(config.data.train, config.data)}
     assert labels == {("good", "long"), ("bad",), ()}
 
 

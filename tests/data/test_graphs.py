@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from regard.data.graph_files import read_graph, save_graph
-from regard.data.graphs import UNLABELLED, edge_count, edge_pairs, normalised_rows
+from regard.data.graphs import UNLABELED, edge_count, edge_pairs, normalized_rows
 from regard.errors import DataError
 
 NODES = "node,label,split,a,b\nx,one,train,1,0\ny,two,valid,0,2\nz,,,0.5,0\nalone,one,test,0,0\n"
@@ -26,14 +26,14 @@ def tables(folder: Path, nodes: str = NODES, edges: str = EDGES) -> tuple[Path, 
 def test_tables_of_nodes_and_edges(tmp_path):
     graph = read_graph(*tables(tmp_path))
     assert graph.names == ("x", "y", "z", "alone") and graph.classes == ("one", "two")
-    assert graph.labels.tolist() == [0, 1, UNLABELLED, 0]
+    assert graph.labels.tolist() == [0, 1, UNLABELED, 0]
     assert graph.pairs.T.tolist() == [[0, 0], [0, 1], [1, 0], [1, 1], [1, 2], [2, 1], [2, 2], [3, 3]]
     assert graph.entries.T.tolist() == [[0, 0], [1, 1], [2, 0]] and graph.values.tolist() == [1, 2, 0.5]
     assert {part: np.flatnonzero(mask).tolist() for part, mask in graph.parts.items()} == {
         "train": [0], "valid": [1], "test": [3],
     }  # fmt: skip
     assert graph.isolated.tolist() == [3] and "1 of them without an edge, 2 edges" in graph.told()
-    assert graph.neighbours(1).tolist() == [0, 1, 2]
+    assert graph.neighbors(1).tolist() == [0, 1, 2]
     assert read_graph(*tables(tmp_path), directed=True).pairs.T.tolist()[-3:] == [[2, 1], [2, 2], [3, 3]]
 
 
@@ -66,12 +66,12 @@ def test_dense_and_sparse_features_are_one(tmp_path):
     sparse = dict(x_data=[1.0, 2.0], x_indices=[0, 1], x_indptr=[0, 1, 2, 2], x_shape=[3, 2])
     np.savez(tmp_path / "sparse.npz", edges=edges, **sparse)
     one, other = (read_graph(tmp_path / f"{name}.npz", None) for name in ("dense", "sparse"))
-    assert one.digest() == other.digest() and (one.labels == UNLABELLED).all()
+    assert one.digest() == other.digest() and (one.labels == UNLABELED).all()
 
 
 def test_rows_of_size_one():
     entries = np.array([[0, 0, 2], [0, 1, 0]])
-    values = normalised_rows(entries, np.array([3, -1, 5], np.float32), 3)
+    values = normalized_rows(entries, np.array([3, -1, 5], np.float32), 3)
     np.testing.assert_allclose(values, [0.75, -0.25, 1])
 
 

@@ -13,7 +13,7 @@ from regard.data.file_names import named_files, paired_files
 from regard.data.preparation import open_or_prepare, prepare
 from regard.data.reading import CorpusConfig, given_corpus, read_pairs
 from regard.data.stream import TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from regard.tasks.check import check

@@ -14,7 +14,7 @@ from regard.data.documents import Cut
 from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import LONGEST_SPAN, Masked, MaskingConfig, hidden, masked, number_masked, word_starts
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer, TokenizerConfig
 
 TYPES = 50

@@ -14,7 +14,7 @@ from regard.core.task import ExampleIndices
 from regard.data.order import batches_in_order, by_length, epoch_batches, mixed_epoch
 from regard.data.pairs import collate, pad_sources, pair_lengths
 from regard.data.preparation import prepare
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, TokenizerConfig
 from regard.errors import ConfigError, DataError
 

@@ -89,8 +89,8 @@ def test_each_number_is_as_often_in_each_place(size: int) -> None:
     assert chi_square(counts) < 5
 
 
-def test_neighbours_do_not_stay_together() -> None:
-    """What follows what: differences of numbers in neighbouring places, of one long order, are even."""
+def test_neighbors_do_not_stay_together() -> None:
+    """What follows what: differences of numbers in neighboring places, of one long order, are even."""
     size = 1 << 16
     order = Permutation(size, 4, 2)(np.arange(size))
     assert abs(chi_square(np.bincount(np.diff(order) % size * 64 // size, minlength=64))) < 5

@@ -24,7 +24,7 @@ from regard.data.preparation import prepare
 from regard.data.prepared import PreparedFolder
 from regard.data.ragged import ArrayHead, NumberType, Ragged, RaggedWriter
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from tests.data.earlier_heads import write_earlier_head

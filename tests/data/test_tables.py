@@ -23,8 +23,8 @@ from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig
 from regard.errors import DataError, RegardError
-from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.data_config import LabeledDataConfig
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.find_config import find_config
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
@@ -138,31 +138,31 @@ def test_without_pyarrow_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.
         column_names(tmp_path / "a.parquet")
 
 
-def labelled(path: Path, **keys: object) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
-    data = LabelledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
-    return [(each.texts, each.labels) for each in read_labelled(data.train, data)]
+def labeled(path: Path, **keys: object) -> list[tuple[tuple[str, ...], tuple[str, ...]]]:
+    data = LabeledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
+    return [(each.texts, each.labels) for each in read_labeled(data.train, data)]
 
 
-def test_labelled_texts(table: Any) -> None:
+def test_labeled_texts(table: Any) -> None:
     path = table({"id": [1, 2], "label": ["no", "yes"], "text": ["a, b", "c"]})
     expected = [(("a, b",), ("no",)), (("c",), ("yes",))]
-    assert labelled(path) == labelled(path, text="text", label="label") == labelled(path, text=3, label=2) == expected
+    assert labeled(path) == labeled(path, text="text", label="label") == labeled(path, text=3, label=2) == expected
     with pytest.raises(DataError, match="number 9"):
-        labelled(path, text=9, label=2)
+        labeled(path, text=9, label=2)
 
 
 def test_a_column_a_label(table: Any) -> None:
     path = table({"text": ["a", "b", "c"], "toxic": [1, 0, 0], "obscene": [1, 1, 0]})
-    found = labelled(path, text="text", label=["toxic", "obscene"], label_kind="several")
+    found = labeled(path, text="text", label=["toxic", "obscene"], label_kind="several")
     assert [labels for _, labels in found] == [("toxic", "obscene"), ("obscene",), ()]
     path = table({"text": ["a"], "toxic": [1], "obscene": [2]})
     with pytest.raises(DataError, match="neither yes nor no"):
-        labelled(path, text="text", label=["toxic", "obscene"], label_kind="several")
+        labeled(path, text="text", label=["toxic", "obscene"], label_kind="several")
 
 
 def test_lists_of_labels(tmp_path: Path) -> None:
     path = write(tmp_path / "a.parquet", {"text": ["a", "b"], "labels": [["x", "y"], []]})
-    assert labelled(path, text="text", label="labels", label_kind="several") == [(("a",), ("x", "y")), (("b",), ())]
+    assert labeled(path, text="text", label="labels", label_kind="several") == [(("a",), ("x", "y")), (("b",), ())]
 
 
 def test_tagged_sentences(table: Any) -> None:

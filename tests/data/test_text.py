@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from regard.core.installation import upgrade_advice
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError, ModelError, StorageError
 
@@ -27,7 +27,7 @@ CONFIGS = {
     "word": TokenizerConfig(kind="word"),
     "character": TokenizerConfig(kind="character"),
     "byte": TokenizerConfig(kind="byte"),
-    "pretokenised": TokenizerConfig(kind="pretokenised", joiner="@@"),
+    "pretokenized": TokenizerConfig(kind="pretokenized", joiner="@@"),
 }
 TRAINED = {name: train_tokenizer(LINES, config) for name, config in CONFIGS.items()}
 SUBWORDS = [name for name in CONFIGS if name.startswith(("bpe", "unigram"))]
@@ -128,7 +128,7 @@ def test_subwords_of_known_characters_lose_nothing(name, words):
 @every
 def test_what_has_no_piece_is_named_as_often_as_it_is_there(name):
     tokenizer = TRAINED[name]
-    words = CONFIGS[name].kind in ("word", "pretokenised")
+    words = CONFIGS[name].kind in ("word", "pretokenized")
     line = f"{LINES[0]} 漢字♞ 漢"
     found = tokenizer.unknown(line)
     assert found == ([] if name == "byte" else ["漢字♞", "漢"] if words else ["漢", "字", "♞", "漢"])
@@ -148,13 +148,13 @@ def test_a_word_vocabulary_keeps_the_most_frequent():
 
 
 def test_joiners_are_removed_also_at_the_end_of_an_unfinished_word():
-    tokenizer = train_tokenizer(["low@@ er new@@ est x@@"], CONFIGS["pretokenised"])
+    tokenizer = train_tokenizer(["low@@ er new@@ est x@@"], CONFIGS["pretokenized"])
     assert tokenizer.decode(tokenizer.encode("low@@ er new@@ est")) == "lower newest"
     assert tokenizer.decode(tokenizer.encode("low@@ er x@@")) == "lower x"
 
 
 def test_without_a_joiner_the_pieces_stay():
-    tokenizer = train_tokenizer(["low@@ er"], TokenizerConfig(kind="pretokenised"))
+    tokenizer = train_tokenizer(["low@@ er"], TokenizerConfig(kind="pretokenized"))
     assert tokenizer.decode(tokenizer.encode("low@@ er")) == "low@@ er"
 
 

@@ -15,7 +15,7 @@ import pytest
 import sentencepiece
 from tokenizers import Tokenizer as Library
 
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.sentencepiece_file import _fields, require_bounded
 from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -81,7 +81,7 @@ def changes(content: bytes) -> Iterator[bytes]:
 CHILD = """
 import hashlib, json, os, resource, sys
 from pathlib import Path
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.errors import RegardError
 folder, letters, memory = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 load_tokenizer(folder, "x").encode("a")

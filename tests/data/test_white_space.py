@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.data.tokenizers.white_space import NORMALIZING, has_layout, report_lost_space
 from tests.test_shortcomings import regard
@@ -41,7 +41,7 @@ def test_the_message_shows_one_loss_and_the_key() -> None:
 
 def test_marks_of_joined_pieces_are_no_lost_space() -> None:
     lines = ["vor@@ her  nach@@ her"] * 20
-    tokenizer = train_tokenizer(lines, TokenizerConfig(kind="pretokenised", joiner="@@"))
+    tokenizer = train_tokenizer(lines, TokenizerConfig(kind="pretokenized", joiner="@@"))
     assert tokenizer.decode(tokenizer.encode(lines[0])) != lines[0]
     assert report_lost_space(tokenizer, lines, "targets", "data.tokenizer") is None
 

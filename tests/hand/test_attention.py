@@ -95,12 +95,12 @@ def test_the_dot_products_variance_is_the_width():
 
 
 def local(window: float, *, direction: float = 0.0) -> LocalPredictive:
-    """tanh(1 · q) · direction under a score of 0: with direction 0 the centre is S / 2."""
+    """tanh(1 · q) · direction under a score of 0: with direction 0 the center is S / 2."""
     inner = fill(General(heads=1, query_width=1, key_width=1), weight=[0.0])
-    return fill(LocalPredictive(inner, heads=1, query_width=1, window=window), centre=[1.0], direction=[direction])
+    return fill(LocalPredictive(inner, heads=1, query_width=1, window=window), center=[1.0], direction=[direction])
 
 
-def test_local_p_is_a_gaussian_over_a_softmax_and_is_not_renormalised():
+def test_local_p_is_a_gaussian_over_a_softmax_and_is_not_renormalized():
     """S = 4, p = 4 · σ(0) = 2, D = 1: keys 1, 2, 3 share 1/3 each, times exp(−(s − 2)² / (2 · ½²)) = e⁻², 1, e⁻²."""
     _, weights, _ = look(local(1), column(5.0), column(0, 0, 0, 0), column(1, 2, 3, 4))
     close(weights[0, 0, 0], [0, math.exp(-2) / 3, 1 / 3, math.exp(-2) / 3])

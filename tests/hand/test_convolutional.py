@@ -19,7 +19,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional import build as build_convolutional
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
-from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
+from regard.models.convolutional.encoder import CenteredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import Convolution, GatedConvolution, scale_gradient
 from regard.models.input import Embedded, TokenInput
 
@@ -41,10 +41,10 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
     return torch.randint(0, TYPES, shape, generator=torch.Generator().manual_seed(seed))
 
 
-# Weight normalisation
+# Weight normalization
 
 
-def test_weight_normalisation_by_hand() -> None:
+def test_weight_normalization_by_hand() -> None:
     """v = (3, 4), ‖v‖ = 5, g = 10: W = (6, 8); x = (1, ½) gives 10."""
     convolution = Convolution(2, 1).double()
     with torch.no_grad():
@@ -55,8 +55,8 @@ def test_weight_normalisation_by_hand() -> None:
 
 
 @pytest.mark.parametrize("kernel", [1, 3])
-def test_weight_normalisation_is_that_of_torch(kernel: int) -> None:
-    """Values and gradients of all three tensors, against torch's parametrisation of ``nn.Conv1d``."""
+def test_weight_normalization_is_that_of_torch(kernel: int) -> None:
+    """Values and gradients of all three tensors, against torch's parametrization of ``nn.Conv1d``."""
     mine, theirs = Convolution(4, 6, kernel=kernel).double(), nn.Conv1d(4, 6, kernel).double()
     torch.nn.utils.parametrizations.weight_norm(theirs)
     weight = theirs.parametrizations.weight
@@ -151,7 +151,7 @@ def growth(factor: float) -> list[float]:
     start = torch.randn(8, 40, 64) * 0.1  # as embeddings start
     x, valid, found = start, torch.ones(8, 40).bool(), []
     for _ in range(20):
-        x = CentredConvolution(64, 64, kernel=3)(x, valid) / math.sqrt(0.5) * factor
+        x = CenteredConvolution(64, 64, kernel=3)(x, valid) / math.sqrt(0.5) * factor
         found.append(float(x.detach().var() / start.var()))
     return found
 
@@ -276,7 +276,7 @@ def set_map(one: Convolution, weight: float, bias: float) -> None:
 @torch.no_grad()
 def test_an_encoder_layer_by_hand() -> None:
     """(A σ(B) + x)√½ in the middle of three columns, of which the kernel takes 1, 10 and 100 times."""
-    layer = CentredConvolution(1, 1, kernel=3).double()
+    layer = CenteredConvolution(1, 1, kernel=3).double()
     weight = torch.tensor([[[1.0, 10.0, 100.0]], [[1.0, 1.0, 1.0]]])
     layer.convolution.direction.copy_(weight)
     layer.convolution.length.copy_(torch.tensor([math.sqrt(10101), 0.0], dtype=torch.float64))
@@ -360,7 +360,7 @@ def test_an_encoder_of_its_own_embedding() -> None:
     """The parts by themselves, as an author would put them together."""
     embedding = TokenInput(nn.Parameter(torch.randn(5, 6))).configure(LearnedPosition(6, longest=9), scale=1.0)
     encoder = ConvolutionalEncoder(
-        embedding, [CentredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
+        embedding, [CenteredConvolution(4, 4, kernel=3)], width=6, first_width=4, last_width=4
     )
     encoded = encoder(torch.tensor([[1, 2, 3]]), Span.of(torch.ones(1, 3).bool()))
     assert torch.equal(encoded.embedded[0], embedding.weight[[1, 2, 3]] + embedding.position.table[:3])

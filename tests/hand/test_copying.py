@@ -69,7 +69,7 @@ def test_a_shut_pointer_leaves_the_loss_of_the_vocabulary() -> None:
 
 @pytest.mark.parametrize("copying", [True, False])
 def test_only_a_pointer_says_what_no_target_had(copying: bool) -> None:
-    """Targets repeat their source. Types 20 to 29 stand in no target that was learnt from, and are said by copying."""
+    """Targets repeat their source. Types 20 to 29 stand in no target that was learned from, and are said by copying."""
     torch.manual_seed(0)
     config = ModelConfig.model_validate({
         "layers": 1, "width": 32, "feed_forward": 32, "heads": 2, "dropout": 0.0, "copying": copying, "norm": "pre",

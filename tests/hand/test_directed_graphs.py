@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.nn.functional import leaky_relu
 
 from regard.data.graph_union import return_probabilities
-from regard.data.graphs import UNLABELLED, Graph, edge_pairs
-from regard.data.neighbours import Neighbourhoods
+from regard.data.graphs import UNLABELED, Graph, edge_pairs
+from regard.data.neighbors import Neighborhoods
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.layers import degree_weights
@@ -51,13 +51,13 @@ def test_degrees_by_pencil() -> None:
 
 def graph_of(nodes: int, pairs: np.ndarray) -> Graph:
     empty = np.zeros((2, 0), np.int64)
-    return Graph("g", nodes, 1, pairs, empty, np.zeros(0, np.float32), np.full(nodes, UNLABELLED), ())
+    return Graph("g", nodes, 1, pairs, empty, np.zeros(0, np.float32), np.full(nodes, UNLABELED), ())
 
 
 @settings(max_examples=40, deadline=None)
 @given(graphs())
 def test_weights_by_degree_are_those_of_the_matrix(drawn: tuple[int, np.ndarray]) -> None:
-    """D^−½ A D^−½ with D the sums of the rows; also over neighbourhoods."""
+    """D^−½ A D^−½ with D the sums of the rows; also over neighborhoods."""
     nodes, edges = drawn
     pairs, table = edge_pairs(edges, nodes, directed=True), dense(nodes, edges)
     root = table.sum(1).rsqrt()
@@ -65,7 +65,7 @@ def test_weights_by_degree_are_those_of_the_matrix(drawn: tuple[int, np.ndarray]
     same(degree_weights(torch.from_numpy(pairs), nodes), expected, "degree_weights")
     graph = graph_of(nodes, pairs)
     np.testing.assert_allclose(graph.degree, expected, rtol=1e-6)
-    (hop,) = Neighbourhoods(graph).of(np.arange(nodes), [None]).hops
+    (hop,) = Neighborhoods(graph).of(np.arange(nodes), [None]).hops
     np.testing.assert_array_equal(hop.pairs, pairs)
     np.testing.assert_array_equal(hop.degree, graph.degree)
 
@@ -107,8 +107,8 @@ def gatv2(layer: Any, x: Tensor, table: Tensor) -> Tensor:
 
 def transformer(layer: Any, x: Tensor, table: Tensor) -> Tensor:
     query, key, value = (by_head(part) for part in (x @ layer.project.weight).chunk(3, -1))
-    own, neighbour, _ = layer.mechanism.bias.table
-    bias = torch.where(torch.eye(len(x)) > 0, own[:, None, None], neighbour[:, None, None])
+    own, neighbor, _ = layer.mechanism.bias.table
+    bias = torch.where(torch.eye(len(x)) > 0, own[:, None, None], neighbor[:, None, None])
     energy = query @ key.transpose(1, 2) / OUTPUTS**0.5 + bias
     return (softmax_over(energy, table) @ value).mean(0) + layer.bias
 

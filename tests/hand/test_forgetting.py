@@ -120,7 +120,7 @@ def test_sums_over_documents_would_be_heard_of() -> None:
     ), "as alone"
 
 
-def test_neighbours_are_told_apart_far_from_the_start() -> None:
+def test_neighbors_are_told_apart_far_from_the_start() -> None:
     """c is about −12,000 after 4,000 columns, where float32 knows no steps below 1/1000."""
     torch.manual_seed(0)
     gate = ForgetGate(2, 1)

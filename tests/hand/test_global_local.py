@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from regard.attention import global_local_kernel
 from regard.attention.global_local_kernel import (
-    Neighbourhood,
-    attend_neighbours,
-    attend_neighbours_reference,
+    Neighborhood,
+    attend_neighbors,
+    attend_neighbors_reference,
     visible,
 )
 from regard.attention.heads import MultiHead, SelfAttention
@@ -51,7 +51,7 @@ def mixer(**options: object) -> GlobalLocal:
 def test_the_table_of_a_window_and_two_kinds_of_others() -> None:
     """Column 0 global, steps of two columns, one of them to each side; column 6 is padding."""
     is_global = torch.tensor([[True] + [False] * 6])
-    table = visible(Neighbourhood(1, 2), spans(7, 6).valid, is_global)[0].int()
+    table = visible(Neighborhood(1, 2), spans(7, 6).valid, is_global)[0].int()
     assert table[1:6].tolist() == [
         [1, 1, 0, 1, 0, 0, 0],
         [1, 0, 1, 0, 1, 0, 0],
@@ -67,7 +67,7 @@ def test_by_blocks_it_is_the_table(data: st.DataObject) -> None:
     """Values and gradients, in float64: any length, padding, global columns, dilation, random blocks, labels."""
     draw = data.draw
     length, radius, dilation = draw(st.integers(1, 14)), draw(st.integers(1, 5)), draw(st.integers(1, 3))
-    around = Neighbourhood(radius, dilation, draw(st.integers(0, 2)) if dilation == 1 else 0, draw(st.integers(0, 9)))
+    around = Neighborhood(radius, dilation, draw(st.integers(0, 2)) if dilation == 1 else 0, draw(st.integers(0, 9)))
     torch.manual_seed(draw(st.integers(0, 99)))
     valid = torch.arange(length) < torch.randint(0, length + 1, (2, 1))
     is_global = (torch.rand(2, length) < 0.2) & valid
@@ -76,7 +76,7 @@ def test_by_blocks_it_is_the_table(data: st.DataObject) -> None:
         inputs.append(torch.randn(2, 2 * k + 2, 4, dtype=torch.float64, requires_grad=True))
     upstream, found = torch.randn(2, 2, length, 4, dtype=torch.float64), []
     with patch.multiple(global_local_kernel, **SMALL):
-        for attend in (attend_neighbours, attend_neighbours_reference):
+        for attend in (attend_neighbors, attend_neighbors_reference):
             labels = inputs[3] if k else None
             context = attend(*inputs[:3], valid, is_global, around, scale=0.5, labels=labels)
             context = context * valid[:, None, :, None]
@@ -173,7 +173,7 @@ def test_a_wrong_version_is_found_out_by_the_table(mutant: type[GlobalLocal]) ->
     wrong.load_state_dict(right.state_dict())
     x, span = torch.randn(1, 12, 8, dtype=torch.float64), spans(12, 9)
     is_global = torch.arange(12)[None] == 0
-    table = visible(Neighbourhood(2), span.valid, is_global) | (is_global[..., None] & span.valid[:, None])
+    table = visible(Neighborhood(2), span.valid, is_global) | (is_global[..., None] & span.valid[:, None])
     query, key, value = (right._heads(part(x)) for part in (right.query, right.key, right.value))
     energy = (query @ key.transpose(2, 3) / 2).masked_fill(~table[:, None], -torch.inf)
     expected = right.output((energy.softmax(-1) @ value).transpose(1, 2).flatten(2))[:, :9]
@@ -182,7 +182,7 @@ def test_a_wrong_version_is_found_out_by_the_table(mutant: type[GlobalLocal]) ->
 
 
 def test_random_blocks_hang_on_the_row_and_the_seed_alone() -> None:
-    around = Neighbourhood(2, random=3, seed=1)
+    around = Neighborhood(2, random=3, seed=1)
     short, long = around.drawn(torch.tensor([100]), 4), around.drawn(torch.tensor([100, 4000]), 200)
     assert torch.equal(short[0], long[0, :4])
     assert int(short.max()) <= 100 // around.size and len(long[1].unique()) > 50

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from regard.models.transformer.feed_forward import FeedForward, feed_forward
-from regard.models.transformer.norms import normalisation
+from regard.models.transformer.norms import normalization
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 
@@ -32,8 +32,8 @@ def test_gelu_by_tanh() -> None:
 
 @pytest.mark.parametrize(("kind", "usual"), [("layer", 1e-5), ("rms", 1e-6), ("batch", 1e-5)])
 def test_an_epsilon_of_its_own(kind: str, usual: float) -> None:
-    assert (normalisation(kind, 4).eps, normalisation(kind, 4, epsilon=0.25).eps) == (usual, 0.25)
-    norms = [each for each in language_model(normalisation="rms", normalisation_epsilon=0.25).modules()
+    assert (normalization(kind, 4).eps, normalization(kind, 4, epsilon=0.25).eps) == (usual, 0.25)
+    norms = [each for each in language_model(normalization="rms", normalization_epsilon=0.25).modules()
              if isinstance(each, nn.RMSNorm)]  # fmt: skip
     assert [norm.eps for norm in norms] == [0.25] * 3, "both of the layer, and the last"
 

@@ -86,7 +86,7 @@ def bold(module: nn.Module) -> nn.Module:
 
 
 def test_location_aware_shifts_with_what_it_saw_last():
-    """F copies the weight of the left neighbour, energy = tanh(U · that): uniform thirds give (0, ⅓, ⅓)."""
+    """F copies the weight of the left neighbor, energy = tanh(U · that): uniform thirds give (0, ⅓, ⅓)."""
     mechanism = fill(LocationAware(**SMALL), filters_weight=[1, 0, 0], location_weight=3.0)
     seen = look(mechanism, column(0, 0), column(0, 0, 0))
     first = told(0, math.tanh(1), math.tanh(1))
@@ -105,7 +105,7 @@ def test_sharpening_multiplies_energies(beta: float):
 
 def test_smoothing_divides_sigmoids_by_their_sum():
     """Energies tanh(1) and 0: σ(tanh 1) and ½ over their sum; a padded third key has no part in it."""
-    mechanism = fill(LocationAware(**SMALL, normalise="sigmoid", initial="first"),
+    mechanism = fill(LocationAware(**SMALL, normalize="sigmoid", initial="first"),
                      filters_weight=[0, 1, 0], location_weight=1.0)  # fmt: skip
     high = 1 / (1 + math.exp(-math.tanh(1)))
     expected = [high / (high + 0.5), 0.5 / (high + 0.5), 0.0]
@@ -243,7 +243,7 @@ def test_coverage_adds_up_what_was_looked_at():
 
 
 def test_coverage_through_filters_sees_the_sum():
-    """F copies the left neighbour's sum; two looks on the first of two keys give the second key tanh(2)."""
+    """F copies the left neighbor's sum; two looks on the first of two keys give the second key tanh(2)."""
     made = fill(CoverageLocationAware(**SMALL), filters_weight=[1, 0, 0], location_weight=1.0)
     twice = PreviousWeights(torch.tensor([[[2.0, 0.0]]], dtype=torch.float64))
     seen = look(made, column(0), column(0, 0), state=twice)

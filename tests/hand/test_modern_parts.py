@@ -37,8 +37,8 @@ def test_the_squared_relu_squares_what_is_positive() -> None:
     assert layer.activation(torch.tensor([-3.0, 0.0, 0.5, 3.0])).tolist() == [0.0, 0.0, 0.25, 9.0]
 
 
-def test_normalised_queries_and_keys_have_a_mean_square_of_their_gain() -> None:
-    heads = MultiHead(8, heads=2, mechanism=Dot(), normalise=True).double()
+def test_normalized_queries_and_keys_have_a_mean_square_of_their_gain() -> None:
+    heads = MultiHead(8, heads=2, mechanism=Dot(), normalize=True).double()
     x = torch.randn(1, 3, 8, dtype=torch.float64)
     key, _ = heads.keys_values(x)
     torch.testing.assert_close(
@@ -68,13 +68,13 @@ def test_a_gate_of_zeros_halves_the_context() -> None:
 
 
 def test_parts_that_end_in_zeros_begin_by_adding_nothing() -> None:
-    made = model(zero_output=True, norm="pre", normalisation="none", position="none")
+    made = model(zero_output=True, norm="pre", normalization="none", position="none")
     tokens = torch.tensor([[4, 5, 6]])
     span = Span.without_padding(tokens)
     encoded = made.encoder(tokens, span)
     assert torch.equal(encoded.states, encoded.embedded)
     assert not torch.equal(
-        model(norm="pre", normalisation="none", position="none").encoder(tokens, span).states,
+        model(norm="pre", normalization="none", position="none").encoder(tokens, span).states,
         encoded.states,
     )
 
@@ -125,13 +125,13 @@ def test_a_part_is_a_key_of_a_side_and_changes_the_network(part: dict[str, Any])
 TAUGHT = {
     "kind", "layers", "width", "dropout", "heads", "key_heads", "key_width", "value_width", "attention_bias",
     "attention_dropout", "feed_forward", "feed_forward_dropout", "activation", "init_std", "zero_output", "norm",
-    "normalisation", "normalisation_epsilon", "position", "mixer", "execution", "cross_attention",
+    "normalization", "normalization_epsilon", "position", "mixer", "execution", "cross_attention",
     "feed_forward_chunks",
 }  # fmt: skip
 # All others, and new values of those, by the reason that is given.
 UNTAUGHT: dict[str, tuple[dict[str, Any], str]] = {
-    "qk_norm": ({"qk_norm": True}, "normalised"),
-    "context_norm": ({"context_norm": True}, "normalised"),
+    "qk_norm": ({"qk_norm": True}, "normalized"),
+    "context_norm": ({"context_norm": True}, "normalized"),
     "attention_gate": ({"attention_gate": True}, "gated"),
     "embedding_residual": ({"embedding_residual": True}, "look back"),
     "value_embedding": ({"value_embedding": True}, "embeddings of their own"),

@@ -1,4 +1,4 @@
-"""What normalises, and the feed-forward beside it: invariants, torch's own, and how BatchNorm leaks."""
+"""What normalizes, and the feed-forward beside it: invariants, torch's own, and how BatchNorm leaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.attention.span import Span
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
-from regard.models.transformer.norms import BatchNorm, PostNorm, PreNorm, normalisation
+from regard.models.transformer.norms import BatchNorm, PostNorm, PreNorm, normalization
 from regard.training.optim import Optimizer
 
 WIDTH = 8
@@ -22,7 +22,7 @@ NEAR = {"rtol": 1e-4, "atol": 1e-4}
 
 def norm(kind: str) -> nn.Module:
     """In float64, with a gain and a shift that show."""
-    module = normalisation(kind, WIDTH).double()
+    module = normalization(kind, WIDTH).double()
     for parameter in module.parameters():
         nn.init.normal_(parameter)
     return module
@@ -48,25 +48,25 @@ def test_rms_norm_is_layer_norm_where_the_mean_is_zero():
     x = columns(2, 3)
     x = x - x.mean(-1, keepdim=True)
     torch.testing.assert_close(
-        normalisation("rms", WIDTH).double()(x), normalisation("layer", WIDTH).double()(x), **NEAR
+        normalization("rms", WIDTH).double()(x), normalization("layer", WIDTH).double()(x), **NEAR
     )
 
 
 def test_rms_norm_by_pencil():
     """The mean square of 1, 7 is 25: divided by 5."""
-    rms = normalisation("rms", 2)
+    rms = normalization("rms", 2)
     torch.testing.assert_close(rms(torch.tensor([1.0, 7.0])), torch.tensor([0.2, 1.4]))
     assert isinstance(rms, nn.RMSNorm) and rms.eps == 1e-6
 
 
 def test_rms_norm_of_half_numbers_is_taken_in_single_precision():
     """The mean square of 300s is beyond what float16 holds."""
-    rms = normalisation("rms", 4).half()
+    rms = normalization("rms", 4).half()
     torch.testing.assert_close(rms(torch.full((4,), 300.0).half()), torch.ones(4).half())
 
 
 @pytest.mark.parametrize("kind", ["layer", "rms", "none"])
-def test_a_column_is_normalised_by_itself(kind):
+def test_a_column_is_normalized_by_itself(kind):
     """Neither the rest of the batch nor padding changes it, in training as in use."""
     module, x = norm(kind), columns(3, 4)
     alone = module(x[:1, :2])
@@ -74,7 +74,7 @@ def test_a_column_is_normalised_by_itself(kind):
     assert torch.equal(module.eval()(x[:1, :2]), alone)
 
 
-def test_batch_norm_leaks_from_neighbours_and_padding_while_training():
+def test_batch_norm_leaks_from_neighbors_and_padding_while_training():
     module, x = norm("batch"), columns(3, 4)
     padded = torch.cat([x, torch.zeros(3, 5, WIDTH, dtype=torch.float64)], 1)
     others = torch.cat([x[:1], columns(2, 4)])
@@ -98,7 +98,7 @@ def test_batch_norm_in_use_is_its_running_statistics():
 def test_both_frames_with_every_kind(kind):
     x, y = columns(2, 3), columns(2, 3)
     post, pre = (frame(WIDTH, dropout=0.0, kind=kind).double() for frame in (PostNorm, PreNorm))
-    alone = normalisation(kind, WIDTH).double()
+    alone = normalization(kind, WIDTH).double()
     torch.testing.assert_close(post.add(post.before(x), y), alone(x + y))
     torch.testing.assert_close(pre.before(x), alone(x))
     assert torch.equal(pre.add(x, y), x + y)
@@ -106,7 +106,7 @@ def test_both_frames_with_every_kind(kind):
 
 @pytest.mark.parametrize("kind, made", [("rms", RootMeanSquareNorm), ("batch", BatchNorm), ("none", nn.Identity)])
 def test_a_config_names_it_for_every_frame_and_the_last_norm(kind, made):
-    config = ModelConfig(**SIZES, norm="pre", normalisation=kind)
+    config = ModelConfig(**SIZES, norm="pre", normalization=kind)
     model = build(config, source_types=9, target_types=9)
     frames = [module for module in model.modules() if isinstance(module, PreNorm)]
     assert len(frames) == 2 + 3
@@ -119,7 +119,7 @@ SIZES = {"layers": 1, "width": WIDTH, "heads": 2, "feed_forward": 6}
 
 def test_running_statistics_are_saved_and_taken_back_with_the_weights():
     """They are no parameters, yet a model that lost them computes something else."""
-    config = ModelConfig(**SIZES, normalisation="batch", position="t5")
+    config = ModelConfig(**SIZES, normalization="batch", position="t5")
 
     def made() -> tuple[nn.Module, Optimizer]:
         model = build(config, source_types=9, target_types=9)

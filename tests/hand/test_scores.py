@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.attention.catalogue import build_mechanism
+from regard.attention.catalog import build_mechanism
 from regard.attention.contract import Mechanism
 from regard.attention.mask import Padding
 from regard.attention.mechanisms.additive import Additive
@@ -81,7 +81,7 @@ def test_additive_weighs_by_the_tanh_of_a_sum():
 def test_sharpening_multiplies_the_energy_and_the_sigmoid_shares_out_sigmoids():
     close(weights(additive(sharpening=2.0), column(0), column(0, 1)), [[1 / 10, 9 / 10]])
     # σ(0) = 1/2 and σ(ln 3) = 3/4
-    close(weights(additive(normalise="sigmoid"), column(0), column(0, 1, 0), keys=2), [[2 / 5, 3 / 5, 0]])
+    close(weights(additive(normalize="sigmoid"), column(0), column(0, 1, 0), keys=2), [[2 / 5, 3 / 5, 0]])
 
 
 def test_additive_is_luongs_concat_of_any_two_widths():
@@ -274,7 +274,7 @@ def test_windows_and_choices_take_any_score_between_two_widths(outer, score):
         ("local-p", {"window": 0}, "narrower than 1"),
         ("hard", {"temperature": 0.0}, "a temperature is above 0"),
         ("location", {"longest": 0}, "1 or more, not 0"),
-        ("additive", {"normalise": "relu"}, "relu|normalise"),
+        ("additive", {"normalize": "relu"}, "relu|normalize"),
         ("hard", {"score": {"kind": "local-p"}}, "'local-p' has no score that another mechanism could build on"),
         ("hard", {"score": 3}, "a score is a kind, or a table with one"),
     ],

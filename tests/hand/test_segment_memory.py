@@ -181,18 +181,18 @@ def test_usage_is_the_attention_that_each_column_got() -> None:
 def test_of_a_constant_memory_a_slot_is_the_constant(kind: str) -> None:
     """A convolution begins as the mean of what it reads."""
     compressor = Compressor(kind, WIDTH, segment=6, rate=3).double()
-    compressor.as_neighbours_mean()
+    compressor.as_neighbors_mean()
     assert compressor.learns == (kind in ("conv", "dilated"))
     old = columns(1).expand(-1, 6, -1)
     near(compressor(old), old[:, :2])
 
 
 def test_slots_are_of_the_columns_they_should_be() -> None:
-    """Numbers 0 … 5 by three: neighbours, or columns two apart."""
+    """Numbers 0 … 5 by three: neighbors, or columns two apart."""
     old = torch.arange(6.0)[None, :, None].expand(1, 6, WIDTH)
     for kind, expected in {"mean": [1, 4], "max": [2, 5], "conv": [1, 4], "dilated": [2, 3]}.items():
         compressor = Compressor(kind, WIDTH, segment=6, rate=3)
-        compressor.as_neighbours_mean()
+        compressor.as_neighbors_mean()
         near(compressor(old)[0, :, 0], torch.tensor(expected, dtype=torch.float32))
 
 
@@ -203,7 +203,7 @@ def test_compression_by_one_is_a_longer_memory() -> None:
     longer.attention.load_state_dict(mixer.attention.state_dict())
     x = columns(27)
     assert (run(mixer, x).output - run(longer, x).output).abs().max() > 1e-3, "not of a convolution drawn at random"
-    mixer.compressor.as_neighbours_mean()
+    mixer.compressor.as_neighbors_mean()
     near(run(mixer, x).output, run(longer, x).output)
 
 

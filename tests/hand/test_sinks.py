@@ -61,10 +61,10 @@ def test_the_cache_stops_growing_and_says_what_one_pass_says(radius: int, sinks:
     assert len(set(sizes[45:])) == 1, "and no larger later"
 
 
-def test_sinks_need_a_neighbourhood() -> None:
+def test_sinks_need_a_neighborhood() -> None:
     with pytest.raises(ValidationError, match="which is unset"):
         MixerConfig(kind="dot", sinks=2)
-    mixer = {"kind": "dot", "neighbourhood": 4, "sinks": 2}
+    mixer = {"kind": "dot", "neighborhood": 4, "sinks": 2}
     model = build(ModelConfig(preset="tiny", decoder={"mixer": mixer}), source_types=9, target_types=9)
     (found,) = {part.mask for part in model.decoder.modules() if isinstance(part, SelfAttention)}
     assert Window(4, sinks=2) in found.conjuncts()

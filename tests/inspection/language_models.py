@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.runs.config import load_config
 from regard.tasks.language_model.config import GenerateConfig

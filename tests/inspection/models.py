@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.build import build
 from regard.models.configuration import ModelConfig

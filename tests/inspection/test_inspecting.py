@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import END, TokenizerConfig
 from regard.errors import ConfigError
 from regard.inspection.aligner import Aligner

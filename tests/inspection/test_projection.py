@@ -1,4 +1,4 @@
-"""Vectors in a plane: neighbours stay neighbours, the same seed draws the same; and ``regard nodes --draw``."""
+"""Vectors in a plane: neighbors stay neighbors, the same seed draws the same; and ``regard nodes --draw``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def groups() -> tuple[np.ndarray, np.ndarray]:
 
 
 @needs_sklearn
-def test_neighbours_stay_neighbours_and_a_seed_draws_the_same() -> None:
+def test_neighbors_stay_neighbors_and_a_seed_draws_the_same() -> None:
     vectors, label = groups()
     points = project(vectors)
     apart = np.square(points[:, None] - points[None]).sum(-1) + np.diag(np.full(60, np.inf))
@@ -74,13 +74,13 @@ def called(*arguments: object) -> Result:
 def test_the_picture_has_the_classes(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="matplotlib is not installed (the extra projection)")
     done = called(run, "--draw", tmp_path / "made")
-    assert done.exit_code == 0 and "drew 12 labelled nodes" in done.stderr
+    assert done.exit_code == 0 and "drew 12 labeled nodes" in done.stderr
     picture = (tmp_path / "made" / "figure.svg").read_text(encoding="utf-8")
     assert "left" in picture and "right" in picture
     assert (tmp_path / "made" / "figure.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_labelled_nodes_have_their_own_labels(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_labeled_nodes_have_their_own_labels(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model, drawn = regard.load(run), []
     labels = model.graph.labels.copy()
     labels[[0, 7]] = -1
@@ -109,7 +109,7 @@ def test_without_the_library_it_says_how_to_get_it(run: Path, tmp_path: Path, mo
 
 
 @pytest.mark.parametrize("classes", [3, 9])
-def test_each_class_has_its_colour_and_a_line_of_the_legend(classes: int) -> None:
+def test_each_class_has_its_color_and_a_line_of_the_legend(classes: int) -> None:
     figures = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed (the extra projection)")
     figure, label = figures.Figure(layout="constrained"), np.arange(36) % classes
     draw_classes(figure, np.random.default_rng(1).random((36, 2)).astype(np.float32), label, [*"abcdefghi"[:classes]])

@@ -8,8 +8,8 @@ import torch
 from hypothesis import HealthCheck, settings
 from torch import Tensor, nn
 
-from regard.attention.catalogue import MECHANISMS as CATALOGUE
-from regard.attention.catalogue import build_mechanism
+from regard.attention.catalog import MECHANISMS as CATALOG
+from regard.attention.catalog import build_mechanism
 from regard.attention.contract import Decoder, Mechanism, Mixer, Reader
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Global, Mask, Padding, Segments, VisibleUntil, Window
@@ -98,7 +98,7 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "general": lambda sizes: bold(General(**sizes)),
     "additive-projected": lambda sizes: bold(Additive(**sizes, learned=(), sharpening=2.0)),
     "additive-smooth": lambda sizes: bold(
-        Additive(**sizes, width=3, learned=("query", "key", "bias"), normalise="sigmoid")
+        Additive(**sizes, width=3, learned=("query", "key", "bias"), normalize="sigmoid")
     ),
     "hard-general": lambda sizes: bold(Hard(General(**sizes), temperature=0.5)),
     "local-m-general": lambda sizes: bold(LocalMonotonic(General(**sizes), window=1)),
@@ -108,7 +108,7 @@ MECHANISMS: dict[str, Callable[[Sizes], Mechanism]] = {
     "location-aware": location,
     "location-aware-sharp": lambda sizes: LocationAware(**sizes, width=2, channels=1, reach=2, sharpening=2.0),
     "location-aware-smooth": lambda sizes: bold(
-        LocationAware(**sizes, learned=(), channels=1, reach=1, normalise="sigmoid", initial="first")
+        LocationAware(**sizes, learned=(), channels=1, reach=1, normalize="sigmoid", initial="first")
     ),
     "location-aware-2d": lambda sizes: bold(LocationAware2D(**sizes, width=3, channels=2, reach=1, past=2)),
     "location-recurrent": lambda sizes: bold(LocationRecurrent(**sizes, width=3, channels=2, reach=1)),
@@ -126,7 +126,7 @@ MECHANISMS |= {
     "shaw-keys": lambda sizes: bold(Shaw(**sizes_of_query(sizes), clip=1, values=False)),
 }
 
-for kind in CATALOGUE:  # a new line there is under the laws, in its default form, from the first day
+for kind in CATALOG:  # a new line there is under the laws, in its default form, from the first day
     MECHANISMS.setdefault(kind, lambda sizes, kind=kind: build_mechanism(kind, {}, where=kind, sizes=sizes))
 
 
@@ -174,8 +174,8 @@ MIXERS = {
     "packed-self-attention-encoder": lambda: attention(Padding() & Segments() & Window(1)),
     "self-attention-global": lambda: attention(Causal() & Padding() & (Window(0) | Global())),
     "self-attention-visible-until": lambda: attention(Causal() & VisibleUntil()),
-    "self-attention-normalised-gated": lambda: SelfAttention(
-        heads(Dot(), key_heads=1, normalise=True, normalise_context=True, gated=True),
+    "self-attention-normalized-gated": lambda: SelfAttention(
+        heads(Dot(), key_heads=1, normalize=True, normalize_context=True, gated=True),
         mask=Causal() & Padding(),
         rotary=Rotary(PER_HEAD),
     ),
@@ -371,16 +371,16 @@ DECODERS = {
     "transformer-wait-k": lambda: wait_k(),
     "transformer-location-aware": lambda: transformer(read="location-aware"),
     "transformer-local-p": lambda: transformer(read="local-p"),
-    "transformer-rotary": lambda: built(position="rotary", normalisation="rms", norm="pre", activation="swiglu"),
+    "transformer-rotary": lambda: built(position="rotary", normalization="rms", norm="pre", activation="swiglu"),
     "transformer-rotary-half": lambda: built(position={"kind": "rotary", "layout": "half"}, key_heads=1),
     "transformer-newer-parts": lambda: built(
         position="rotary", norm="pre", activation="relu2", qk_norm=True, attention_gate=True, embedding_residual=True
     ),
     "transformer-value-embedding": lambda: built(value_embedding=True, key_heads=1, norm="pre"),
     "transformer-forgetting": lambda: built(encoder={"position": "rotary"}, decoder={"position": "forgetting"}),
-    "transformer-alibi": lambda: built(position="alibi", normalisation="batch", activation="gelu"),
+    "transformer-alibi": lambda: built(position="alibi", normalization="batch", activation="gelu"),
     "transformer-t5": lambda: built(position={"kind": "t5", "buckets": 4, "distance": 5}, activation="geglu"),
-    "transformer-shaw": lambda: built(position={"kind": "shaw", "clip": 2}, normalisation="none", activation="glu"),
+    "transformer-shaw": lambda: built(position={"kind": "shaw", "clip": 2}, normalization="none", activation="glu"),
     "luong-local-p": lambda: luong("local-p"),
     "luong-local-m": lambda: luong("local-m-general", layers=1),
     "luong-location-aware": lambda: luong("location-aware", layers=1),

@@ -24,7 +24,7 @@ CLASSES = 2
 
 
 class GraphConfig(RunConfig):
-    """A file of lines ``class neighbour neighbour …``, a node each, and a width."""
+    """A file of lines ``class neighbor neighbor …``, a node each, and a width."""
 
     data: DataSection
     hidden: int = 8

@@ -114,7 +114,7 @@ class Listener(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.pairs, self.neighbours = nn.Linear(2 * CHANNELS, width), nn.Conv1d(width, width, 3, padding=1)
+        self.pairs, self.neighbors = nn.Linear(2 * CHANNELS, width), nn.Conv1d(width, width, 3, padding=1)
         self.to_ctc, self.dropout = nn.Linear(width, TYPES), Dropout(0.1)
         self.before, self.place = nn.Embedding(TYPES, width), nn.Embedding(16, width)
         self.query, self.output = nn.Linear(width, width), nn.Linear(2 * width, TYPES)
@@ -124,7 +124,7 @@ class Listener(nn.Module):
         lengths = (lengths + 1) // 2
         valid = torch.arange(x.shape[1]) < lengths[:, None]
         x = torch.tanh(self.pairs(x)) * valid[..., None]
-        x = self.dropout(torch.tanh(self.neighbours(x.mT).mT))
+        x = self.dropout(torch.tanh(self.neighbors(x.mT).mT))
         written = self.before(before) + self.place(torch.arange(before.shape[1]))
         energy = (self.query(written) @ x.mT).masked_fill(~valid[:, None], -torch.inf)
         read = torch.cat([written, energy.softmax(-1) @ x], -1)

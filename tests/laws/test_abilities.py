@@ -21,7 +21,7 @@ TRIALS = 12
 # where it looked says how it may be used, and ``may_see_nothing``, which few draws come upon.
 CLAIMS: dict[str, tuple[Any, Any, str]] = {
     "order_free": (False, True, "order_free"),
-    "normalised": (False, True, "normalised"),
+    "normalized": (False, True, "normalized"),
     "differentiable": (False, True, "differentiable"),
     "weights": (False, True, "weighted"),
     "values_only": (False, True, "weighted"),

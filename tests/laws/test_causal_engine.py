@@ -20,7 +20,7 @@ from regard.tasks.language_model.task import TASK
 pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
 TYPES = 23
 LLAMA: dict[str, Any] = {
-    "normalisation": "rms",
+    "normalization": "rms",
     "activation": "swiglu",
     "position": {"kind": "rotary", "layout": "half"},
 }
@@ -35,8 +35,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "none, unscaled": {"position": "none", "mixer": {"kind": "dot", "scale": 1.0}},
     "newer": LLAMA | {"qk_norm": True, "context_norm": True, "attention_gate": True, "embedding_residual": True},
     "newer, no turn": {"position": "none", "qk_norm": True, "zero_output": True},
-    "window": {"mixer": {"kind": "dot", "neighbourhood": 4}},
-    "window, alibi": {"mixer": {"kind": "dot", "neighbourhood": 5}, "position": "alibi", "key_heads": 2},
+    "window": {"mixer": {"kind": "dot", "neighborhood": 4}},
+    "window, alibi": {"mixer": {"kind": "dot", "neighborhood": 5}, "position": "alibi", "key_heads": 2},
 }
 
 
@@ -130,7 +130,7 @@ def test_no_rows_are_rows(model: LanguageModel) -> None:
 @needs_kernels
 def test_the_kernels_read_a_long_prompt_piece_by_piece() -> None:
     """Longer than a piece and than a window, by one thread and by two, and the last column alone."""
-    model = model_of({"position": "none", "mixer": {"kind": "dot", "neighbourhood": 9}}, torch.float32)
+    model = model_of({"position": "none", "mixer": {"kind": "dot", "neighborhood": 9}}, torch.float32)
     tokens = drawn(3, 200, torch.Generator().manual_seed(1))
     wanted, _ = model.step(tokens, model.start(3))
     for threads in (1, 2):

@@ -110,7 +110,7 @@ def test_a_memorized_batch_is_predicted(kind: str) -> None:
     optimizer, targets = Optimizer(net), train.targets[train.target_places(batch.index)]
     for _ in range(100):
         terms, collated = case.terms(net, batch)
-        (terms.minimised / collated.weight).backward()
+        (terms.minimized / collated.weight).backward()
         optimizer.step(0.01)
     predictor = case.task.predictor(net, case.data.codecs, case.config)
     values, answer = [examples[index].values for index in batch.index], case.data.codecs.answer
@@ -136,7 +136,7 @@ def test_the_loss_of_a_head_is_that_of_its_logits(smoothing: float) -> None:
     outputs = HeadOutputs(draw.tensor(len(targets), 3), head, {"own": torch.tensor(0.5)})
     terms = outputs.loss(answer, targets, weights, ranked, smoothing=smoothing, evaluating=True)
     expected = answer.loss(outputs.logits, targets, torch.ones(len(targets)), smoothing=smoothing, evaluating=True)
-    assert terms.minimised.item() == pytest.approx((expected.loss * weights).sum().item() + 0.5)
+    assert terms.minimized.item() == pytest.approx((expected.loss * weights).sum().item() + 0.5)
     sums = expected.sums | answer.compare(outputs.logits, targets, ranked)
     assert terms.sums.keys() == sums.keys() and (weights == 0).sum() == 1
     for name, value in sums.items():

@@ -39,8 +39,8 @@ SHAPES: dict[str, dict[str, Any]] = {
     "biases": {"attention_bias": True, "activation": "gelu"},
     "grouped": {"key_heads": 2},
     "squared": {"activation": "relu2"},
-    "tanh": {"activation": "gelu-tanh", "normalisation_epsilon": 0.1},
-    "gated": {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
+    "tanh": {"activation": "gelu-tanh", "normalization_epsilon": 0.1},
+    "gated": {"activation": "swiglu", "normalization": "rms", "norm": "pre"},
     "turned": {"position": "rotary", "key_heads": 2, "value_width": 3, "attention_bias": True},
     "newer": {
         "norm": "pre",
@@ -449,7 +449,7 @@ def test_a_reader_that_may_not_see_the_whole_source_has_no_fast_form() -> None:
     [
         ({"decoder": {"kind": "recurrent"}}, "not the Transformer's"),
         ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
-        ({"mixer": {"kind": "dot", "neighbourhood": 2}}, "restricted"),
+        ({"mixer": {"kind": "dot", "neighborhood": 2}}, "restricted"),
         ({"position": "alibi"}, "not the plain product"),
         ({"cross_attention": {"kind": "additive"}}, "not the plain product"),
     ],

@@ -58,7 +58,7 @@ def segments(net: nn.Module, document: int, length: int) -> Tensor:
         previous = previous[:, : target.shape[1]]
         batch = lanes_task.SegmentBatch(previous, target, target > 0, torch.tensor([at == 0]), torch.tensor([0]), 1.0)
         terms = loss(net, batch, carry)
-        total, carry = total + terms.minimised, terms.carry
+        total, carry = total + terms.minimized, terms.carry
     return total
 
 
@@ -101,8 +101,8 @@ def test_both_losses_of_speech_reach_their_sides() -> None:
     net, batch = case.net(), case.data.train.batches(0)[0]
     terms, _ = case.terms(net, batch)
     both = float(terms.sums["nll"]) + speech_task.CTC_WEIGHT * float(terms.sums["ctc"])
-    assert terms.minimised.item() == pytest.approx(both)
-    gradients = torch.autograd.grad(terms.minimised, [net.to_ctc.weight, net.output.weight, net.pairs.weight])
+    assert terms.minimized.item() == pytest.approx(both)
+    gradients = torch.autograd.grad(terms.minimized, [net.to_ctc.weight, net.output.weight, net.pairs.weight])
     assert all(each.abs().sum() > 0 for each in gradients)
 
 

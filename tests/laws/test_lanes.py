@@ -172,7 +172,7 @@ def test_what_grows_with_each_token_cannot_be_carried(tmp_path: Path) -> None:
         load_config(dict(of("documents", stride=2).sample(tmp_path)) | {"task": {"kind": "language-model"}})
 
 
-def test_losses_of_mixers_reach_what_is_minimised(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_of_mixers_reach_what_is_minimized(monkeypatch: pytest.MonkeyPatch) -> None:
     """Summed over layers, under whatever execution; they are not in the loss that is reported."""
     case = made("stream")
     net, train = case.net(), case.data.train
@@ -185,7 +185,7 @@ def test_losses_of_mixers_reach_what_is_minimised(monkeypatch: pytest.MonkeyPatc
     _, _, losses = net(batch.input, batch_span(batch, state), state)
     (lost,) = losses.values()
     assert float(lost.detach()) > 0
-    smoothed = float(terms.minimised.detach()) - float(terms.sums["nll"])
+    smoothed = float(terms.minimized.detach()) - float(terms.sums["nll"])
     assert smoothed == pytest.approx(float(lost.detach()), rel=1e-9)
     for layer in net.stack:
         mixer = layer.mixer
@@ -196,7 +196,7 @@ def test_losses_of_mixers_reach_what_is_minimised(monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr(mixer, "forward", with_a_loss)
     found = objective(net, batch, before)
-    assert float(found.minimised.detach() - found.sums["nll"]) == pytest.approx(2.5 * len(list(net.stack)))
+    assert float(found.minimized.detach() - found.sums["nll"]) == pytest.approx(2.5 * len(list(net.stack)))
 
 
 def test_a_state_of_another_shape_is_refused() -> None:

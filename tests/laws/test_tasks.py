@@ -166,7 +166,7 @@ def with_examples(**methods: Callable[..., Any]) -> Callable[[Task], Task]:
 
 
 def a_mean(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
-    return terms._replace(minimised=terms.minimised / batch.weight)
+    return terms._replace(minimized=terms.minimized / batch.weight)
 
 
 def sums_of_means(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
@@ -174,17 +174,17 @@ def sums_of_means(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
 
 
 def drawing(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
-    return terms._replace(minimised=terms.minimised * (1 + 1e-9 * torch.rand(())))
+    return terms._replace(minimized=terms.minimized * (1 + 1e-9 * torch.rand(())))
 
 
 NOT_SEEDED = np.random.default_rng()
 
 
 def not_replayed(net: nn.Module, batch: Any, terms: LossTerms) -> LossTerms:
-    return terms._replace(minimised=terms.minimised * (1 + 0.1 * NOT_SEEDED.random() * net.training))
+    return terms._replace(minimized=terms.minimized * (1 + 0.1 * NOT_SEEDED.random() * net.training))
 
 
-def by_neighbours(right: Any, examples: ExampleIndices) -> Any:
+def by_neighbors(right: Any, examples: ExampleIndices) -> Any:
     """The first column counts how many rows there are."""
     batch = right.collate(examples)
     name = "source" if hasattr(batch, "source") else "input"
@@ -311,7 +311,7 @@ MUTANTS: dict[str, tuple[Callable[[Task], Task], str]] = {
     "an epoch as long as the validation data": (ended_by_validation, "held_out_data_leave_training_alone"),
     "a loss averaged per shard": (with_loss(a_mean), "terms_add_over_dealing"),
     "measures averaged per shard": (with_loss(sums_of_means), "terms_add_over_dealing"),
-    "a collate that depends on its neighbours": (with_examples(collate=by_neighbours), "terms_add_over_dealing"),
+    "a collate that depends on its neighbors": (with_examples(collate=by_neighbors), "terms_add_over_dealing"),
     "a plan that depends on who asks": (with_examples(batches=by_rank), "an_epoch_is_a_function_of_its_number"),
     "a validation that draws": (with_loss(drawing), "evaluating_leaves_no_trace"),
     "draws that are not replayed": (with_loss(not_replayed), "the_number_of_workers_changes_no_bit"),

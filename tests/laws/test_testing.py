@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from regard import testing
-from regard.attention.catalogue import MECHANISMS as CATALOGUE
-from regard.attention.catalogue import build_mechanism
+from regard.attention.catalog import MECHANISMS as CATALOG
+from regard.attention.catalog import build_mechanism
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Padding
 from regard.errors import ConfigError
@@ -55,9 +55,9 @@ def test_the_public_surface_is_there():
     assert all(hasattr(testing, name) for name in testing.__all__)
 
 
-def test_every_mechanism_of_the_catalogue_is_under_the_laws():
+def test_every_mechanism_of_the_catalog_is_under_the_laws():
     tested = {type(make(SIZES)) for make in MECHANISMS.values()}
-    assert set(CATALOGUE.values()) <= tested
+    assert set(CATALOG.values()) <= tested
 
 
 def test_a_config_reaches_a_mechanism_within_a_mechanism():

@@ -22,7 +22,7 @@ from regard.data.windows import WindowExamples
 from regard.inference.decoding import Decoding
 from regard.inference.search_model import choice_of, start_search
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
-from regard.models.convolutional.encoder import CentredConvolution
+from regard.models.convolutional.encoder import CenteredConvolution
 from regard.models.dropout import Dropout
 from regard.models.hidden_matrices import hidden_matrices
 from regard.models.recurrent.bahdanau import BahdanauDecoder
@@ -31,7 +31,7 @@ from regard.models.transformer.compressive import Compressive
 from regard.models.transformer.compressor import Compressor
 from regard.models.transformer.relative_attention import RelativeAttention
 from regard.models.transformer.segment_memory import SegmentMemory
-from regard.search.beam import _BeamState, length_normaliser
+from regard.search.beam import _BeamState, length_normalizer
 from regard.search.choice import _choose as choose_rows
 from regard.search.sampling import limit_scores
 from regard.tasks.language_model.task import batch_span
@@ -74,7 +74,7 @@ class Mutant(NamedTuple):
 
 
 def ignored(key: str) -> Edit:
-    """A trainer that leaves the optimiser its default."""
+    """A trainer that leaves the optimizer its default."""
     return Edit(make_optimizer, f"{key}=settings.{key},", "")
 
 
@@ -121,7 +121,7 @@ TRAINING = {
     "epsilon ignored": Mutant(ignored("epsilon"), *adam(epsilon=0.1)),
     "weight decay ignored": Mutant(ignored("weight_decay"), *adam(weight_decay=0.3)),
     "clip norm ignored": Mutant(ignored("clip_norm"), *adam(clip_norm=0.05)),
-    "kind of optimiser ignored": Mutant(
+    "kind of optimizer ignored": Mutant(
         Edit(make_optimizer, "kind=settings.optimizer,", ""), *adam(weight_decay=0.3, optimizer="adamw")
     ),
     "momentum ignored": Mutant(ignored("momentum"), *MUON),
@@ -134,7 +134,7 @@ TRAINING = {
     ),
     "stacked matrices taken for one": Mutant(
         Edit(Muon.step, 'wanted.chunk(group["stacked"])', "wanted.chunk(1)"),
-        test_muon.test_stacked_matrices_are_counted_and_orthogonalised_one_by_one,
+        test_muon.test_stacked_matrices_are_counted_and_orthogonalized_one_by_one,
     ),
     "an embedding taken for a hidden matrix": Mutant(
         Edit(hidden_matrices, " and id(weight) not in at_ends", ""),
@@ -170,7 +170,7 @@ DECODING = {
         Edit(start_search, "length_penalty=settings.length_penalty,", ""), *scores(1.7, 5.0, "constrained")
     ),
     "length penalty without its offset below": Mutant(
-        Edit(length_normaliser, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
+        Edit(length_normalizer, "(offset + length) / (offset + 1)", "(offset + length) / offset"), *scores(0.6, 5.0)
     ),
     "beam that looks at no more extensions than its width": Mutant(
         Edit(_BeamState.reduce.fget, "2 * self.width", "self.width"),
@@ -272,7 +272,7 @@ MODELS = {
         {"widens": False},
     ),
     "ConvS2S's encoder without sqrt(1/2)": Mutant(
-        Edit(CentredConvolution.forward, "(gated + self.residual(x)) * HALF", "gated + self.residual(x)"),
+        Edit(CenteredConvolution.forward, "(gated + self.residual(x)) * HALF", "gated + self.residual(x)"),
         test_convolutional.test_an_encoder_layer_by_hand,
     ),
     "ConvS2S reads without sqrt(S)": Mutant(
@@ -289,7 +289,7 @@ PARTS = {
     ),
     "forgetting whose sums are rounded before they are compared": Mutant(
         Edit(ForgettingBias.forward, "span.read(\"decay\")", "span.read(\"decay\").float()"),
-        test_forgetting.test_neighbours_are_told_apart_far_from_the_start,
+        test_forgetting.test_neighbors_are_told_apart_far_from_the_start,
     ),
     "forgetting that counts the key's own gate": Mutant(
         Edit(ForgettingBias.forward, "- at_key[..., None, :])", "- at_key.roll(1, -1)[..., None, :])"),

@@ -59,7 +59,7 @@ REFERENCE: Stages = (("tests/test_docs.py", "-k", "config_reference_is_current")
 CONFIGS = REFERENCE + stages("test_net_config test_config hand/test_mixers hand/test_attention_parameters")
 METRICS: Stages = stages("parity/test_scikit_learn", "test_classification test_links")
 GRAPHS: Stages = stages(
-    "hand/test_directed_graphs data/test_graphs", "test_graph_net test_graph_pooling test_links test_neighbours"
+    "hand/test_directed_graphs data/test_graphs", "test_graph_net test_graph_pooling test_links test_neighbors"
 )
 STREAMS: Stages = stages(
     "data/test_documents data/test_masking", "data/test_many_files test_language_model test_molecules"
@@ -143,10 +143,10 @@ _TESTS: dict[str, Stages] = {
     **each("metrics", "rouge", stages("test_summaries")),
     **each("metrics", "significance", stages("test_significance")),
     **each("metrics", "text", stages("test_evaluate test_significance test_summaries")),
-    **each("data", "feature_file graph_union graphs neighbours", GRAPHS),
+    **each("data", "feature_file graph_union graphs neighbors", GRAPHS),
     **each("models/graph", "build isomorphism layers links pooling", GRAPHS),
     **each("models/graph", "config", CONFIGS + GRAPHS),
-    **each("data", "graph_files", stages("data/test_graphs", "test_graph_net test_neighbours")),
+    **each("data", "graph_files", stages("data/test_graphs", "test_graph_net test_neighbors")),
     **each("data", "graph_lines", stages("data/test_graph_lines", "test_graph_pooling")),
     **each("data", "windows packs lanes computed_order", PACKS),
     **each("data", "permutation", stages("data/test_permutation", "data/test_computed_order")),
@@ -167,10 +167,10 @@ _TESTS: dict[str, Stages] = {
     **each("data", "protected_spans", stages("server/test_required_terms", "server/test_sentence_split")),
     **each("data", "midi music_files notes standard_library", MUSIC),
     **each("data/tokenizers", "notes", MUSIC),
-    **each("data/tokenizers", "catalogue closed subword tokenizer", TOKENIZERS + REFERENCE),
+    **each("data/tokenizers", "catalog closed subword tokenizer", TOKENIZERS + REFERENCE),
     **each("data/tokenizers", "sentencepiece_file tokenizer_file", stages("data/test_tokenizer_files")),
     **each("data/lint", "check corpus_rules languages line_rules lint_reader", LINT),
-    **each("data/public", "catalogue download fetch", stages("data/test_fetch")),
+    **each("data/public", "catalog download fetch", stages("data/test_fetch")),
     **each("data/public", "cmudict", stages("test_pronunciation")),
     **each("models", "attention_config causal_config configuration net_config parts", CONFIGS + ENCODERS),
     **each("models", "position_config presets stack_config build origin_config", CONFIGS + ENCODERS),

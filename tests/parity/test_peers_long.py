@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention import global_local_kernel
-from regard.attention.global_local_kernel import Neighbourhood
+from regard.attention.global_local_kernel import Neighborhood
 from regard.attention.span import Span
 from regard.models.transformer.global_local import GlobalLocal
 
@@ -46,7 +46,7 @@ def as_big_bird(ours: GlobalLocal, x: Tensor, random: Tensor) -> dict[str, Tenso
     span = Span.of(torch.ones_like(is_global))._replace(is_global=is_global)
     with (
         patch.object(global_local_kernel, "FEWEST", 1),  # blocks of one column
-        patch.object(Neighbourhood, "drawn", lambda around, length, blocks: table.expand(len(length), -1, -1)),
+        patch.object(Neighborhood, "drawn", lambda around, length, blocks: table.expand(len(length), -1, -1)),
     ):
         return {"output": ours(x, span, ()).output}
 

@@ -20,7 +20,7 @@ from regard.models.recurrent.cells import LSTM
 from regard.models.recurrent.luong import LuongDecoder
 from regard.models.recurrent.stack import Layers, Stack
 from regard.models.transformer.average_attention import AverageAttention
-from regard.models.transformer.norms import normalisation
+from regard.models.transformer.norms import normalization
 
 from .peers.asking import Case, Pair, Peer, check, looking, needs_peers, ways
 
@@ -209,7 +209,7 @@ PEER = Peer(
             name="RMSNorm",
             kind="RMSNorm",
             options=dict(hidden_size=WIDTH),
-            ours=lambda: normalisation("rms", WIDTH),
+            ours=lambda: normalization("rms", WIDTH),
             pairs=lambda ours: {"weight": Pair(ours.weight)},
             inputs=columns,
             run=lambda ours, x: {"output": ours(x)},

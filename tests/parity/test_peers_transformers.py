@@ -13,7 +13,7 @@ from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5Causal
 from regard.attention.positions.rotary import Rotary
 from regard.attention.span import Span
 from regard.models.transformer.feed_forward import feed_forward
-from regard.models.transformer.norms import normalisation
+from regard.models.transformer.norms import normalization
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways
 
@@ -104,7 +104,7 @@ def norm(kind: str) -> Case:
         name=kind,
         kind=kind,
         options=dict(hidden_size=WIDTH),
-        ours=lambda: normalisation("rms", WIDTH),
+        ours=lambda: normalization("rms", WIDTH),
         pairs=lambda ours: {"weight": Pair(ours.weight)},
         inputs=columns,
         run=alone,

@@ -27,9 +27,9 @@ from regard.data.shared_files import FilesConfig
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.text_files import read_lines, require_content
 from regard.fields.frames import Frames
-from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.frame_input import read_examples
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.find_config import find_config
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
@@ -70,7 +70,7 @@ def of_table(path: Path) -> None:
 def of_labels(path: Path) -> None:
     columns: dict[str, Any] = {} if path.name.endswith((".tsv", ".fasta")) else {"text": "text", "label": "label"}
     files = (FilesConfig(source=path),)
-    exhausted(read_labelled(files, LabelledDataConfig(train=files, **columns)))
+    exhausted(read_labeled(files, LabeledDataConfig(train=files, **columns)))
 
 
 def of_tags(path: Path) -> None:

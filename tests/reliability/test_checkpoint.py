@@ -143,7 +143,7 @@ def test_what_is_loaded_does_not_hang_on_the_file(tmp_path: Path) -> None:
     file = path / "model.safetensors"
     with file.open("r+b") as opened:
         opened.write(bytes(file.stat().st_size))
-    found.groups["model"]["embedding"].add_(0)  # may be written to, as an optimiser does
+    found.groups["model"]["embedding"].add_(0)  # may be written to, as an optimizer does
     assert is_whole(found)
 
 

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from regard.attention.catalogue import MECHANISMS
-from regard.attention.catalogue import PLACED as PLACED_MECHANISM
+from regard.attention.catalog import MECHANISMS
+from regard.attention.catalog import PLACED as PLACED_MECHANISM
 from regard.attention.contract import Mixer
 from regard.attention.span import Span
 from regard.config.constructor_options import LARGEST, validate_options

@@ -27,7 +27,7 @@ from regard.core import atomic_files
 from regard.core.resumable_output import ResumableOutput
 from regard.data.corpus import Corpus
 from regard.data.reading import CorpusConfig, read_pairs
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError, ModelError, RegardError, StorageError, TrainingError
 from regard.inspection.aligner import find_aligner

@@ -84,7 +84,7 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         ({}, {"beam": 2, "nbest": 3}, 400, "a beam of 2 cannot hold the 3 best"),
         ({}, {"beam": 0}, 422, "beam"),
         ({}, {"text": 5}, 422, "text"),
-        ({}, {"colour": "red"}, 422, "Invalid request: colour: there is no such field"),
+        ({}, {"color": "red"}, 422, "Invalid request: color: there is no such field"),
         ({}, {"text": []}, 400, "there is no text"),
         ({}, {"text": "\ud800"}, 400, "not Unicode"),
     ],

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from regard.config.settings import SearchConfig
 from regard.data.protected_spans import RequiredTerm, find_protected_spans, missing_terms
 from regard.data.sentence_split import split_sentences
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import DataError
 from regard.inference.results import Candidate, Translation
 from regard.inspection.aligner import Aligner
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.search.beam import length_normaliser
+from regard.search.beam import length_normalizer
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
 from regard.server.text.enforce_terms import _more_probable
@@ -158,7 +158,7 @@ def term(sentence: str, text: str, *, is_number: bool = False) -> RequiredTerm:
         ("the big dog runs", "der Hund , groß , läuft", [0, 2, 2, 1, 2, 3], "dog", "der DOG , groß , läuft"),
     ],
 )
-def test_what_is_lost_comes_beside_the_words_of_its_neighbours(
+def test_what_is_lost_comes_beside_the_words_of_its_neighbors(
     source: str, output: str, alignment: list[int], text: str, expected: str
 ) -> None:
     its = term(source, text, is_number=text[0].isdigit())
@@ -276,7 +276,7 @@ def test_another_text_has_pieces_scores_and_attention_of_its_own(search: dict[st
     assert (best.text, best.pieces, found.pieces) == ("h g f", ["h", "g", "f"], first.pieces)
     assert best.piece_log_probabilities == pytest.approx(model.score(["a b c"], ["h g f"])[0])
     assert best.log_probability == pytest.approx(sum(best.piece_log_probabilities))
-    penalty = length_normaliser(4, 0.7 if "length_penalty" in search else 0.6) if search["beam"] > 1 else 1.0
+    penalty = length_normalizer(4, 0.7 if "length_penalty" in search else 0.6) if search["beam"] > 1 else 1.0
     assert best.score == pytest.approx(best.log_probability / penalty)
     assert found.attention["decoder.0.source"].shape[1] == 4, "three pieces and the end"
     again = model.spelling(first, first.text, model.search)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, TokenizerConfig
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
@@ -19,18 +19,18 @@ from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
 
 SIZES = {"layers": 2, "width": 12, "feed_forward": 20, "heads": 2}
-LLAMA = {"normalisation": "rms", "activation": "swiglu"}
+LLAMA = {"normalization": "rms", "activation": "swiglu"}
 HALF = {"kind": "rotary", "layout": "half", "base": 500.0}
 TEXTS = ["the cat sat on a mat", "Ünïcode, </s> <s> and «signs»", "  two  spaces\ttab", "a"]
 
 MODELS: dict[str, dict[str, Any]] = {
     "default": {},
-    "default with biases": {"attention_bias": True, "share": "none", "normalisation_epsilon": 0.01},
+    "default with biases": {"attention_bias": True, "share": "none", "normalization_epsilon": 0.01},
     "squared, half": {"activation": "relu2", "position": HALF},
     "biases of some": {"mixer": {"kind": "dot", "bias": ["query", "key"]}},
     "llama": LLAMA,
     "llama, half": LLAMA | {"position": HALF, "share": "none"},
-    "llama, grouped": LLAMA | {"heads": 4, "key_heads": 2, "width": 16, "normalisation_epsilon": 0.01},
+    "llama, grouped": LLAMA | {"heads": 4, "key_heads": 2, "width": 16, "normalization_epsilon": 0.01},
     "llama, one key head": LLAMA | {"key_heads": 1, "share": "none", "attention_bias": True},
     "llama, wide heads": LLAMA | {"key_width": 8, "value_width": 8, "activation": "geglu"},
     "llama, biases of some": LLAMA | {"mixer": {"kind": "dot", "bias": ["query", "value"]}, "activation": "glu"},
@@ -119,16 +119,16 @@ def test_what_is_said_of_generation(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        ({"norm": "post"}, "normalises after"),
+        ({"norm": "post"}, "normalizes after"),
         ({"mixer": "ssru"}, "mix by ssru"),
-        ({"mixer": {"kind": "dot", "neighbourhood": 4}}, "options of its own"),
+        ({"mixer": {"kind": "dot", "neighborhood": 4}}, "options of its own"),
         ({"qk_norm": True}, "it has qk_norm"),
         ({"attention_gate": True, "embedding_residual": True}, "it has attention_gate, embedding_residual"),
         ({"output_bias": True}, "output has a bias"),
-        ({"position": "alibi"}, "its normalisation is layer, not rms; no GPT2LMHeadModel: its positions are alibi"),
+        ({"position": "alibi"}, "its normalization is layer, not rms; no GPT2LMHeadModel: its positions are alibi"),
         (LLAMA | {"position": "learned"}, "no LlamaForCausalLM: its positions are learned, not rotary"),
         ({"key_heads": 1}, "no GPTNeoXForCausalLM: its heads share keys"),
-        ({"normalisation": "rms"}, "its activation is gelu, which is not gated"),
+        ({"normalization": "rms"}, "its activation is gelu, which is not gated"),
         (LLAMA | {"key_width": 4}, "keys and values differ in width"),
     ],
 )  # fmt: skip

@@ -15,7 +15,7 @@ import torch
 
 import regard
 from regard.attention.span import Span
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, TokenizerConfig
 from regard.errors import ModelError
 from regard.share.import_folder import import_folder
@@ -216,7 +216,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("scaled positions", config(rope_parameters={"rope_type": "llama3"}), "rotary positions are scaled (llama3)"),
     ("scaled, older", config(rope_parameters=None, rope_scaling={"type": "linear"}), "are scaled (linear)"),
     ("part of a head", config(rope_parameters={"partial_rotary_factor": 0.5}), "turn a part of each head"),
-    ("quantised", config(quantization_config={"bits": 4}), "weights are quantised"),
+    ("quantized", config(quantization_config={"bits": 4}), "weights are quantized"),
     ("another activation", config(hidden_act="tanh"), "activation is tanh"),
     ("biases of feed-forwards", config(mlp_bias=True), "feed-forwards have biases"),
     ("layers without end", config(num_hidden_layers=10**9), "num_hidden_layers"),

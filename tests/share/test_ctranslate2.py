@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
@@ -27,7 +27,7 @@ SAYABLE: list[dict[str, Any]] = [
     {"norm": "pre"},
     {"attention_bias": True, "activation": "gelu"},
     {"output_bias": True, "activation": "swish"},
-    {"activation": "swiglu", "normalisation": "rms", "norm": "pre"},
+    {"activation": "swiglu", "normalization": "rms", "norm": "pre"},
     {"activation": "geglu", "share": "none"},
     {"activation": "glu", "share": "target"},
     {"position": {"kind": "learned", "longest": 80}},
@@ -40,7 +40,7 @@ UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"position": "rotary"}, "positions are neither"),
     ({"key_heads": 1}, "share keys"),
     ({"key_width": 4}, "not as wide"),
-    ({"normalisation": "none", "norm": "pre"}, "normalisation is none"),
+    ({"normalization": "none", "norm": "pre"}, "normalization is none"),
 ]
 
 

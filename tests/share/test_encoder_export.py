@@ -15,7 +15,7 @@ from regard import cli
 from regard.answers.scale import Scale
 from regard.core.task_table import locate
 from regard.data.labels import Labels
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, TokenizerConfig
 from regard.errors import ConfigError
 from regard.runs.config import load_config
@@ -36,7 +36,7 @@ MODELS: dict[str, dict[str, Any]] = {
     "rotary": {"position": "rotary"},
     "rotary, half, biases": ROTARY | {"position": {"kind": "rotary", "layout": "half"}, "attention_bias": True},
     "learned, relu": {"position": {"kind": "learned", "longest": 40}, "activation": "relu"},
-    "sinusoids, swish, epsilon": {"activation": "swish", "normalisation_epsilon": 1e-5},
+    "sinusoids, swish, epsilon": {"activation": "swish", "normalization_epsilon": 1e-5},
     "no positions, biases of some": {"position": "none", "mixer": {"kind": "dot", "bias": ["query", "output"]}},
 }
 TASKS: dict[str, dict[str, Any]] = {
@@ -145,14 +145,14 @@ def test_tokenizers_frame_a_text_and_know_the_mask(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "model", "reason", "setting"),
     [
-        ("class", {"norm": "post"}, "normalises after", "model.norm=pre"),
+        ("class", {"norm": "post"}, "normalizes after", "model.norm=pre"),
         ("class", {"pooling": "attention"}, "pooling is attention", "model.pooling=first"),
         ("tags", {"affixes": 10}, "affixes", "model.affixes=0"),
         ("tags", {"activation": "relu", "position": "rotary"}, "", "--set model."),
-        ("tags", {"normalisation": "rms"}, "rms", "model.normalisation=layer"),
+        ("tags", {"normalization": "rms"}, "rms", "model.normalization=layer"),
         ("class", {"encoder": {"kind": "recurrent", "width": 8}}, "recurrent", "model.encoder.kind=transformer"),
         ("masked", {"activation": "relu2"}, "relu2", "model.activation=gelu"),
-        ("masked", {"normalisation_epsilon": 1e-3}, "epsilon", "model.normalisation_epsilon"),
+        ("masked", {"normalization_epsilon": 1e-3}, "epsilon", "model.normalization_epsilon"),
         ("tags", {"mixer": "additive"}, "mix by additive", "model.mixer=dot"),
         ("tags", {"qk_norm": True}, "qk_norm", ""),
     ],
@@ -226,7 +226,7 @@ def test_another_task_that_declares_the_form_is_exported(tmp_path: Path, monkeyp
 
 def test_the_command_names_the_settings(tmp_path: Path) -> None:
     run = trained(tmp_path, "classification", {}, "good film\tgood\nbad one\tbad\n")
-    with pytest.raises(ConfigError, match=r"normalises after[\s\S]*--set model\.norm=pre.*--set model\.pooling=first"):
+    with pytest.raises(ConfigError, match=r"normalizes after[\s\S]*--set model\.norm=pre.*--set model\.pooling=first"):
         raise exported(run, "transformers").exception
     with pytest.raises(ConfigError, match="--to transformers or hub"):
         raise exported(run, "onnx").exception

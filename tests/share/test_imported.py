@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from regard.attention.positions.absolute import sinusoids
 from regard.config.settings import SearchConfig
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.subword import MarianTokenizer
 from regard.data.tokenizers.tokenizer import UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, ModelError, RegardError
@@ -105,7 +105,7 @@ REFUSED: list[tuple[str, Callable[[Path], None], str]] = [
     ("config without an end", text("config.json", "[" * 100_000), "config.json"),
     ("config of a gigabyte", text("config.json", b" " * ((1 << 20) + 1)), "more than 1,048,576 bytes"),
     ("another kind of model", config(model_type="bart"), "model_type"),
-    ("norms before", config(normalize_before=True), "normalises before"),
+    ("norms before", config(normalize_before=True), "normalizes before"),
     ("unscaled", config(scale_embedding=False), "not scaled"),
     ("another activation", config(activation_function="tanh"), "activation is tanh"),
     ("heads differ", config(decoder_attention_heads=2), "differ in heads"),

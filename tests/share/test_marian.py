@@ -20,7 +20,7 @@ from torch import Tensor
 from regard.attention.span import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.subword import SentencePieceTokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer, TokenizerConfig
 from regard.models.build import build
@@ -46,7 +46,7 @@ SAYABLE: dict[str, dict[str, Any]] = {
 }
 UNSAYABLE: list[tuple[dict[str, Any], str]] = [
     ({"norm": "pre"}, "before its sub-layers"),
-    ({"normalisation": "rms"}, "normalisation is rms"),
+    ({"normalization": "rms"}, "normalization is rms"),
     ({"position": "learned"}, "positions are learned"),
     ({"activation": "swiglu"}, "activation is swiglu"),
     ({"encoder": {"mixer": {"kind": "additive"}}}, "not the scaled product"),

@@ -19,7 +19,7 @@ from regard.attention.kernel import kernel
 from regard.attention.span import Span
 from regard.config.settings import SearchConfig
 from regard.data.pairs import pad_sources
-from regard.data.tokenizers.catalogue import train_tokenizer
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, Tokenizer, TokenizerConfig
 from regard.errors import ConfigError
 from regard.models.build import build
@@ -39,7 +39,7 @@ BLOCKS = {"blocks": [[16, 3, 2]]}
 SHAPES: dict[str, dict[str, Any]] = {
     "newer parts": {  # the command's test exports the original ones
         "norm": "pre",
-        "normalisation": "rms",
+        "normalization": "rms",
         "activation": "swiglu",
         "key_heads": 1,
         "qk_norm": True,

@@ -1,4 +1,4 @@
-"""What surrounds a study: its verdict, its files, the page and the command. No study of the catalogue is run here."""
+"""What surrounds a study: its verdict, its files, the page and the command. No study of the catalog is run here."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard import cli
 from regard.core import figure
 from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
-from regard.studies import catalogue
+from regard.studies import catalog
 from regard.studies.page import write_page
 from regard.studies.record import read_record, record_study
 from regard.studies.study import Criterion, Findings, Report, Study, at_least, at_most, format_cell
@@ -42,7 +42,7 @@ def findings(*criteria: Criterion) -> Findings:
 
 @pytest.fixture
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """A study whose only figure is a drawn number, held against 0.5; it alone is in the catalogue."""
+    """A study whose only figure is a drawn number, held against 0.5; it alone is in the catalog."""
 
     def run(*, seed: int, quick: bool, report: Report) -> Findings:
         report(0.5)
@@ -52,7 +52,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = ModuleType("regard.studies.toy")
     module.run = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "regard.studies.toy", module)
-    monkeypatch.setattr(catalogue, "STUDIES", {"toy": TOY})
+    monkeypatch.setattr(catalog, "STUDIES", {"toy": TOY})
     monkeypatch.setattr("regard.studies.page.STUDIES", {"toy": TOY})
     return module
 
@@ -190,8 +190,8 @@ print([name for name in ("torch", "numpy", "matplotlib") if name in sys.modules]
     *listed, heavy = done.stdout.splitlines()
     assert heavy == "[]"
     heads = [line.split()[0] for line in listed if line and not line.startswith(" ")]
-    assert heads == list(catalogue.STUDIES)
-    assert all(study.source in done.stdout for study in catalogue.STUDIES.values())
+    assert heads == list(catalog.STUDIES)
+    assert all(study.source in done.stdout for study in catalog.STUDIES.values())
 
 
 def test_all_leaves_out_what_needs_a_text_and_says_so(
@@ -207,7 +207,7 @@ def test_all_leaves_out_what_needs_a_text_and_says_so(
     reader.run = run  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "regard.studies.reader", reader)
     every = {"toy": TOY, "reader": replace(TOY, name="reader", needs_text=True)}
-    monkeypatch.setattr(catalogue, "STUDIES", every)
+    monkeypatch.setattr(catalog, "STUDIES", every)
     monkeypatch.setattr("regard.studies.page.STUDIES", every)
     monkeypatch.chdir(tmp_path)
     code, _, error = regard("all", "--quick")

@@ -1,4 +1,4 @@
-"""The study of heads: costs are counted, neighbours are the right ones, and each criterion can fail."""
+"""The study of heads: costs are counted, neighbors are the right ones, and each criterion can fail."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def test_parameters_and_operations_by_hand() -> None:
     assert cost.biases == 4 * 32
 
 
-def test_neighbours_are_those_at_the_offsets() -> None:
-    words, neighbours = heads._words(3)
-    assert neighbours.shape == (3, 12, 4)
+def test_neighbors_are_those_at_the_offsets() -> None:
+    words, neighbors = heads._words(3)
+    assert neighbors.shape == (3, 12, 4)
     place = 5
     expected = torch.stack([words[:, place - 2], words[:, place - 1], words[:, place + 1], words[:, place + 2]], 1)
-    assert torch.equal(neighbours[:, place - 2], expected)
+    assert torch.equal(neighbors[:, place - 2], expected)

@@ -16,14 +16,14 @@ from regard.studies.study import ignore_report
 def test_what_is_held_out_is_read_by_none(tmp_path: Path) -> None:
     course = pretrain._course(tmp_path, None, QUICK)
     read = (tmp_path / "texts.txt").read_text().splitlines()
-    labelled = [line.split("\t")[0] for line in (tmp_path / "labelled.tsv").read_text().splitlines()]
-    assert {*read} < {*labelled} and course.texts == (len(read), len(labelled) - len(read))
-    assert 0.1 < course.texts[1] / len(labelled) < 0.3
+    labeled = [line.split("\t")[0] for line in (tmp_path / "labeled.tsv").read_text().splitlines()]
+    assert {*read} < {*labeled} and course.texts == (len(read), len(labeled) - len(read))
+    assert 0.1 < course.texts[1] / len(labeled) < 0.3
     for task in ("masked", "language-model"):
         config = load_config(course._reading(task, 1))
         assert [str(each.source) for each in config.data.train] == [str(tmp_path / "texts.txt")]
         assert not config.data.valid
-    shares = {name: [each.share for each in getattr(load_config(course._labelling({}, 1)).data, name)]
+    shares = {name: [each.share for each in getattr(load_config(course._labeling({}, 1)).data, name)]
               for name in ("train", "valid")}  # fmt: skip
     assert shares == {"train": [(0.0, 0.8)], "valid": [(0.8, 1.0)]}
 

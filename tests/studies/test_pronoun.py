@@ -11,7 +11,7 @@ from regard import inspect
 from regard.attention.heads import MultiHead
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import pronoun, toy_tasks
-from regard.studies.catalogue import STUDIES
+from regard.studies.catalog import STUDIES
 from regard.studies.pronoun import ALL_HEADS, HeadSite, switched_off
 from regard.studies.record import record_study
 from regard.studies.sentences import pronoun_sentences, word_tokenizer

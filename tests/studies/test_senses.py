@@ -20,7 +20,7 @@ def of_sense() -> Tensor:
     return torch.tensor([[float(each.sense), 1.0] for each in LANGUAGE]) + 0.1 * torch.randn(len(LANGUAGE), 2)
 
 
-def of_neighbour() -> Tensor:
+def of_neighbor() -> Tensor:
     """A feature of its own for each word beside *bank*: who has seen the word knows its sense, nobody else does."""
     words = torch.tensor([each.beside + (12 if each.sense > 0 else 0) for each in LANGUAGE])
     return torch.nn.functional.one_hot(words, 24).float()
@@ -33,8 +33,8 @@ def test_a_probe_finds_the_sense_for_people_and_words_it_has_not_seen() -> None:
     assert told.by_word == [1.0] * 24
 
 
-def test_a_neighbour_is_not_a_sense() -> None:
-    told = study.Told.of(of_neighbour(), LANGUAGE)
+def test_a_neighbor_is_not_a_sense() -> None:
+    told = study.Told.of(of_neighbor(), LANGUAGE)
     assert told.people == 1.0
     assert fmean(told.by_word) == 0.5
 
@@ -52,12 +52,12 @@ def verdict(monkeypatch: pytest.MonkeyPatch, before: Tensor, after: Tensor, stat
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(1)
-    sense, neighbour, nothing = of_sense(), of_neighbour(), torch.ones(len(LANGUAGE), 2)
-    assert verdict(monkeypatch, neighbour, sense, nothing) == [True, True, True, True]
-    assert verdict(monkeypatch, neighbour, sense, sense) == [False, True, True, True]
-    assert verdict(monkeypatch, neighbour, neighbour, nothing) == [True, True, False, False]
+    sense, neighbor, nothing = of_sense(), of_neighbor(), torch.ones(len(LANGUAGE), 2)
+    assert verdict(monkeypatch, neighbor, sense, nothing) == [True, True, True, True]
+    assert verdict(monkeypatch, neighbor, sense, sense) == [False, True, True, True]
+    assert verdict(monkeypatch, neighbor, neighbor, nothing) == [True, True, False, False]
     assert verdict(monkeypatch, sense, sense, nothing) == [True, True, True, False]
-    assert verdict(monkeypatch, neighbour, nothing, nothing) == [True, False, False, False]
+    assert verdict(monkeypatch, neighbor, nothing, nothing) == [True, False, False, False]
 
 
 def test_columns_are_those_at_bank() -> None:

@@ -1,6 +1,6 @@
-// SVG documents built from data, in the light colours, for print.
+// SVG documents built from data, in the light colors, for print.
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "./aligned";
-import { cssColour, layerColour, layerDash } from "./colour";
+import { cssColor, layerColor, layerDash } from "./color";
 import { largest, type Matrix } from "./matrix";
 import { visible } from "./words";
 
@@ -32,7 +32,7 @@ function round(value: number): string {
 export function drawAligned(layout: AlignedLayout, title: string): string {
   const arcs = layout.arcs.map(
     (arc) =>
-      `<path d="${arc.path}" fill="none" stroke="${layerColour(arc.layer ?? 0, false)}" ` +
+      `<path d="${arc.path}" fill="none" stroke="${layerColor(arc.layer ?? 0, false)}" ` +
       `stroke-dasharray="${layerDash(arc.layer ?? 0) || "none"}" stroke-width="${round(0.5 + 4 * arc.weight)}" ` +
       `stroke-opacity="${round(0.2 + 0.7 * arc.weight)}"/>`,
   );
@@ -64,7 +64,7 @@ export function drawHeatMap(
   matrix.values.forEach((value, index) => {
     const [row, column] = [Math.floor(index / matrix.columns), index % matrix.columns];
     const place = `x="${round(left + column * cell)}" y="${round(top + row * cell)}" width="${cell}" height="${cell}"`;
-    parts.push(`<rect ${place} fill="${cssColour(value / most, false)}"><title>${value.toPrecision(4)}</title></rect>`);
+    parts.push(`<rect ${place} fill="${cssColor(value / most, false)}"><title>${value.toPrecision(4)}</title></rect>`);
   });
   return sheet(left + matrix.columns * cell, top + matrix.rows * cell, `${title}; darkest = ${most.toPrecision(3)}`, parts.join(""));
 }

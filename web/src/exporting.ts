@@ -23,8 +23,8 @@ export function alignedSvg(): string {
 }
 
 export function heatMapSvg(): string {
-  const { colours, queries, keys, title } = heatView.value!;
-  return drawHeatMap(colours, queries, keys, title, measureText);
+  const { colors, queries, keys, title } = heatView.value!;
+  return drawHeatMap(colors, queries, keys, title, measureText);
 }
 
 export function placeSvg(): string {

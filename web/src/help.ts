@@ -10,7 +10,7 @@ export const HELP: Record<string, Help> = {
     drawn: "Each line joins an output piece with an input piece that a head looked at; the thicker, the larger its weight.",
     read:
       "Point at a piece to see its weights alone; click or Enter holds it, Esc lets it go. Several heads can be drawn over " +
-      "each other, each in its own colour and dash. The weights of a row sum to 1; the smaller ones are left out by the two sliders.",
+      "each other, each in its own color and dash. The weights of a row sum to 1; the smaller ones are left out by the two sliders.",
     cannot:
       "Where a model looked is not why it decided: other heads, the layers above and the connections past the attention " +
       "carry information too. Only the measure “off” changes the model and sees what follows.",
@@ -18,16 +18,16 @@ export const HELP: Record<string, Help> = {
   heads: {
     drawn: "Every head of every layer in small: a row is a position that looks (query), a column one that is looked at (key).",
     read:
-      "A diagonal follows the order of the words, a vertical stripe rests on one place, often the end symbol, and grey all " +
+      "A diagonal follows the order of the words, a vertical stripe rests on one place, often the end symbol, and gray all " +
       "over looks everywhere. Choose a head to see it large. “Rollout” multiplies the layers through.",
     cannot: "A head with a clear pattern need not matter, and one without may. Patterns of one sentence need not hold for others.",
   },
   heatmap: {
-    drawn: "The weights of the chosen head, one cell for each query (row) and key (column); the stronger the colour, the larger.",
+    drawn: "The weights of the chosen head, one cell for each query (row) and key (column); the stronger the color, the larger.",
     read:
       "Point at a cell, or move with the arrow keys, for its exact weight; click or Enter works it out. In encoder-decoder " +
       "attention a row predicts the piece it is named after; no row is read late here.",
-    cannot: "Colours are scaled to the largest weight, so two heat maps compare by their numbers alone.",
+    cannot: "Colors are scaled to the largest weight, so two heat maps compare by their numbers alone.",
   },
   cell: {
     drawn: "One weight from the numbers it comes from: query times key, scale, bias, softmax over the row, and the weighted values.",
@@ -57,7 +57,7 @@ export const HELP: Record<string, Help> = {
     cannot: "Heads of different trainings have no order in common: head 3 here and head 3 there need not do the same.",
   },
   text: {
-    drawn: "The text as the model reads it, piece by piece; the stronger the colour of a piece, the less the model expected it.",
+    drawn: "The text as the model reads it, piece by piece; the stronger the color of a piece, the less the model expected it.",
     read:
       "The shade is −log p of a piece given those before it, from 0 to 6 nats and more. Point at a piece for its probability; " +
       "click or Enter shows what was likeliest in its place. “…” stands for what may follow.",
@@ -67,7 +67,7 @@ export const HELP: Record<string, Help> = {
     drawn: "Every head by its place in the network: a row is a position that looks (query), a column one that is looked at (key).",
     read: "Choose a head, or the mean of a place, to see it large below. Point at a cell, or move with the arrow keys, for its exact weight.",
     cannot:
-      "Where a model looked is not why it decided. Colours are scaled to the largest weight of each picture, so that two " +
+      "Where a model looked is not why it decided. Colors are scaled to the largest weight of each picture, so that two " +
       "compare by their numbers alone.",
   },
   training: {

@@ -66,7 +66,7 @@ function divideRows(matrix: Matrix, divisor: (row: Float32Array) => number): Mat
 }
 
 /** Each row divided by its sum; rows of zeros stay. */
-export function renormalise(matrix: Matrix): Matrix {
+export function renormalize(matrix: Matrix): Matrix {
   return divideRows(matrix, (values) => values.reduce((sum, value) => sum + value, 0));
 }
 

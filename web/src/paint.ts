@@ -1,4 +1,4 @@
-import { colourOf } from "./colour";
+import { colorOf } from "./color";
 import { largest, type Matrix } from "./matrix";
 
 const FONT = "system-ui, sans-serif";
@@ -24,7 +24,7 @@ export function paintCells(canvas: HTMLCanvasElement, matrix: Matrix, dark: bool
   if (!context || matrix.values.length === 0) return;
   const image = context.createImageData(matrix.columns, matrix.rows);
   const most = largest(matrix) || 1;
-  matrix.values.forEach((value, index) => image.data.set([...colourOf(value / most, dark), 255], 4 * index));
+  matrix.values.forEach((value, index) => image.data.set([...colorOf(value / most, dark), 255], 4 * index));
   context.putImageData(image, 0, 0);
 }
 

@@ -1,6 +1,6 @@
 // What the aligned text and the heat map draw, shared with their export.
 import { computed } from "@preact/signals";
-import { pick, renormalise, stretch } from "./matrix";
+import { pick, renormalize, stretch } from "./matrix";
 import { aligned, hideSpecial, linkCount, overlaid, shown, stretchRows, threshold, unit } from "./state";
 import { isSpecial, mergeWords, strongest } from "./words";
 
@@ -32,11 +32,11 @@ export const heatView = computed(() => {
   if (!current) return null;
   const kept = (labels: string[]) => labels.map((_, i) => i).filter((i) => !hideSpecial.value || !isSpecial(labels[i]));
   const [rows, columns] = [kept(current.queries), kept(current.keys)];
-  const matrix = hideSpecial.value ? renormalise(pick(current.matrix, rows, columns)) : current.matrix;
+  const matrix = hideSpecial.value ? renormalize(pick(current.matrix, rows, columns)) : current.matrix;
   return {
     title: current.title,
     matrix,
-    colours: stretchRows.value ? stretch(matrix) : matrix,
+    colors: stretchRows.value ? stretch(matrix) : matrix,
     queries: rows.map((index) => current.queries[index]),
     keys: columns.map((index) => current.keys[index]),
     /** The query and key of each row and column. */

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { layColumns, layRows } from "../src/aligned";
-import { colourOf } from "../src/colour";
+import { colorOf } from "../src/color";
 import { drawAligned, drawHeatMap, escapeMarkup } from "../src/drawing";
 
 const measure = (text: string) => 8 * text.length;
@@ -35,13 +35,13 @@ test("the heat map draws each cell, the largest darkest", () => {
   const matrix = { rows: 1, columns: 2, values: Float32Array.from([0.25, 0.5]) };
   const svg = drawHeatMap(matrix, ["q"], ["a", "b"], "t", measure);
   expect(svg.match(/<title>0\./g)).toHaveLength(2);
-  expect(svg).toContain(`rgb(${colourOf(1, false)})`);
+  expect(svg).toContain(`rgb(${colorOf(1, false)})`);
 });
 
-test("the colours run evenly in lightness", () => {
+test("the colors run evenly in lightness", () => {
   for (const dark of [false, true]) {
     const lightness = Array.from({ length: 101 }, (_, index) => {
-      const [red, green, blue] = colourOf(index / 100, dark);
+      const [red, green, blue] = colorOf(index / 100, dark);
       return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
     });
     const sorted = [...lightness].sort((a, b) => (dark ? a - b : b - a));

@@ -1,6 +1,6 @@
 import { afterEach, expect, test, vi } from "vitest";
 import { layColumns, layRows } from "../src/aligned";
-import { layerColour, layerDash } from "../src/colour";
+import { layerColor, layerDash } from "../src/color";
 import { drawAligned } from "../src/drawing";
 import { fitting, readLate, showAligned, toggled } from "../src/shown";
 import { floats } from "./floats";
@@ -46,12 +46,12 @@ test("links of several heads between the same pieces lie side by side, those of 
     expect(new Set([...paths, middle]).size).toBe(3);
   }
   const svg = drawAligned(layRows(["a"], ["b"], two, measure), "two heads");
-  for (const layer of [0, 1]) expect(svg).toContain(`stroke="${layerColour(layer, false)}" stroke-dasharray="${layerDash(layer) || "none"}"`);
+  for (const layer of [0, 1]) expect(svg).toContain(`stroke="${layerColor(layer, false)}" stroke-dasharray="${layerDash(layer) || "none"}"`);
 });
 
-test("colours and dashes tell heads apart", () => {
+test("colors and dashes tell heads apart", () => {
   for (const dark of [false, true]) {
-    const looks = Array.from({ length: 8 }, (_, layer) => layerColour(layer, dark));
+    const looks = Array.from({ length: 8 }, (_, layer) => layerColor(layer, dark));
     expect(new Set(looks).size).toBe(8);
   }
   expect(layerDash(0)).toBe("");

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { decode, largest, mean, pick, plane, renormalise, row, stretch } from "../src/matrix";
+import { decode, largest, mean, pick, plane, renormalize, row, stretch } from "../src/matrix";
 import { floats } from "./floats";
 
 const two = floats([2, 2, 3], [1, 0, 0, 0.5, 0.25, 0.25, 0, 1, 0, 0, 0, 0]);
@@ -16,9 +16,9 @@ test("a plane is one head, and the mean is over all", () => {
 });
 
 test("columns left out, rows sum to 1 again, and rows of zeros stay", () => {
-  const kept = renormalise(pick(plane(two, 0), [0, 1], [1, 2]));
+  const kept = renormalize(pick(plane(two, 0), [0, 1], [1, 2]));
   expect([...kept.values]).toEqual([0, 0, 0.5, 0.5]);
-  expect([...renormalise(plane(two, 1)).values]).toEqual([0, 1, 0, 0, 0, 0]);
+  expect([...renormalize(plane(two, 1)).values]).toEqual([0, 1, 0, 0, 0, 0]);
 });
 
 test("stretched rows reach 1 and leave what they came from alone", () => {

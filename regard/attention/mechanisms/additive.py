@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore
-from regard.attention.kernel import Normalise, masked_softmax, normaliser
+from regard.attention.kernel import Normalize, masked_softmax, normalizer
 from regard.attention.mask import Bound
 from regard.attention.score import ScoreTerms, SoftmaxScore
 
@@ -26,7 +26,7 @@ class Additive(SoftmaxScore):
     ``learned``: which of W ("query"), U ("key") and b ("bias") exist; without W or U that side is added unprojected
     and must be n' wide, as where the heads project already: learned = () is ESPnet's vᵀ tanh(q + k).
     ``sharpening``: β, a factor of the energy (ESPnet: 2).
-    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
+    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
 
     No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products, and as
     much memory: batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; a
@@ -43,7 +43,7 @@ class Additive(SoftmaxScore):
         width: int | None = None,
         learned: Collection[str] = ("query", "key"),
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
     ) -> None:
         super().__init__()
         self.content = AdditiveScore(
@@ -54,7 +54,7 @@ class Additive(SoftmaxScore):
             learned=learned,
             sharpening=sharpening,
         )
-        self.normalise = normaliser(normalise)
+        self.normalize = normalizer(normalize)
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
         return self.content.project_key(key)
@@ -67,7 +67,7 @@ class Additive(SoftmaxScore):
     def terms(
         self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
     ) -> ScoreTerms | None:
-        if self.normalise is not masked_softmax:
+        if self.normalize is not masked_softmax:
             return None
         projected, sharpening = self.content.project_query(query[None])[0], self.content.sharpening
         return ScoreTerms("additive", "vᵀ tanh(q + k)", sharpening, projected, key, vector=self.content.vector)

@@ -1,4 +1,4 @@
-"""Cosine attention (query-key normalisation): the cosine of query and key, times a learned sharpness."""
+"""Cosine attention (query-key normalization): the cosine of query and key, times a learned sharpness."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Cosine(Score):
             stream="exact",
             weights=True,
             order_free=True,
-            normalised=True,
+            normalized=True,
             fused=True,
             same_width=True,
         )

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import uniform
-from regard.attention.kernel import Normalise
+from regard.attention.kernel import Normalize
 from regard.attention.location_base import LocationMechanism
 from regard.attention.previous_weights import Initial
 
@@ -25,7 +25,7 @@ class Coverage(LocationMechanism):
     ``width``: hidden units; None: d_q.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
     ``sharpening``: β (ESPnet: 2).
-    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, with which the sum begins: "uniform" over the valid keys (ESPnet), all on the "first", or
     "nowhere", 0 (the paper).
 
@@ -44,12 +44,12 @@ class Coverage(LocationMechanism):
         width: int | None = None,
         learned: Collection[str] = ("query", "key", "bias"),
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
         initial: Initial = "uniform",
     ) -> None:
         super().__init__(
             heads=heads, query_width=query_width, key_width=key_width, width=width, reach=0, learned=learned,
-            sharpening=sharpening, normalise=normalise, initial=initial,
+            sharpening=sharpening, normalize=normalize, initial=initial,
         )  # fmt: skip
         self.coverage_weight = uniform(heads, self.content.width)
 

@@ -14,7 +14,7 @@ class CoverageLocationAware(FilteredLocation):
     (ESPnet's AttCovLoc; not from a paper). The sum begins with α_0, which is ``initial``: "uniform" over the valid
     keys, all on the "first", or "nowhere". F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``; ``learned``
-    names those of W, V and b that exist, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalise``
+    names those of W, V and b that exist, ``width`` is d_q unless given); β ``sharpening`` (ESPnet: 2); ``normalize``
     "sigmoid" takes σ(e) / Σ σ(e) for the softmax.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head

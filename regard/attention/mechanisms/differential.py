@@ -19,8 +19,8 @@ class Differential(Mechanism):
 
     q₁ and q₂ are two halves of a head's query, d features each, and k₁ and k₂ of its key: what both maps give all
     keys is taken away. λ = exp(a₁·b₁) − exp(a₂·b₂) + λ₀ (Eq. 2), the vectors a, b (d,) learned, one λ for all heads.
-    Weights are the difference: they sum to 1 − λ, and some are negative. The paper normalises each head's context
-    (Eq. 3): ``normalise_context`` of ``MultiHead``, key `context_norm`.
+    Weights are the difference: they sum to 1 − λ, and some are negative. The paper normalizes each head's context
+    (Eq. 3): ``normalize_context`` of ``MultiHead``, key `context_norm`.
 
     ``start``: λ₀. Needs d_q = d_k, a multiple of 4. No state. Cost: twice the products with values of dot, by its fused
     path; a head is as wide as two of dot, so halve ``heads`` to compare. Differs from the paper in: λ₀ is one number,
@@ -44,7 +44,7 @@ class Differential(Mechanism):
             stream="exact",
             weights=True,
             order_free=True,
-            normalised=False,
+            normalized=False,
             fused=True,
             same_width=True,
             signed=True,

@@ -40,7 +40,7 @@ class Dot(Score):
             stream="exact",
             weights=True,
             order_free=self.bias is None,
-            normalised=True,
+            normalized=True,
             fused=True,
             same_width=True,
         )

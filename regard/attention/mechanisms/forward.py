@@ -57,7 +57,7 @@ class Forward(FilteredLocation):
         self, energy: Float[Tensor, "batch heads 1 key"], bound: Bound, previous: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads 1 key"]:
         reached = previous + pad(previous, (1, 0))[..., :-1]
-        return _normalised(reached[:, :, None] * weigh(energy, bound), bound.sdpa())
+        return _normalized(reached[:, :, None] * weigh(energy, bound), bound.sdpa())
 
     def remember(
         self, before: Float[Tensor, "batch heads key"], now: Float[Tensor, "batch heads key"]
@@ -65,10 +65,10 @@ class Forward(FilteredLocation):
         return now
 
 
-def _normalised(
-    unnormalised: Float[Tensor, "batch heads 1 key"], allowed: Bool[Tensor, "batch 1 1 key"]
+def _normalized(
+    unnormalized: Float[Tensor, "batch heads 1 key"], allowed: Bool[Tensor, "batch 1 1 key"]
 ) -> Float[Tensor, "batch heads 1 key"]:
     """Weights over their sum: at least ``FLOOR`` before the division where allowed, and 0 elsewhere."""
-    floored = unnormalised.clamp_min(FLOOR).masked_fill(~allowed, 0.0)
+    floored = unnormalized.clamp_min(FLOOR).masked_fill(~allowed, 0.0)
     total = floored.sum(-1, keepdim=True)
     return floored / total.masked_fill(total == 0, 1.0)

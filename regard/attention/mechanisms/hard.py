@@ -37,7 +37,7 @@ class Hard(ReweightedScore):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False, differentiable=False)
 
-    def normaliser(
+    def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         return self._choose

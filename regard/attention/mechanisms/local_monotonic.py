@@ -18,7 +18,7 @@ class LocalMonotonic(ReweightedScore):
 
     Source and target are taken to run in step. t is the query's absolute position and s the key's, both from 0;
     align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys to either side.
-    Positions outside the sentence are ignored: a window that reaches over its edge is normalised over what is left,
+    Positions outside the sentence are ignored: a window that reaches over its edge is normalized over what is left,
     and a query more than D beyond the last key looks nowhere, with weights 0. No parameters but those of ``score``,
     no state; but a query's answer depends on its position. Cost: that of ``score``, over all keys.
     """
@@ -36,13 +36,13 @@ class LocalMonotonic(ReweightedScore):
             stream="exact",
             weights=True,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=False,
             may_see_nothing=True,
             same_width=self.score.can().same_width,
         )
 
-    def normaliser(
+    def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - bound.query_position[:, None, :, None]

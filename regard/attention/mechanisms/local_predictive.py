@@ -1,4 +1,4 @@
-"""Luong's local attention with a predicted centre (local-p)."""
+"""Luong's local attention with a predicted center (local-p)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ class LocalPredictive(ReweightedScore):
 
     (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
     position from 0, align the softmax of ``score`` over the allowed keys with |s − p_t| ≤ D, ``window`` = D. The
-    weights are *not* normalised again: they sum to 1 at most. A gradient reaches W_p and v_p through the Gaussian
+    weights are *not* normalized again: they sum to 1 at most. A gradient reaches W_p and v_p through the Gaussian
     alone; the edge of the window is piecewise constant in p_t.
 
-    ``centre`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
+    ``center`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
     keys: the window saves no work here. Differs from the paper in: p_t is predicted per head.
     """
 
@@ -31,9 +31,9 @@ class LocalPredictive(ReweightedScore):
         if window < 1:
             raise ValueError(f"a window narrower than 1 may hold no key at all: {window}")
         self.score, self.window = score, window
-        self.centre = nn.Parameter(torch.empty(heads, query_width, query_width))
+        self.center = nn.Parameter(torch.empty(heads, query_width, query_width))
         self.direction = nn.Parameter(torch.empty(heads, query_width))
-        for parameter in (self.centre, self.direction):
+        for parameter in (self.center, self.direction):
             nn.init.uniform_(parameter, -0.1, 0.1)
 
     def can(self) -> Abilities:
@@ -44,7 +44,7 @@ class LocalPredictive(ReweightedScore):
             stream="exact",
             weights=True,
             order_free=True,
-            normalised=False,
+            normalized=False,
             fused=False,
             may_see_nothing=True,
             same_width=self.score.can().same_width,
@@ -54,11 +54,11 @@ class LocalPredictive(ReweightedScore):
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "batch heads query"]:
         """p_t, in [0, S]."""
-        hidden = torch.tanh(torch.einsum("bhtd,hed->bhte", query, self.centre))
+        hidden = torch.tanh(torch.einsum("bhtd,hed->bhte", query, self.center))
         share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
         return bound.key_length[:, None, None] * share
 
-    def normaliser(
+    def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         distance = bound.key.position[:, None, None, :] - self.predict(query, bound)[..., None]

@@ -13,7 +13,7 @@ class LocationAware(FilteredLocation):
 
     (Chorowski et al. 2015, Eq. 8 to 10). W, V, b and w are in ``content`` (see ``AdditiveScore``; ``learned`` names
     those of W, V and b that exist, ``width`` is d_q unless given); F ``filters``, ``channels`` a head, 2·``reach`` + 1
-    wide; U ``location_weight`` (heads, width, channels); β ``sharpening``. ``normalise`` "sigmoid" takes
+    wide; U ``location_weight`` (heads, width, channels); β ``sharpening``. ``normalize`` "sigmoid" takes
     σ(e) / Σ σ(e) for the softmax ("smoothing", §2.3). α_0 is ``initial``: "uniform" over the valid keys, as ESPnet
     has it, all on the "first", or "nowhere", 0.
 

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import uniform
-from regard.attention.kernel import Normalise
+from regard.attention.kernel import Normalize
 from regard.attention.location_base import LocationMechanism
 from regard.attention.mask import Bound
 from regard.attention.previous_weights import Filters, Initial, PreviousWeights
@@ -29,7 +29,7 @@ class LocationAware2D(LocationMechanism):
     ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
     ``past``: P, how many queries before this one (ESPnet: 5).
     ``sharpening``: β (ESPnet: 2).
-    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, which stands for all P before the first query: "uniform" over the valid keys, all on the
     "first", or "nowhere".
 
@@ -49,12 +49,12 @@ class LocationAware2D(LocationMechanism):
         reach: int = 100,
         past: int = 5,
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
         initial: Initial = "uniform",
     ) -> None:
         super().__init__(
             heads=heads, query_width=query_width, key_width=key_width, width=width, reach=reach, learned=learned,
-            sharpening=sharpening, normalise=normalise, initial=initial,
+            sharpening=sharpening, normalize=normalize, initial=initial,
         )  # fmt: skip
         self.filters = Filters(heads=heads, channels=channels, reach=reach, past=past)
         self.location_weight = uniform(heads, self.content.width, channels)

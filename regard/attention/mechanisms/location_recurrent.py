@@ -1,4 +1,4 @@
-"""Location-aware attention that summarises earlier weights in an LSTM cell."""
+"""Location-aware attention that summarizes earlier weights in an LSTM cell."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore, uniform
-from regard.attention.kernel import Normalise, normaliser, weigh
+from regard.attention.kernel import Normalize, normalizer, weigh
 from regard.attention.mask import Bound
 from regard.attention.previous_weights import Filters, Initial, PreviousWeights, initial_weights, width_warning
 from regard.attention.sequential import Sequential
@@ -38,7 +38,7 @@ class LocationRecurrent(Sequential):
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
     ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
     ``sharpening``: β (ESPnet: 2).
-    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width and the convolution per
@@ -58,7 +58,7 @@ class LocationRecurrent(Sequential):
         channels: int = 10,
         reach: int = 100,
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
         initial: Initial = "uniform",
     ) -> None:
         super().__init__()
@@ -69,7 +69,7 @@ class LocationRecurrent(Sequential):
         self.filters = Filters(heads=heads, channels=channels, reach=reach)
         self.input_weight = uniform(heads, 4 * self.content.width, channels)
         self.hidden_weight = uniform(heads, 4 * self.content.width, self.content.width)
-        self.heads, self.initial_weights, self.normalise = heads, initial_weights(initial), normaliser(normalise)
+        self.heads, self.initial_weights, self.normalize = heads, initial_weights(initial), normalizer(normalize)
 
     def warning(self, longest: int) -> str | None:
         return width_warning(self.filters.reach, longest)
@@ -92,5 +92,5 @@ class LocationRecurrent(Sequential):
         input_gate, forget_gate, candidate, output_gate = gates.chunk(4, -1)
         cell = torch.sigmoid(forget_gate) * state.cell + torch.sigmoid(input_gate) * torch.tanh(candidate)
         hidden = torch.sigmoid(output_gate) * torch.tanh(cell)
-        weights = weigh(self.content(query, key, hidden[:, :, None]), bound, self.normalise)
+        weights = weigh(self.content(query, key, hidden[:, :, None]), bound, self.normalize)
         return weights, LocationRecurrentState(PreviousWeights(weights.squeeze(2)), hidden, cell)

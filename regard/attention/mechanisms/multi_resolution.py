@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.additive_score import uniform
-from regard.attention.kernel import Normalise
+from regard.attention.kernel import Normalize
 from regard.attention.location_base import LocationMechanism
 from regard.attention.previous_weights import Filters, Initial
 
@@ -29,7 +29,7 @@ class MultiResolution(LocationMechanism):
     ``reach``: the half-width of the last head's filters, in keys: with 4 heads and 100, widths are 51, 101, 151 and
     201. A list gives each head's F_n itself.
     ``sharpening``: β.
-    ``normalise``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
+    ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
 
     Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head
@@ -49,7 +49,7 @@ class MultiResolution(LocationMechanism):
         channels: int = 10,
         reach: int | Sequence[int] = 100,
         sharpening: float = 1.0,
-        normalise: Normalise = "softmax",
+        normalize: Normalize = "softmax",
         initial: Initial = "uniform",
     ) -> None:
         reaches = [reach * (n + 1) // heads for n in range(heads)] if isinstance(reach, int) else list(reach)
@@ -57,7 +57,7 @@ class MultiResolution(LocationMechanism):
             raise ValueError(f"reach has {len(reaches)} half-widths for {heads} heads")
         super().__init__(
             heads=heads, query_width=query_width, key_width=key_width, width=width, reach=max(reaches), learned=learned,
-            sharpening=sharpening, normalise=normalise, initial=initial,
+            sharpening=sharpening, normalize=normalize, initial=initial,
         )  # fmt: skip
         self.filters = nn.ModuleList(Filters(heads=1, channels=channels, reach=each) for each in reaches)
         self.location_weight = uniform(heads, self.content.width, channels)

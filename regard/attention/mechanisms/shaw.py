@@ -61,7 +61,7 @@ class Shaw(Mechanism):
             stream="exact",
             weights=True,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=False,
             same_width=True,
             values_only=self.values is None,

@@ -17,7 +17,7 @@ from regard.attention.score import ReweightedScore, Score
 class TopK(ReweightedScore):
     """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
 
-    (Chorowski et al. 2015, §2.3: keep the k best frames and normalise again, against long noisy sources). Keys of the
+    (Chorowski et al. 2015, §2.3: keep the k best frames and normalize again, against long noisy sources). Keys of the
     same energy as the last that is kept are kept, too, so their order does not matter. The gradient is that of the
     softmax over the kept keys; which ones are kept is piecewise constant. No parameters but those of ``score``, no
     state. Cost: that of ``score``, over all keys, and a partial sort: nothing is saved.
@@ -32,7 +32,7 @@ class TopK(ReweightedScore):
     def can(self) -> Abilities:
         return replace(self.score.can(), fused=False)
 
-    def normaliser(
+    def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
         return self._best

@@ -77,7 +77,7 @@ class T5Bias(EnergyBias):
     """b(i, j, h) = table[bucket(j − i), h] (Raffel et al. 2020, §2.1; buckets as in the authors' code).
 
     ``table`` (buckets, heads) is one for a whole stack: give each layer the same object. It starts at 0. T5 itself
-    has no 1/√d_k on q·k, which its initialisation of W_q makes up for: ``Dot(scale=1.0, bias=…)`` is that.
+    has no 1/√d_k on q·k, which its initialization of W_q makes up for: ``Dot(scale=1.0, bias=…)`` is that.
     """
 
     def __init__(self, heads: int, *, buckets: int = 32, distance: int = 128) -> None:

@@ -1,4 +1,4 @@
-"""Bias of energies by what two columns of a graph are to each other: itself, a neighbour, or neither."""
+"""Bias of energies by what two columns of a graph are to each other: itself, a neighbor, or neither."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.attention.positions.distance_bias import EnergyBias
 from regard.attention.span import EdgeList
 from regard.attention.structure import EdgesStructure
 
-SELF, NEIGHBOUR, OTHER = range(3)
+SELF, NEIGHBOR, OTHER = range(3)
 
 
 class EdgeBias(EnergyBias):
@@ -35,7 +35,7 @@ class EdgeBias(EnergyBias):
         if not isinstance(edges, EdgeList):
             raise ValueError("an edge bias reads Span.edges, and this span has none")
         layout = edge_layout(edges.pairs, queries, keys)
-        own = torch.where(layout.query == layout.key, SELF, NEIGHBOUR)
+        own = torch.where(layout.query == layout.key, SELF, NEIGHBOR)
         table = self.table.to(query.dtype)
         if isinstance(bound.structure(), EdgesStructure):
             return EdgeValues(table.t().index_select(1, own), layout)

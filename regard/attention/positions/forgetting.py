@@ -17,7 +17,7 @@ Sums = Float64[Tensor, "batch length heads"]
 class ForgettingBias(EnergyBias):
     """b(i, j, h) = Σ_{l=j+1…i} log f_l = c_i − c_j, with c of ``Span.decay`` (Lin et al. 2025, Eq. 5): causal alone.
 
-    The difference is taken in float64 and rounded last: c falls without end, differences of neighbours stay small.
+    The difference is taken in float64 and rounded last: c falls without end, differences of neighbors stay small.
     """
 
     def forward(

@@ -59,7 +59,7 @@ def shifted_ranges(source: Array, target: Array) -> Iterator[tuple[int, int, int
     """Yield (first, last, shift): positions between which source line i matches target line i + shift.
 
     Blocks of BLOCK lines are compared at every shift up to MAX_SHIFT. A block counts as shifted if its lengths fit
-    clearly better there (cost below 0.7) than unshifted. Neighbouring blocks with the same shift are joined.
+    clearly better there (cost below 0.7) than unshifted. Neighboring blocks with the same shift are joined.
     """
     count = len(source)
     if count < BLOCK + 2 * MAX_SHIFT:

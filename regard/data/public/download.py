@@ -101,7 +101,7 @@ def _open(address: str, done: int, help: str) -> HTTPResponse:
 
 
 def _start(response: HTTPResponse, done: int) -> int:
-    """Return the byte at which the response begins: ``done`` if the server honours the range, else 0."""
+    """Return the byte at which the response begins: ``done`` if the server honors the range, else 0."""
     if response.status != 206:
         return 0
     span = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))

@@ -17,7 +17,7 @@ from regard.core.atomic_files import explain_os_errors
 from regard.core.wording import counted
 from regard.data.foreign_errors import foreign_errors
 from regard.data.packed_files import open_unpacked
-from regard.data.public.catalogue import PublicCorpus, PublicFile
+from regard.data.public.catalog import PublicCorpus, PublicFile
 from regard.data.public.download import PAUSES, download
 from regard.errors import DataError
 

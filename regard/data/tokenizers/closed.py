@@ -43,7 +43,7 @@ class ClosedVocabulary(Tokenizer):
 
 
 class WordTokenizer(ClosedVocabulary):
-    """Tokenizer by white space: one piece for each distinct word; also for text that is already tokenised."""
+    """Tokenizer by white space: one piece for each distinct word; also for text that is already tokenized."""
 
     def _split(self, line: str) -> list[str]:
         return line.split()

@@ -20,7 +20,7 @@ SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; of more, a fixe
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Tokenizer by a SentencePiece model; runs of spaces become one space, nothing else is normalised."""
+    """Tokenizer by a SentencePiece model; runs of spaces become one space, nothing else is normalized."""
 
     def __init__(self, config: TokenizerConfig, model: bytes) -> None:
         """Load a model. Raises ValueError if ``model`` is not a SentencePiece model."""

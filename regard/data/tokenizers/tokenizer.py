@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
 from regard.core.atomic_files import explain_os_errors
 
@@ -34,7 +34,7 @@ class TokenizerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal[
-        "bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenised", "listed", "notes", "k-mer"
+        "bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenized", "listed", "notes", "k-mer"
     ] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))
@@ -42,11 +42,16 @@ class TokenizerConfig(BaseModel):
     joiner: str | None = Field(default=None, min_length=1)
     k: int | None = Field(default=None, ge=1, le=12)
 
+    @field_validator("kind", mode="before")
+    @classmethod
+    def _read_earlier_name(cls, kind: object) -> object:
+        return "pretokenized" if kind == "pretokenised" else kind
+
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> TokenizerConfig:
         """Refuse options that the kind of vocabulary does not have."""
-        if self.joiner is not None and self.kind != "pretokenised":
-            raise ValueError(f'joiner is for kind = "pretokenised"; kind = "{self.kind}" joins by itself')
+        if self.joiner is not None and self.kind != "pretokenized":
+            raise ValueError(f'joiner is for kind = "pretokenized"; kind = "{self.kind}" joins by itself')
         if (self.k is None) != (self.kind != "k-mer"):
             raise ValueError('k is the number of letters of a piece of kind = "k-mer", which needs it: k = 3')
         if self.size is not None and self.kind in FIXED:

@@ -10,7 +10,7 @@ from regard.data.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = 10_000  # lines
 WARNED = 0.01  # share of lines from which on a loss is a warning
-NORMALIZING = {"bpe", "unigram", "word", "pretokenised"}  # kinds that may drop white space
+NORMALIZING = {"bpe", "unigram", "word", "pretokenized"}  # kinds that may drop white space
 
 
 def has_layout(line: str) -> bool:

@@ -13,7 +13,7 @@ from regard.models.convolutional.config import (
     ConvolutionalStackConfig,
 )
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
-from regard.models.convolutional.encoder import CentredConvolution, ConvolutionalEncoder
+from regard.models.convolutional.encoder import CenteredConvolution, ConvolutionalEncoder
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.input import Input
 from regard.models.parts import absolute_position, reader
@@ -23,7 +23,7 @@ def encoder(config: ConvolutionalEncoderConfig, input: Input) -> ConvolutionalEn
     widths, kernels = _layers(config.all_blocks)
     try:
         layers = [
-            CentredConvolution(in_width, out_width, kernel=kernel, dropout=config.dropout)
+            CenteredConvolution(in_width, out_width, kernel=kernel, dropout=config.dropout)
             for (in_width, out_width), kernel in zip(pairwise(widths), kernels, strict=True)
         ]
     except ValueError as problem:

@@ -64,7 +64,7 @@ class ConvolutionalStackConfig(StackConfig):
 
 
 class ConvolutionalEncoderConfig(EncoderStart, ConvolutionalStackConfig):
-    """Gated convolutions centred on each position (Gehring et al. 2017)."""
+    """Gated convolutions centered on each position (Gehring et al. 2017)."""
 
 
 class ConvolutionalDecoderConfig(AttentionSizes, ConvolutionalStackConfig):

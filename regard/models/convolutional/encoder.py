@@ -1,4 +1,4 @@
-"""Convolutional encoder (Gehring et al. 2017): gated convolutions centred on each position."""
+"""Convolutional encoder (Gehring et al. 2017): gated convolutions centered on each position."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from regard.models.dropout import Dropout
 from regard.models.input import Input
 
 
-class CentredConvolution(nn.Module):
+class CenteredConvolution(nn.Module):
     """(v(W [x_{i−k/2}, …, x_{i+k/2}] + b) + R x_i)·√½, v the gated linear unit (Gehring et al. 2017, §3.2).
 
-    ``kernel`` is odd, so that each position has as many neighbours before it as after it; zeros stand for those
+    ``kernel`` is odd, so that each position has as many neighbors before it as after it; zeros stand for those
     outside the sentence, in a padded batch too. R is the identity, or linear where ``in_width`` is not ``width``.
     Cost: 2 · kernel · in_width · width a position. Differs from the paper in: the factor √½ is its §3.5.
     """
@@ -54,7 +54,7 @@ class ConvolutionalEncoder(Encoder):
     def __init__(
         self,
         embedding: Input,
-        layers: Sequence[CentredConvolution],
+        layers: Sequence[CenteredConvolution],
         *,
         width: int,
         first_width: int,

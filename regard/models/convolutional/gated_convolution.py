@@ -1,4 +1,4 @@
-"""Parts of convolutional models: weight-normalised maps, gated convolutions, scaled sums."""
+"""Parts of convolutional models: weight-normalized maps, gated convolutions, scaled sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ GATE = 4.0  # factor by which a gated linear unit lowers the variance of its inp
 
 
 class Convolution(nn.Module):
-    """y_i = W [x_i; …; x_{i+k−1}] + b with each row of W = g · v / ‖v‖ (weight normalisation, Salimans & Kingma 2016).
+    """y_i = W [x_i; …; x_{i+k−1}] + b with each row of W = g · v / ‖v‖ (weight normalization, Salimans & Kingma 2016).
 
     v is ``direction`` and g is ``length``: how far a row reaches is learned apart from where it points. Nothing is
     padded: ``kernel`` − 1 columns fewer come out. A kernel of 1 is a linear map. W starts with independent
@@ -87,7 +87,7 @@ class GatedConvolution(Mixer):
             stream="exact",
             weights=False,
             order_free=False,
-            normalised=False,
+            normalized=False,
             fused=True,
         )
 

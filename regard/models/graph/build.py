@@ -114,7 +114,7 @@ class GraphNet(nn.Module):
 
 
 def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:
-    """A network of that config, initialised from torch's default generator."""
+    """A network of that config, initialized from torch's default generator."""
     layers: list[Layer] = []
     skips: list[nn.Module | None] = []
     for number in range(config.layers):

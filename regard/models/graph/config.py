@@ -8,13 +8,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class GraphNetConfig(BaseModel):
-    """Layers that each mix a node with its neighbours; the last one gives what is asked for."""
+    """Layers that each mix a node with its neighbors; the last one gives what is asked for."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: Literal["gat", "gatv2", "gcn", "gin", "transformer"] = Field(
         "gat",
-        description="how a node weighs its neighbours: gat, gatv2, gcn (by degrees, not learned), gin (all "
+        description="how a node weighs its neighbors: gat, gatv2, gcn (by degrees, not learned), gin (all "
         "alike, summed), transformer (scaled products and a bias by edge)",
     )
     layers: int = Field(2, ge=1, le=64, description="as many edges away a node can see")
@@ -40,7 +40,7 @@ class GraphNetConfig(BaseModel):
 
     @property
     def attends(self) -> bool:
-        """Return whether weights of neighbours are learned, by heads."""
+        """Return whether weights of neighbors are learned, by heads."""
         return self.kind not in ("gcn", "gin")
 
     @property

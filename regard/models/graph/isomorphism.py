@@ -1,4 +1,4 @@
-"""Sums over neighbours and a perceptron: the layer of a graph isomorphism network."""
+"""Sums over neighbors and a perceptron: the layer of a graph isomorphism network."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from regard.models.graph.layers import NodeFeatures, NodeLinear
 
 
 class GraphIsomorphism(nn.Module):
-    """h_i' = W₂ ReLU(W₁ ((1 + ε) h_i + Σ_j h_j) + b₁) + b₂ over the neighbours j ≠ i (Xu et al. 2019, Eq. 4.1).
+    """h_i' = W₂ ReLU(W₁ ((1 + ε) h_i + Σ_j h_j) + b₁) + b₂ over the neighbors j ≠ i (Xu et al. 2019, Eq. 4.1).
 
-    ε is learned from 0. A sum tells how many neighbours of each kind there are, which a mean does not; no layer that
-    goes by neighbours tells more than the colours of Weisfeiler & Leman do (there, Lemma 2). W₁ is applied before
+    ε is learned from 0. A sum tells how many neighbors of each kind there are, which a mean does not; no layer that
+    goes by neighbors tells more than the colors of Weisfeiler & Leman do (there, Lemma 2). W₁ is applied before
     the sum, with the same result. No batch norm, unlike there.
     """
 

@@ -63,5 +63,5 @@ class BahdanauDecoder(RecurrentDecoder):
 
 
 def _maxout(x: Float[Tensor, "*columns pairs"]) -> Float[Tensor, "*columns units"]:
-    """Larger of neighbours 2j − 1 and 2j (Goodfellow et al. 2013)."""
+    """Larger of neighbors 2j − 1 and 2j (Goodfellow et al. 2013)."""
     return x.unflatten(-1, (-1, 2)).amax(-1)

@@ -17,7 +17,7 @@ STATES = 512  # default features of a state, both directions together
 
 
 class CellConfig(Named):
-    """Recurrent cell and its initialisation: ``"lstm"``, or ``{kind = "gru", reset = "before"}``."""
+    """Recurrent cell and its initialization: ``"lstm"``, or ``{kind = "gru", reset = "before"}``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

@@ -49,7 +49,7 @@ class AverageAttention(Mixer):
             stream="exact",
             weights=False,
             order_free=False,
-            normalised=False,
+            normalized=False,
             fused=True,
         )
 

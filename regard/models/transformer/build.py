@@ -19,7 +19,7 @@ from regard.models.transformer.config import TransformerDecoderConfig, Transform
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import build_mixer
-from regard.models.transformer.norms import PostNorm, PreNorm, Residual, StreamNorm, normalisation
+from regard.models.transformer.norms import PostNorm, PreNorm, Residual, StreamNorm, normalization
 from regard.models.transformer.site import MixerSite, mixer_site
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
 
@@ -93,14 +93,14 @@ def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForw
 def _frame(config: TransformerStackConfig) -> Residual:
     frames = {"post": PostNorm, "pre": StreamNorm if config.execution == "reversible" else PreNorm}
     frame = frames[config.norm]
-    epsilon = config.normalisation_epsilon
-    return frame(config.width, dropout=config.dropout, kind=config.normalisation, epsilon=epsilon)
+    epsilon = config.normalization_epsilon
+    return frame(config.width, dropout=config.dropout, kind=config.normalization, epsilon=epsilon)
 
 
 def _last_norm(config: TransformerStackConfig) -> nn.Module:
     if config.norm == "post":
         return nn.Identity()
-    return normalisation(config.normalisation, config.width, epsilon=config.normalisation_epsilon)
+    return normalization(config.normalization, config.width, epsilon=config.normalization_epsilon)
 
 
 def _initial(part: Part, config: TransformerStackConfig) -> Part:

@@ -63,7 +63,7 @@ class Compressive(SegmentMemory):
         self.slots, self.rate = compressed, rate
         restores = self.reconstruction == "autoencoding"
         self.compressor = Compressor(compression, width, segment=segment, rate=rate, restores=restores)
-        self.compressor.as_neighbours_mean()
+        self.compressor.as_neighbors_mean()
         self.remember(memory)
 
     def remember(self, memory: int) -> None:

@@ -16,7 +16,7 @@ Slots = Float[Tensor, "rows slots width"]
 class Compressor(nn.Module):
     """f_c: the ``segment`` oldest columns to segment / ``rate`` slots, the oldest first.
 
-    ``mean``, ``max``: of each ``rate`` neighbours. ``conv``: W_1 h_1 + … + W_c h_c + b of each ``rate`` neighbours.
+    ``mean``, ``max``: of each ``rate`` neighbors. ``conv``: W_1 h_1 + … + W_c h_c + b of each ``rate`` neighbors.
     ``dilated``: the same of columns segment / rate apart, so that a slot is of the whole segment (the paper does not
     say which dilations it tuned). ``most-used``: the columns that got most attention, as they are.
     """
@@ -52,7 +52,7 @@ class Compressor(nn.Module):
         found: Tensor = self.restorer(slots.mT).mT
         return found
 
-    def as_neighbours_mean(self) -> None:
+    def as_neighbors_mean(self) -> None:
         """Let a convolution begin as the mean of what it reads; with a rate of 1 it is the identity."""
         if self.convolution is not None and self.convolution.bias is not None:
             with torch.no_grad():

@@ -43,9 +43,9 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
         description="a second table of embeddings, E: each layer's values are λ v + μ E[token], λ and μ learned from "
         "1/2 (Jordan et al. 2024)",
     )
-    norm: Literal["post", "pre"] = Field("post", description="normalise after (paper) or before the sub-layer")
-    normalisation: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalisation")
-    normalisation_epsilon: float | None = Field(
+    norm: Literal["post", "pre"] = Field("post", description="normalize after (paper) or before the sub-layer")
+    normalization: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalization")
+    normalization_epsilon: float | None = Field(
         None, gt=0, le=1, description="added to what the norm divides by; unset: 1e-5, and 1e-6 for `rms`"
     )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
@@ -93,9 +93,9 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
                 raise ValueError(
                     "reversible layers keep no losses of their own, from which compressive memory learns to compress"
                 )
-            if self.normalisation == "batch":
+            if self.normalization == "batch":
                 raise ValueError(
-                    "reversible layers are computed twice, which the means of batch normalisation would count"
+                    "reversible layers are computed twice, which the means of batch normalization would count"
                 )
         return self
 

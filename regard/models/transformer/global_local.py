@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.global_local_kernel import (
     GlobalColumns,
-    Neighbourhood,
-    attend_neighbours,
-    attend_neighbours_reference,
+    Neighborhood,
+    attend_neighbors,
+    attend_neighbors_reference,
 )
 from regard.attention.heads import MultiHead, SelfAttention
 from regard.attention.kernel import attend
@@ -69,9 +69,9 @@ class GlobalLocal(Mixer):
             raise ValueError("first, random, seed and labels are 0 or more")
         reach = radii[min(layer, len(radii) - 1)]
         if random and dilation > 1:
-            raise ValueError("random blocks are blocks of neighbours: not with a dilation")
+            raise ValueError("random blocks are blocks of neighbors: not with a dilation")
         self.causal, self.heads, self.first, self.labels = causal, heads, first, labels
-        self.around = Neighbourhood(reach, dilation, random, 1009 * layer + seed)  # of each layer other blocks
+        self.around = Neighborhood(reach, dilation, random, 1009 * layer + seed)  # of each layer other blocks
         if causal:
             if dilation > 1 or random or labels or separate:
                 raise ValueError("a column that sees none after it has a window and sinks: radius and first alone")
@@ -103,7 +103,7 @@ class GlobalLocal(Mixer):
             stream="exact" if self.causal else "none",
             weights=False,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=True,
         )
 
@@ -119,7 +119,7 @@ class GlobalLocal(Mixer):
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         is_global = self._global(span)
         scale, dropping = 1 / math.sqrt(query.shape[-1]), self.dropping if self.training else None
-        near = attend_neighbours_reference if in_reference_mode() else attend_neighbours
+        near = attend_neighbors_reference if in_reference_mode() else attend_neighbors
         context = near(
             query, key, value, span.valid, is_global, self.around, scale=scale, labels=self.label, dropping=dropping
         )

@@ -120,7 +120,7 @@ class HashedAttention(Mixer):
             stream="exact" if self.nearest else "none",
             weights=False,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=True,
             leaves_itself_out=True,
         )

@@ -39,7 +39,7 @@ class LinearAttention(Mixer):
             stream="exact" if self.causal else "none",
             weights=False,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=True,
         )
 

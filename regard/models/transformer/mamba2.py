@@ -73,7 +73,7 @@ class Mamba2(Mixer):
             stream="exact",
             weights=False,
             order_free=False,
-            normalised=False,
+            normalized=False,
             fused=True,
         )
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from inspect import signature
 from typing import Any
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.attention.contract import Mixer
 from regard.attention.heads import SelfAttention
 from regard.attention.mask import Causal, Window
@@ -79,8 +79,8 @@ def _self_attention(site: MixerSite) -> SelfAttention:
     chosen, mask = site.config, site.mask
     parts = {} if site.bias is None else {"bias": site.bias}
     attention = multi_head(site.sizes, chosen, where=site.where, width=site.width, memory_width=site.width, parts=parts)
-    if chosen.neighbourhood is not None:
-        mask = mask & Window(chosen.neighbourhood, chosen.sinks or 0)
+    if chosen.neighborhood is not None:
+        mask = mask & Window(chosen.neighborhood, chosen.sinks or 0)
     forget = ForgetGate(site.width, attention.heads) if isinstance(site.bias, ForgettingBias) else None
     try:
         return SelfAttention(

@@ -1,4 +1,4 @@
-"""Normalisations, and residual connections around a sub-layer."""
+"""Normalizations, and residual connections around a sub-layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.native.passes import covers
 from regard.native.residual import LayerNormWeights, join, layer_norm
 
 Columns = Float[Tensor, "batch length width"]
-Normalisation = Literal["layer", "rms", "batch", "none"]
+Normalization = Literal["layer", "rms", "batch", "none"]
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -32,7 +32,7 @@ class BatchNorm(nn.BatchNorm1d):
         return super().forward(input.flatten(0, -2)).view_as(input) if input.numel() else input
 
 
-NORMALISATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
+NORMALIZATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
     "layer": lambda width, epsilon: nn.LayerNorm(width, eps=epsilon or 1e-5),
     "rms": lambda width, epsilon: RootMeanSquareNorm(width, eps=epsilon or 1e-6),
     "batch": lambda width, epsilon: BatchNorm(width, eps=epsilon or 1e-5),
@@ -40,26 +40,26 @@ NORMALISATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
 }
 
 
-def normalisation(kind: Normalisation, width: int, *, epsilon: float | None = None) -> nn.Module:
-    """Normalisation by name: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, identity.
+def normalization(kind: Normalization, width: int, *, epsilon: float | None = None) -> nn.Module:
+    """Normalization by name: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, identity.
 
     LayerNorm is (x − mean) / √(variance + 1e-5) · g + b over the features of one column, RMSNorm
     x / √(mean of x² + 1e-6) · g: it neither shifts nor learns a shift. ``epsilon`` takes the place of these numbers.
     """
-    return NORMALISATIONS[kind](width, epsilon)
+    return NORMALIZATIONS[kind](width, epsilon)
 
 
 class Residual(nn.Module, ABC):
     """Base of residual connections around a part f: ``add(x, dropout(f(before(x))))``.
 
-    ``kind``, ``epsilon``: of normalisation.
+    ``kind``, ``epsilon``: of normalization.
     """
 
     def __init__(
-        self, width: int, *, dropout: float, kind: Normalisation = "layer", epsilon: float | None = None
+        self, width: int, *, dropout: float, kind: Normalization = "layer", epsilon: float | None = None
     ) -> None:
         super().__init__()
-        self.norm = normalisation(kind, width, epsilon=epsilon)
+        self.norm = normalization(kind, width, epsilon=epsilon)
         self.dropout = Dropout(dropout)
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Residual(nn.Module, ABC):
 
     @abstractmethod
     def add(self, x: Columns, difference: Columns) -> Columns:
-        """Sum of x and the part's output after dropout, normalised after post-norm's fashion."""
+        """Sum of x and the part's output after dropout, normalized after post-norm's fashion."""
 
     def _by_kernels(self, x: Columns, output: Columns, norm: LayerNormWeights | None) -> Columns | None:
         """``join`` by the kernels, which draw as dropout does; None where they do not take it."""

@@ -81,7 +81,7 @@ class SegmentMemory(Mixer):
             stream="exact",
             weights=False,
             order_free=False,
-            normalised=True,
+            normalized=True,
             fused=False,
             differentiable=False,  # not through what is remembered
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from inspect import signature
 from typing import NamedTuple
 
-from regard.attention.catalogue import MECHANISMS
+from regard.attention.catalog import MECHANISMS
 from regard.attention.mask import Mask
 from regard.attention.positions.distance_bias import Alibi, EnergyBias, T5CausalBias, T5TwoSidedBias
 from regard.attention.positions.forgetting import ForgettingBias

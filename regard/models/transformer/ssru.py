@@ -32,7 +32,7 @@ class SimpleRecurrent(Mixer):
             stream="exact",
             weights=False,
             order_free=False,
-            normalised=False,
+            normalized=False,
             fused=True,
         )
 

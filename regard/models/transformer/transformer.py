@@ -54,7 +54,7 @@ def _require_no_losses(results: Iterable[LayerResult | State]) -> None:
     if named:
         raise ConfigError(
             f"a mixer of the encoder has a loss of its own, {', '.join(named)}", where="model.encoder.mixer",
-            why="losses of mixers are minimised in decoders and language models alone",
+            why="losses of mixers are minimized in decoders and language models alone",
             help="take another mixer for the encoder",
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 #define LOG2_E 1.44269504f
 
 // All log-probabilities of a row.
-static void normalise(float *x, int64_t count) {
+static void normalize(float *x, int64_t count) {
     float most = -3e38f, total = 0;
     for (int64_t i = 0; i < count; i++) most = x[i] > most ? x[i] : most;
     Vector all = every(0);
@@ -114,5 +114,5 @@ static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {
         if (b->best)
             merge(b, s->parts, r);
         else
-            normalise(b->log_p + r * m->outputs, o->real);
+            normalize(b->log_p + r * m->outputs, o->real);
 }

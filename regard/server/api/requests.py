@@ -119,7 +119,7 @@ def validate_texts(given: Any, field: str) -> list[str]:
 
 
 async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
-    """Return the result of ``work``, which is cancelled if the client hangs up. The body must have been read before."""
+    """Return the result of ``work``, which is canceled if the client hangs up. The body must have been read before."""
     task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)

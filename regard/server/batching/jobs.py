@@ -71,7 +71,7 @@ class SearchGroup(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class SchedulerJob:
-    """One input of a client. Its result comes to ``future``, which may be cancelled.
+    """One input of a client. Its result comes to ``future``, which may be canceled.
 
     ``client``: whose turn in the queue it takes. ``deadline``: on the scheduler's clock. ``queued_at``: set by the
     scheduler.
@@ -90,12 +90,12 @@ class SchedulerJob:
         return False
 
     def fail(self, error: Exception) -> None:
-        """Set an error as the result, unless the job was cancelled."""
+        """Set an error as the result, unless the job was canceled."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_exception(error)
 
     def finish(self, result: Any) -> None:
-        """Set the result, unless the job was cancelled."""
+        """Set the result, unless the job was canceled."""
         if self.future.set_running_or_notify_cancel():
             self.future.set_result(result)
 

@@ -124,11 +124,11 @@ class Scheduler:
         return sum(job.rows for job in self._running.values())
 
     def _drop_stale(self) -> None:
-        """Drop jobs that were cancelled, and fail those past their deadline."""
+        """Drop jobs that were canceled, and fail those past their deadline."""
         now = self.clock()
 
         def is_stale(job: SchedulerJob) -> bool:
-            """Return whether a job was cancelled or is past its deadline; fail it in the latter case."""
+            """Return whether a job was canceled or is past its deadline; fail it in the latter case."""
             late = job.deadline <= now
             if late:
                 job.fail(_late())

@@ -70,7 +70,7 @@ class LanguageIdentifier:
 
 def base_language(code: str) -> str:
     """Return a code without its region: ``en`` for ``EN-GB`` and ``en_GB``."""
-    return _normalise(code).partition("-")[0]
+    return _normalize(code).partition("-")[0]
 
 
 def match_language(language: str | None, wanted: str | None) -> int | None:
@@ -80,18 +80,18 @@ def match_language(language: str | None, wanted: str | None) -> int | None:
     """
     if wanted is None:
         return 0
-    if _normalise(wanted) == UNDETERMINED:
+    if _normalize(wanted) == UNDETERMINED:
         return 3 if language is None else None
     if language is None:
         return 0
-    if _normalise(language) == _normalise(wanted):
+    if _normalize(language) == _normalize(wanted):
         return 3
     if base_language(language) != base_language(wanted):
         return None
-    return 1 if "-" in _normalise(language) else 2
+    return 1 if "-" in _normalize(language) else 2
 
 
-def _normalise(code: str) -> str:
+def _normalize(code: str) -> str:
     """Return a code in lower case, with hyphens."""
     return code.strip().lower().replace("_", "-")
 

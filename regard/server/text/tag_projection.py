@@ -38,12 +38,12 @@ def project_tags(
     """Return the output ``text`` with the tags of the source in it.
 
     A pair goes around the output words aligned with the source words that it enclosed, first to last; if words of
-    another pair stand between them, around the longest run. A tag that encloses nothing stays beside its neighbour.
+    another pair stand between them, around the longest run. A tag that encloses nothing stays beside its neighbor.
 
     ``nodes``: the tags of the source, which has ``source_count`` words. ``alignment``: a source word for each of
     ``words``, the words of ``text``. ``escape``: applied to all text between tags.
     """
-    positions = _NeighbourPositions(source_count, alignment)
+    positions = _NeighborPositions(source_count, alignment)
     _assign_positions(nodes, (0, source_count), (0, len(words)), alignment, positions)
     after_word = [""] * (len(words) + 1)  # tags that touch the end of the previous word
     before_word = [""] * (len(words) + 1)  # tags that touch the start of the word, after the white space before it
@@ -56,7 +56,7 @@ def project_tags(
     return "".join([*parts, after_word[-1], escape(text[end:]), before_word[-1]])
 
 
-class _NeighbourPositions:
+class _NeighborPositions:
     """Output positions for a tag between two source words."""
 
     def __init__(self, source_count: int, alignment: Sequence[int]) -> None:
@@ -87,7 +87,7 @@ def _assign_positions(
     source: tuple[int, int],
     target: tuple[int, int],
     alignment: Sequence[int],
-    positions: _NeighbourPositions,
+    positions: _NeighborPositions,
 ) -> None:
     """Set ``output_start`` and ``output_end`` of sibling nodes and their children; siblings share no word.
 
@@ -133,7 +133,7 @@ def _longest_runs(
 
 
 def _empty_position(
-    node: TagNode, source: tuple[int, int], target: tuple[int, int], positions: _NeighbourPositions
+    node: TagNode, source: tuple[int, int], target: tuple[int, int], positions: _NeighborPositions
 ) -> int:
     """Return the output position of a node without words; first or last in its parent if it was."""
     if node.first <= source[0]:
@@ -164,13 +164,13 @@ def _write_tags(
             _write_tags(node.children, node.output_end, after_word, before_word)
             after_word[node.output_end] += node.closing or ""
         elif at == parent_end:
-            after_word[at] += ("" if left else " ") + _serialise(node)
+            after_word[at] += ("" if left else " ") + _serialize(node)
         elif left and not right and not before_word[at]:
-            after_word[at] += _serialise(node)
+            after_word[at] += _serialize(node)
         else:
-            before_word[at] += _serialise(node) + ("" if left or right or at == len(before_word) - 1 else " ")
+            before_word[at] += _serialize(node) + ("" if left or right or at == len(before_word) - 1 else " ")
 
 
-def _serialise(node: TagNode) -> str:
+def _serialize(node: TagNode) -> str:
     """Return the tags of a node without words and of its children."""
-    return node.opening + "".join(map(_serialise, node.children)) + (node.closing or "")
+    return node.opening + "".join(map(_serialize, node.children)) + (node.closing or "")

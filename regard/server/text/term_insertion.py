@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from regard.data.protected_spans import RequiredTerm, capitalised
+from regard.data.protected_spans import RequiredTerm, capitalized
 from regard.server.text.word_alignment import WordAlignment
 from regard.server.text.word_spans import word_spans
 
@@ -35,7 +35,7 @@ def insert_terms(source: str, output: str, alignment: WordAlignment, terms: Sequ
         before = output[start - 1 : start]
         left = " " if before and not before.isspace() and before not in OPENING else ""
         capital = start == 0 and output[:1].isupper() and term.source != term.text
-        after = _push(parts, f"{left}{capitalised(term.text) if capital else term.text}{right}", after)
+        after = _push(parts, f"{left}{capitalized(term.text) if capital else term.text}{right}", after)
         end = start
     return "".join(reversed([*parts, output[:end]]))
 

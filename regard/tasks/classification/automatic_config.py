@@ -10,10 +10,10 @@ from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS
-from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labelled_columns, unnamed_label_column
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labeled_columns, unnamed_label_column
+from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
 
 
@@ -37,7 +37,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     corpus = found_corpus(files)
     if corpus is None or corpus.head.form == "npz":
         return None
-    found = labelled_columns(corpus.first, given.get("data", {}))
+    found = labeled_columns(corpus.first, given.get("data", {}))
     if found is None and corpus.head.form == "tsv" and not corpus.head.names:
         found = unnamed_label_column(corpus.first)
     if found is None and corpus.head.form == "fasta" and given.get("task") == "classification":
@@ -92,7 +92,7 @@ def _keys(found: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:
     """Return the reader of the texts that shares are taken by."""
 
     def keys(corpus: FilesConfig) -> Iterator[str]:
-        data = LabelledDataConfig.model_validate({"train": [corpus], **found.data})
-        return ("\t".join(each.texts) for each in read_labelled([corpus], data))
+        data = LabeledDataConfig.model_validate({"train": [corpus], **found.data})
+        return ("\t".join(each.texts) for each in read_labeled([corpus], data))
 
     return keys

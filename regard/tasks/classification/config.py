@@ -1,4 +1,4 @@
-"""The config of a classifier: labelled texts, an encoder and a pooling. Imports no torch."""
+"""The config of a classifier: labeled texts, an encoder and a pooling. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.core.wording import counted
 from regard.errors import ConfigError
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS, input_of
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
@@ -31,7 +31,7 @@ class ClassificationConfig(EncoderRunConfig):
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
-    data: LabelledDataConfig
+    data: LabeledDataConfig
     model: ClassifierModelConfig = ClassifierModelConfig()
 
     @property

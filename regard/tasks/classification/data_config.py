@@ -1,4 +1,4 @@
-"""The config of labelled texts: which columns are read, and as what. Imports no torch."""
+"""The config of labeled texts: which columns are read, and as what. Imports no torch."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _as_list(given: Any) -> Any:
 TEXT_KEYS = ("text", "label", "tokenizer", "reverse_complement", "hidden_tokens")
 
 
-class LabelledDataConfig(DataSection):
-    """Labelled texts, and how they become token numbers and classes."""
+class LabeledDataConfig(DataSection):
+    """Labeled texts, and how they become token numbers and classes."""
 
     train: tuple[FilesConfig, ...]  # none where a model came without its data
     valid: tuple[FilesConfig, ...] | None = None

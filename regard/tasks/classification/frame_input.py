@@ -28,7 +28,7 @@ from regard.models.input import FrameInput, Input
 from regard.runs.run_config import Proposal
 from regard.tasks.classification.automatic_config import training_settings
 from regard.tasks.classification.inputs import ClassifierInput
-from regard.tasks.classification.labelled_text import make_answer
+from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
 
 FRAMES, OFFSETS, LABEL = "frames", "offsets", "label"

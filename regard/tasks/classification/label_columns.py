@@ -14,8 +14,8 @@ from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.rows import Column, column_names, read_rows
 from regard.data.tables import Cell, is_table, missing_column
 from regard.errors import DataError, RegardError
-from regard.tasks.classification.data_config import LabelledDataConfig
-from regard.tasks.classification.labelled_text import read_labelled
+from regard.tasks.classification.data_config import LabeledDataConfig
+from regard.tasks.classification.labeled_text import read_labeled
 
 LOOKED_AT = 20_000  # examples
 SEPARATORS = (",", ";", "|")  # of several labels
@@ -35,7 +35,7 @@ class LabelColumns(NamedTuple):
     told: str
 
 
-def labelled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | None:
+def labeled_columns(path: Path, given: Mapping[str, Any]) -> LabelColumns | None:
     """Return the columns that names tell, or ``given`` does (keys of data); None where there are none.
 
     DataError for what is no example where the names, or the keys that are given, say that it should be one.
@@ -159,8 +159,8 @@ def _separator(path: Path, label: Column) -> str | None:
 
 def _looked_at(path: Path, keys: dict[str, Any]) -> LabelColumns | None:
     """Contents of the first examples of these columns; None where the labels are neither classes nor numbers."""
-    data = LabelledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
-    examples = list(islice(read_labelled(data.train, data), LOOKED_AT))
+    data = LabeledDataConfig.model_validate({"train": [{"source": str(path)}], **keys})
+    examples = list(islice(read_labeled(data.train, data), LOOKED_AT))
     counts = Counter(label for each in examples for label in each.labels)
     spaced = sum(" " in each.texts[0].strip() or len(each.texts[0]) < SHORT for each in examples)
     if "label_kind" not in keys:

@@ -13,7 +13,7 @@ from regard.core.export_forms import EncoderForm
 from regard.models.classifier import SequenceClassifier, build_classifier
 from regard.tasks.classification.config import ClassificationConfig
 from regard.tasks.classification.inputs import input_of
-from regard.tasks.classification.labelled_text import make_answer
+from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 

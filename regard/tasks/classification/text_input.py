@@ -11,7 +11,7 @@ from regard.models.classifier import token_input
 from regard.models.input import Input
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.classification.inputs import ClassifierInput
-from regard.tasks.classification.labelled_text import labelled_rows, make_text, read_labelled, read_texts
+from regard.tasks.classification.labeled_text import labeled_rows, make_text, read_labeled, read_texts
 
 
 def _network(model: Any, spec: Mapping[str, int]) -> Input:
@@ -20,14 +20,14 @@ def _network(model: Any, spec: Mapping[str, int]) -> Input:
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
     """Yield texts, labels and places: see ``core.task.Task.lint_rows``."""
-    for example in read_labelled(corpora, data):
+    for example in read_labeled(corpora, data):
         yield "\t".join(example.texts), "\n".join(sorted(example.labels)), example.where
 
 
 INPUT = ClassifierInput(
     field=make_text,
     network=_network,
-    rows=labelled_rows,
+    rows=labeled_rows,
     row_inputs=read_texts,
     lint_rows=_lint_rows,
     lint_unit="word",

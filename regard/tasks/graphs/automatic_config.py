@@ -95,7 +95,7 @@ def _batch(graphs: Sequence[GraphLine]) -> int:
 
 
 def _network(graphs: Sequence[GraphLine], walks: int) -> str:
-    inputs = ["the number of their neighbours"]
+    inputs = ["the number of their neighbors"]
     if any(graph.features.shape[1] for graph in graphs):
         inputs.insert(0, "their features")
     if any(graph.kinds for graph in graphs):

@@ -25,7 +25,7 @@ class GraphsDataConfig(DataSection):
     label_kind: Literal["class", "number"] = Field("class", description="one of some classes, or a number")
     directed: bool = Field(False, description="an edge lets its first node see its second alone")
     degrees: int = Field(
-        16, ge=0, le=1024, description="describe a node by the number of its neighbours, which count up to this one"
+        16, ge=0, le=1024, description="describe a node by the number of its neighbors, which count up to this one"
     )
     walks: int = Field(
         0,

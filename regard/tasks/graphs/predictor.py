@@ -62,7 +62,7 @@ def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int
     for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
         for row, node in enumerate(shown.tolist()):
-            others = torch.from_numpy(graph.neighbours(node))
+            others = torch.from_numpy(graph.neighbors(node))
             table[:, row, others] = layer.weights(inputs, node, others.to(batch.values.device)).float().cpu()
         weights[number] = table[:, :, shown]
     return weights

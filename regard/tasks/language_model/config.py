@@ -57,7 +57,7 @@ class TextDataConfig(DataSection):
     )
 
     processes: int | None = Field(
-        None, ge=1, le=1024, description="that tokenise; unset: as many as cores for a large text, else 1"
+        None, ge=1, le=1024, description="that tokenize; unset: as many as cores for a large text, else 1"
     )
     order: Literal["shuffled", "feistel", "lanes"] = Field(
         "shuffled",

@@ -1,4 +1,4 @@
-"""Language modelling as a task: text in windows, cross-entropy of each next token, bits per byte."""
+"""Language modeling as a task: text in windows, cross-entropy of each next token, bits per byte."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from regard.data.documents import read_documents
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.notes import FRAME_END
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.data.windows import TokenBatch, WindowExamples

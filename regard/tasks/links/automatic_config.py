@@ -12,12 +12,12 @@ from regard.tasks.graph_found import graph_training, one_graph
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph without labels."""
-    return Confidence.FORM if one_graph(files, valid, labelled=False) else Confidence.NONE
+    return Confidence.FORM if one_graph(files, valid, labeled=False) else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """Choose a model of links for the files of one graph without labels; else None."""
-    graph = one_graph(files, valid, labelled=False)
+    graph = one_graph(files, valid, labeled=False)
     if graph is None:
         return None
     config = {

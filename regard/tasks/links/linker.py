@@ -122,7 +122,7 @@ class Linker(NodePredictor):
         """Return (some, nodes): the logit of every pair without an edge, −∞ of one with an edge."""
         logits: Tensor = self.net.against_all(z, nodes).double().cpu()
         for row, node in zip(logits, nodes.tolist(), strict=True):
-            row[torch.from_numpy(self.graph.neighbours(node))] = -math.inf
+            row[torch.from_numpy(self.graph.neighbors(node))] = -math.inf
         return logits
 
     def _best(self, z: Tensor, node: int, number: int) -> BestLinks:

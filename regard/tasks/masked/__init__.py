@@ -1,1 +1,1 @@
-"""Masked modelling: tokens in the middle of a text, predicted from both sides of them."""
+"""Masked modeling: tokens in the middle of a text, predicted from both sides of them."""

@@ -44,7 +44,7 @@ class MaskedDataConfig(DataSection):
     )
     separator: str | None = Field(None, min_length=1, description="the line between texts, for `separator`")
     processes: int | None = Field(
-        None, ge=1, le=1024, description="that tokenise; unset: as many as cores for a large text, else 1"
+        None, ge=1, le=1024, description="that tokenize; unset: as many as cores for a large text, else 1"
     )
 
     @property

@@ -1,7 +1,7 @@
 """Voices for given voices, by a masked model of music: in each frame some pitches are known and the others gaps.
 
 The likeliest pitch of all gaps is set first and read from then on, so that voices go together (as easy-first tagging
-does; Shen et al. 2007). A piece longer than the model's context is harmonised from left to right, with what is done.
+does; Shen et al. 2007). A piece longer than the model's context is harmonized from left to right, with what is done.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.masked.filler import Filler
 
 FIRST = FRAME_END + 1  # the piece of pitch 0
-KEPT = 2 / 3  # of a window that goes on: the rest is harmonised again when more of the piece is seen
+KEPT = 2 / 3  # of a window that goes on: the rest is harmonized again when more of the piece is seen
 
 
 class Harmony(NamedTuple):
@@ -40,7 +40,7 @@ class _Gap:
         self.pitch, self.gap, self.probability = pitch, pitch is None, 1.0
 
 
-def harmonise(
+def harmonize(
     filler: Filler, frames: Sequence[Frame], places: Sequence[int], *, done: Callable[[int], None] = lambda count: None,
     interrupted: Callable[[], bool] = never,
 ) -> Harmony:  # fmt: skip

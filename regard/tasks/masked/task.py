@@ -1,4 +1,4 @@
-"""Masked modelling as a task: texts with gaps, cross-entropy of what stood there, accuracy, fill-in."""
+"""Masked modeling as a task: texts with gaps, cross-entropy of what stood there, accuracy, fill-in."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from regard.data.documents import read_documents
 from regard.data.masked_examples import MaskedBatch, MaskedExamples
 from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
-from regard.data.tokenizers.catalogue import load_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError
 from regard.fields.text_tokenizer import make_text_tokenizer

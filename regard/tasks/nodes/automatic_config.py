@@ -15,12 +15,12 @@ from regard.tasks.graph_run_config import NodeSplit
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``: for the files of one graph with labels."""
-    return Confidence.FORM if one_graph(files, valid, labelled=True) else Confidence.NONE
+    return Confidence.FORM if one_graph(files, valid, labeled=True) else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
     """Choose a classifier of nodes for the files of one graph with labels; else None."""
-    graph = one_graph(files, valid, labelled=True)
+    graph = one_graph(files, valid, labeled=True)
     if graph is None:
         return None
     data: dict[str, Any] = {"train": [graph.corpus], "valid": [graph.corpus]}

@@ -15,7 +15,7 @@ from regard.answers.named_labels import DECIMALS, ranked
 from regard.core.call_checks import require_list
 from regard.core.observation import Observation, Prediction, Site
 from regard.core.tensors import to_device
-from regard.data.graphs import UNLABELLED, Graph
+from regard.data.graphs import UNLABELED, Graph
 from regard.tasks.graph_batch import GraphTensors, graph_tensors
 from regard.tasks.named_nodes import NodePredictor
 from regard.tasks.nodes.sampling import SomeNodes
@@ -107,7 +107,7 @@ class NodeClassifier(NodePredictor):
     def inspect(self, name: str) -> Observation:
         """Return the attention of a node to its neighbors in each layer, and the most likely classes of both."""
         node = self.node(name)
-        others = self.graph.neighbours(node)
+        others = self.graph.neighbors(node)
         tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
         maps, shown = self.observed_edges(self.net, tensors, node, self._label, places)
         nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
@@ -120,5 +120,5 @@ class NodeClassifier(NodePredictor):
     def _label(self, node: int) -> str:
         """Return the name of a node, with its class where that is known."""
         number = int(self.graph.labels[node])
-        known = "" if number == UNLABELLED else f"/{self.graph.classes[number]}"
+        known = "" if number == UNLABELED else f"/{self.graph.classes[number]}"
         return f"{self.graph.name(node)}{known}"

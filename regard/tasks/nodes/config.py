@@ -20,9 +20,9 @@ class NodesDataConfig(GraphDataConfig):
         le=1 << 28,
         description="nodes of the loss in a batch, each with what it looks at; unset: all, in the whole graph",
     )
-    neighbours: tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...] | None = Field(
+    neighbors: tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...] | None = Field(
         None,
-        description="neighbours of a node that training looks at, at most, drawn anew in each epoch; one number a "
+        description="neighbors of a node that training looks at, at most, drawn anew in each epoch; one number a "
         "layer, at first that of the nodes of the loss; unset: all",
     )
 
@@ -36,20 +36,20 @@ class NodesConfig(GraphRunConfig):
     data: NodesDataConfig
 
     @model_validator(mode="after")
-    def _neighbours_can_be_drawn(self) -> Self:
+    def _neighbors_can_be_drawn(self) -> Self:
         """Drawing wants batches, as many numbers as layers, and layers that look along edges."""
-        drawn, batch = self.data.neighbours, self.data.batch_nodes
+        drawn, batch = self.data.neighbors, self.data.batch_nodes
         if drawn is not None and batch is None:
-            why = "neighbours are drawn for the nodes of a batch, and the whole graph is one"
-            raise Misfit("data.neighbours", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
+            why = "neighbors are drawn for the nodes of a batch, and the whole graph is one"
+            raise Misfit("data.neighbors", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
         if drawn is not None and len(drawn) != self.model.layers:
             both = f"{counted(self.model.layers, 'layer')} and {counted(len(drawn), 'number')}"
             why = f"each layer has a number, and there are {both}"
-            help = f"--set 'data.neighbours={[10] * self.model.layers}'"
-            raise Misfit("data.neighbours", "model.layers", why=why, help=help)
+            help = f"--set 'data.neighbors={[10] * self.model.layers}'"
+            raise Misfit("data.neighbors", "model.layers", why=why, help=help)
         if drawn is not None and self.model.kind == "gin":
-            why = "a sum over some neighbours is smaller than that over all, which is looked at after training"
-            raise Misfit("data.neighbours", "model.kind", why=why, help="--set model.kind=gatv2")
+            why = "a sum over some neighbors is smaller than that over all, which is looked at after training"
+            raise Misfit("data.neighbors", "model.kind", why=why, help="--set model.kind=gatv2")
         if batch is not None and self.model.sees == "all":
             why = "where every node looks at every other, no part of the graph is enough for some of its nodes"
             raise Misfit("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")

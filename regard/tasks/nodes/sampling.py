@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.task import ExampleIndices
 from regard.data.graphs import Graph
-from regard.data.neighbours import Neighbourhoods, concatenated
+from regard.data.neighbors import Neighborhoods, concatenated
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, NodeBatch
 
@@ -22,14 +22,14 @@ class SomeNodes:
     """Neighborhoods of a graph as tensors. The features of a node are found without reading those of all."""
 
     def __init__(self, graph: Graph) -> None:
-        self.graph, self._neighbourhoods = graph, Neighbourhoods(graph)
+        self.graph, self._neighborhoods = graph, Neighborhoods(graph)
         self._start = np.searchsorted(graph.entries[0], np.arange(graph.nodes + 1)) if graph.file is None else None
 
     def inputs(
         self, nodes: npt.NDArray[np.int64], most: Sequence[int | None], draw: tuple[int, int] = (0, 0)
     ) -> GraphTensors:
-        """Return what a network reads for ``nodes``, which all differ: see ``Neighbourhoods.of``."""
-        read = self._neighbourhoods.of(nodes, most, draw)
+        """Return what a network reads for ``nodes``, which all differ: see ``Neighborhoods.of``."""
+        read = self._neighborhoods.of(nodes, most, draw)
         pairs = torch.from_numpy(np.concatenate([hop.pairs for hop in read.hops], 1))
         degree = torch.from_numpy(np.concatenate([hop.degree for hop in read.hops]))
         sizes = tuple(LayerSizes(hop.pairs.shape[1], hop.queries, hop.keys) for hop in read.hops)

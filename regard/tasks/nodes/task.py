@@ -62,7 +62,7 @@ def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Dat
         parts.add(name, graph.digest(), report, what="graph", where=graph.where)
         if data.batch_nodes is None:
             return WholeGraph(graph, chosen)
-        limits = data.neighbours or [None] * config.model.layers
+        limits = data.neighbors or [None] * config.model.layers
         return SampledNodes(graph, chosen, batch=data.batch_nodes, most=limits, seed=config.seed)
 
     valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None

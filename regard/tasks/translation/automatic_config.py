@@ -108,7 +108,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     parts, reason = _parts(train, valid, pairs)
     batch = _batch_tokens(max(source.pieces, target.pieces), given)
     settings: dict[str, Any] = {"batch_tokens": batch}
-    # Of another optimiser, or as a factor, the rate is another number: its usual one.
+    # Of another optimizer, or as a factor, the rate is another number: its usual one.
     if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
         settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from regard.core import atomic_files
 from regard.core.task import CodecsAndSpec, Report, RunFiles
 from regard.data.reading import Sentences
-from regard.data.tokenizers.catalogue import load_tokenizer, train_tokenizer
+from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer, TokenizerConfig
 from regard.data.tokenizers.white_space import report_lost_space
 from regard.errors import ModelError

@@ -44,7 +44,7 @@ class DataConfig(DataSection):
     )
     processes: int | None = Field(
         None, ge=1, le=1024
-    )  # that tokenise; unset: as many as cores for a large text, else 1
+    )  # that tokenize; unset: as many as cores for a large text, else 1
     # of an epoch: drawn as a list of all pairs, or computed batch by batch, for corpora too large for that
     order: Literal["shuffled", "feistel"] = "shuffled"
 

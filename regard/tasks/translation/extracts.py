@@ -39,7 +39,7 @@ def central_sentence(text: str, language: str | None) -> str:
 
 
 def copied_share(sources: Sequence[str], outputs: Sequence[str]) -> float:
-    """The share of the outputs' words, in per cent, that stand in their source; case apart."""
+    """The share of the outputs' words, in percent, that stand in their source; case apart."""
     found = total = 0
     for source, output in zip(sources, outputs, strict=True):
         there, said = set(_words(source)), _words(output)

@@ -36,7 +36,7 @@ from regard.inference.search_model import SearchInput
 from regard.inference.spelling import StopListener, text_before
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
-from regard.search.beam import length_normaliser
+from regard.search.beam import length_normalizer
 from regard.search.contract import Hypothesis
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import ignore, require_task
@@ -270,7 +270,7 @@ class Translator(PairScorer):
                 (values,) = self._scored(parts, [pieces])
             total = sum(values)
             by_length = search.temperature is None and search.beam > 1  # as the searches rank
-            penalty = length_normaliser(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
+            penalty = length_normalizer(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
             best = best._replace(log_probability=total, score=total / penalty, piece_log_probabilities=values)
         return Translation(
             found.source, [best, *found.candidates[1:]],

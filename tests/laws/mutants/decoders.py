@@ -96,7 +96,7 @@ class HalfTruncating(TransformerDecoder):
         return decoded._replace(state=HalfTruncated(*decoded.state))
 
 
-class ReadsNeighbour(AttentionReader):
+class ReadsNeighbor(AttentionReader):
     """Hands the rows of a sentence their answers in the wrong order."""
 
     def forward(self, query, span, memory, rows, state):
@@ -229,7 +229,7 @@ MUTANTS = {
     "counts-columns": (lambda: _transformer(CountsColumns), "ragged"),
     "one-clock": (lambda: _transformer(OneClock), "joined"),
     "half-truncated": (lambda: _transformer(HalfTruncating), "truncated"),
-    "reads-neighbour": (lambda: _transformer(read=ReadsNeighbour), "shared"),
+    "reads-neighbor": (lambda: _transformer(read=ReadsNeighbor), "shared"),
     "reads-by-row": (lambda: _transformer(read=ReadsByRow), "shared"),
     "reads-by-row-compacted": (lambda: _transformer(read=ReadsByRow), "compacted"),
     "folds-without-span": (lambda: wait_k(FoldsWithoutSpan), "shared"),

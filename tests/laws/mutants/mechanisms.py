@@ -108,7 +108,7 @@ class OtherWeights(Dot):
 
 
 class TiledHeads(Dot):
-    """Key heads go round in turn instead of serving neighbours."""
+    """Key heads go round in turn instead of serving neighbors."""
 
     def forward(self, query, key, value, bound, state=(), *, need_weights=False):
         times = query.shape[1] // key.shape[1]
@@ -162,7 +162,7 @@ class ClaimsIndependence(Dot):
 
 
 class RenormalisedLocal(LocalPredictive):
-    """Normalises again after the Gaussian."""
+    """Normalizes again after the Gaussian."""
 
     def forward(self, query, key, value, bound, state=(), *, need_weights=False):
         _, weights, _ = super().forward(query, key, value, bound, state, need_weights=True)
@@ -280,7 +280,7 @@ class ClaimsSmoothness(Hard):
 
 
 class DividesByPadding(Cosine):
-    """Normalises keys before it blanks those that nobody may see."""
+    """Normalizes keys before it blanks those that nobody may see."""
 
     def forward(self, query, key, value, bound, state=(), *, need_weights=False):
         unit = key / key.norm(dim=-1, keepdim=True)
@@ -341,10 +341,10 @@ MUTANTS = {
     "columns-for-positions": (lambda: bold(ColumnsForPositions(heads=2, query_width=4, value_width=3)), "chunk"),
     "fused-path-forgets-bias": (lambda: FusedPathForgetsBias(bias=Alibi()), "weighted"),
     "claims-plainness": (lambda: bold(ClaimsPlainness(heads=2, query_width=4, value_width=3)), "weighted"),
-    "renormalised-local-p": (lambda: _local(RenormalisedLocal), "normalised"),
+    "renormalized-local-p": (lambda: _local(RenormalisedLocal), "normalized"),
     "local-p-counts-padding": (lambda: _local(LocalCountsPadding), "batched"),
     "counts-columns": (lambda: bold(CountsColumns(General(**SIZES), window=1)), "chunk"),
-    "claims-to-see": (lambda: bold(ClaimsToSee(General(**SIZES), window=1)), "normalised"),
+    "claims-to-see": (lambda: bold(ClaimsToSee(General(**SIZES), window=1)), "normalized"),
     "claims-smoothness": (lambda: bold(ClaimsSmoothness(General(**SIZES))), "differentiable"),
     "divides-by-padding": (lambda: DividesByPadding(heads=2), "unseen"),
     "uniform-over-padding": (lambda: _location(UniformOverPadding), "batched"),

@@ -183,7 +183,7 @@ class PaddedPast(GatedConvolution):
         return mixed._replace(state=torch.cat([state, x], 1)[:, -(self.kernel - 1) :])
 
 
-class Centred(GatedConvolution):
+class Centered(GatedConvolution):
     """Sees as far ahead as back."""
 
     def forward(self, x: Tensor, span, state: State) -> Mixed:
@@ -297,7 +297,7 @@ MUTANTS = {
     "sums-of-unwritten-slots": (lambda: _forgetting(SumsOfLastSlot, PACKED), "joined"),
     "zero-past": (lambda: ZeroPast(WIDTH, kernel=3), "chunk"),
     "padded-past": (lambda: PaddedPast(WIDTH, kernel=3), "batched"),
-    "centred": (lambda: Centred(WIDTH, kernel=3), "causal"),
+    "centered": (lambda: Centered(WIDTH, kernel=3), "causal"),
     "half-loaded": (lambda: HalfLoaded(WIDTH, kernel=3), "saved"),
     "cell-of-padding": (lambda: CellOfPadding(WIDTH), "batched"),
     "mean-of-columns": (lambda: MeanOfColumns(WIDTH), "chunk"),

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from .exchange import Kind, serve
 
-ALONE = ("AttForward", "AttLocRec")  # whose result depends on how far a sentence's neighbours are padded
+ALONE = ("AttForward", "AttLocRec")  # whose result depends on how far a sentence's neighbors are padded
 # What stands for the weights of the step before: nothing, one tensor, a list of all so far, a list of heads.
 CLASSES = {
     "AttDot": "single",

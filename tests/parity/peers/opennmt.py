@@ -14,7 +14,7 @@ from .exchange import Kind, serve
 
 
 def without_init(*packages: str) -> None:
-    """Import modules of these packages without their __init__, which asks for tokenisers, pickles and torchtext."""
+    """Import modules of these packages without their __init__, which asks for tokenizers, pickles and torchtext."""
     (found,) = importlib.util.find_spec("onmt").submodule_search_locations
     for name in packages:
         package = ModuleType(name)

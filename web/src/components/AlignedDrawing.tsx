@@ -1,6 +1,6 @@
 import { useSignal } from "@preact/signals";
 import { PIECE_HEIGHT, type AlignedLayout, type Placed } from "../aligned";
-import { layerColour, layerDash } from "../colour";
+import { layerColor, layerDash } from "../color";
 import { fixed } from "../format";
 import type { Matrix } from "../matrix";
 import { dark } from "../state";
@@ -38,7 +38,7 @@ export function AlignedDrawing({ layout, matrix, sides, active, locked, onHover,
           key={`${arc.layer ?? 0} ${arc.query} ${arc.key}`}
           class={touches(arc) ? "arc on" : "arc"}
           d={arc.path}
-          stroke={layerColour(arc.layer ?? 0, dark.value)}
+          stroke={layerColor(arc.layer ?? 0, dark.value)}
           stroke-dasharray={layerDash(arc.layer ?? 0) || "none"}
           stroke-width={0.5 + 4 * arc.weight}
           opacity={active && !touches(arc) ? 0.06 : 0.2 + 0.7 * arc.weight}

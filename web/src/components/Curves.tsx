@@ -1,12 +1,12 @@
 import { useEffect, useMemo, useRef } from "preact/hooks";
 import uPlot from "uplot";
-import { cssColour } from "../colour";
+import { cssColor } from "../color";
 import { plotsOf, type Plot } from "../curves";
 import type { Curve } from "../document";
 import { useWidth } from "../hooks";
 import { dark } from "../state";
 
-// Dashes tell curves apart where colours do not.
+// Dashes tell curves apart where colors do not.
 const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
 
 function options(plot: Plot, width: number, isDark: boolean, ink: string): uPlot.Options {
@@ -23,7 +23,7 @@ function options(plot: Plot, width: number, isDark: boolean, ink: string): uPlot
       { label: "update" },
       ...plot.names.map((label, index) => ({
         label,
-        stroke: cssColour(0.85 - (0.5 * index) / Math.max(1, plot.names.length - 1), isDark),
+        stroke: cssColor(0.85 - (0.5 * index) / Math.max(1, plot.names.length - 1), isDark),
         dash: DASHES[index % DASHES.length],
         width: 2,
         spanGaps: true,

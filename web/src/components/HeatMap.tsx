@@ -11,7 +11,7 @@ import { Legend } from "./Legend";
 interface Properties {
   matrix: Matrix;
   /** What is painted, where it is not the values themselves. */
-  colours?: Matrix;
+  colors?: Matrix;
   queries: string[];
   keys: string[];
   label: string;
@@ -27,7 +27,7 @@ function short(label: string): string {
 }
 
 /** One tab stop; the arrow keys move a cursor over the cells. */
-export function HeatMap({ matrix, colours = matrix, queries, keys, label, testId, onOpen }: Properties) {
+export function HeatMap({ matrix, colors = matrix, queries, keys, label, testId, onOpen }: Properties) {
   const holder = useRef<HTMLDivElement>(null);
   const cells = useRef<HTMLCanvasElement>(null);
   const labels = useRef<HTMLCanvasElement>(null);
@@ -42,7 +42,7 @@ export function HeatMap({ matrix, colours = matrix, queries, keys, label, testId
   }, [queries, keys, width]);
   const { left, top, size } = geometry;
   const isDark = dark.value;
-  useEffect(() => paintCells(cells.current!, colours, isDark), [colours, isDark]);
+  useEffect(() => paintCells(cells.current!, colors, isDark), [colors, isDark]);
   useEffect(() => paintLabels(labels.current!, queries.map(short), keys.map(short), geometry), [geometry, isDark]);
 
   const inside = cursor.value && cursor.value.row < matrix.rows && cursor.value.column < matrix.columns ? cursor.value : null;
@@ -105,7 +105,7 @@ export function HeatMap({ matrix, colours = matrix, queries, keys, label, testId
             ? `${visible(queries[inside.row])} → ${visible(keys[inside.column])}: ${exact(matrix.values[inside.row * matrix.columns + inside.column])}`
             : "Point at a cell for its value."}
         </output>
-        <Legend most={largest(colours)} />
+        <Legend most={largest(colors)} />
       </div>
     </div>
   );

@@ -24,10 +24,10 @@ export function HeatMapSection() {
       </p>
       <div class="controls">
         <Check id="hide-special" of={hideSpecial}>
-          hide special tokens and renormalise
+          hide special tokens and renormalize
         </Check>
         <Check id="stretch-rows" of={stretchRows}>
-          normalise rows (colour each by its largest)
+          normalize rows (color each by its largest)
         </Check>
       </div>
       <HeatMap {...view} label={`Weights of ${view.title}`} testId="heatmap" onOpen={open} />

@@ -1,4 +1,4 @@
-import { layerColour, layerDash } from "../colour";
+import { layerColor, layerDash } from "../color";
 import { headsOf, sameChoice, toggled, type Overlaid } from "../shown";
 import { dark, inspection, overlay, settled } from "../state";
 import { alignedView } from "../views";
@@ -6,7 +6,7 @@ import { alignedView } from "../views";
 function Swatch({ layer }: { layer: number }) {
   return (
     <svg width="22" height="8" aria-hidden="true">
-      <path d="M0,4H22" stroke={layerColour(layer, dark.value)} stroke-width="3" stroke-dasharray={layerDash(layer) || "none"} />
+      <path d="M0,4H22" stroke={layerColor(layer, dark.value)} stroke-width="3" stroke-dasharray={layerDash(layer) || "none"} />
     </svg>
   );
 }

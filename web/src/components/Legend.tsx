@@ -5,7 +5,7 @@ import { fixed } from "../format";
 
 const STEPS = { rows: 1, columns: 64, values: Float32Array.from({ length: 64 }, (_, index) => index / 63) };
 
-/** Which colour stands for which value. */
+/** Which color stands for which value. */
 export function Legend({ most }: { most: number }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const isDark = dark.value;

@@ -3,7 +3,7 @@ import { setTheme, theme, type Theme } from "../state";
 export function ThemePicker() {
   return (
     <label class="theme">
-      Colours{" "}
+      Colors{" "}
       <select id="theme" value={theme.value} onChange={(event) => setTheme(event.currentTarget.value as Theme)}>
         <option value="auto">as the system</option>
         <option value="light">light</option>

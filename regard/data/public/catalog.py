@@ -1,4 +1,4 @@
-"""Catalogue of public corpora: licence, address, and the SHA-256 of each file."""
+"""Catalog of public corpora: license, address, and the SHA-256 of each file."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PublicCorpus:
 
     name: str
     title: str
-    licence: str
+    license: str
     repository: str
     files: tuple[PublicFile, ...]
     address: str | None = None

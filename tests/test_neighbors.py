@@ -1,4 +1,4 @@
-"""Neighbourhoods, whole and drawn, and the classifier of nodes that reads a graph by them."""
+"""Neighborhoods, whole and drawn, and the classifier of nodes that reads a graph by them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.core.task import ExampleIndices, find_task
 from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph
 from regard.data.graphs import Graph, edge_pairs
-from regard.data.neighbours import Neighbourhoods, _numbers
+from regard.data.neighbors import Neighborhoods, _numbers
 from regard.errors import ConfigError, DataError
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
@@ -54,26 +54,26 @@ def net(kind: str, layers: int = 2, **more: Any) -> Any:
 @pytest.mark.parametrize("nodes", [[7], [3, 0, 25, 11]])
 @pytest.mark.parametrize("layers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_neighbourhood_of_all_gives_the_numbers_of_the_whole_graph(kind, layers, nodes):
+def test_a_neighborhood_of_all_gives_the_numbers_of_the_whole_graph(kind, layers, nodes):
     graph, made = made_graph(hub=9), net(kind, layers, skip=True)
     whole = made(*graph_tensors(graph))[nodes]
     degree = int(np.bincount(graph.pairs[0]).max())
     for most in (None, degree):
         found = made(*SomeNodes(graph).inputs(np.array(nodes), [most] * layers, (1, 1)))
-        same(found, whole, f"{kind}, {most} neighbours", tolerance=1e-12)
+        same(found, whole, f"{kind}, {most} neighbors", tolerance=1e-12)
     fewer = made(*SomeNodes(graph).inputs(np.arange(NODES), [1] * layers, (1, 1)))
     assert not torch.allclose(fewer, made(*graph_tensors(graph)), atol=1e-3)
 
 
-def test_so_many_different_neighbours_are_drawn_and_the_node_itself():
+def test_so_many_different_neighbors_are_drawn_and_the_node_itself():
     graph = made_graph(hub=20)
     for visit in range(5):
-        hop = Neighbourhoods(graph).of(np.array([0, 5]), [4], (1, visit)).hops[0]
-        nodes = Neighbourhoods(graph).of(np.array([0, 5]), [4], (1, visit)).nodes
+        hop = Neighborhoods(graph).of(np.array([0, 5]), [4], (1, visit)).hops[0]
+        nodes = Neighborhoods(graph).of(np.array([0, 5]), [4], (1, visit)).nodes
         seen = nodes[hop.pairs[1, hop.pairs[0] == 0]]
-        assert len({*seen.tolist()}) == 5 and 0 in seen and {*seen} <= {*graph.neighbours(0)}
+        assert len({*seen.tolist()}) == 5 and 0 in seen and {*seen} <= {*graph.neighbors(0)}
         all_of_five = nodes[hop.pairs[1, hop.pairs[0] == 1]]
-        assert len(graph.neighbours(5)) > 5 or sorted(all_of_five) == graph.neighbours(5).tolist()
+        assert len(graph.neighbors(5)) > 5 or sorted(all_of_five) == graph.neighbors(5).tolist()
 
 
 @pytest.mark.parametrize("key", [0, 1, 12345, (1 << 64) - 1, -3])
@@ -91,10 +91,10 @@ def test_numbers_of_draws_are_splitmix64_in_whole_numbers(key: int):
     assert _numbers(np.array(words, np.uint64), key).tolist() == expected
 
 
-def test_every_neighbour_is_drawn_equally_often():
+def test_every_neighbor_is_drawn_equally_often():
     graph, count = made_graph(hub=20), np.zeros(NODES)
-    every = Neighbourhoods(graph)
-    others = graph.neighbours(0)[1:]
+    every = Neighborhoods(graph)
+    others = graph.neighbors(0)[1:]
     for visit in range(1200):
         nodes = every.of(np.array([0]), [5], (3, visit)).nodes
         count[nodes] += 1
@@ -102,9 +102,9 @@ def test_every_neighbour_is_drawn_equally_often():
     assert count[0] == 1200 and np.abs(count[others] / 1200 - share).max() < 5 * (share * (1 - share) / 1200) ** 0.5
 
 
-def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
+def test_a_convolution_over_drawn_neighbors_is_in_the_mean_that_over_all():
     graph, draws = made_graph(hub=20), 800
-    every, x = Neighbourhoods(graph), np.random.default_rng(2).standard_normal(NODES)
+    every, x = Neighborhoods(graph), np.random.default_rng(2).standard_normal(NODES)
 
     def sum_of(most: int | None, visit: int) -> float:
         nodes, (hop,) = every.of(np.array([0]), [most], (1, visit))
@@ -118,8 +118,8 @@ def test_a_convolution_over_drawn_neighbours_is_in_the_mean_that_over_all():
 @pytest.mark.parametrize("most", [6, 15])
 def test_a_drawn_edge_stands_for_as_many_as_were_not(most: int) -> None:
     graph = made_graph(hub=20)
-    others = len(graph.neighbours(0)) - 1
-    nodes, (hop,) = Neighbourhoods(graph).of(np.array([0]), [most], (1, 1))
+    others = len(graph.neighbors(0)) - 1
+    nodes, (hop,) = Neighborhoods(graph).of(np.array([0]), [most], (1, 1))
     whole = {int(key): each for query, key, each in zip(*graph.pairs, graph.degree, strict=True) if query == 0}
     for key, each in zip(nodes[hop.pairs[1]].tolist(), hop.degree, strict=True):
         assert each == pytest.approx(whole[key] * (1 if key == 0 else others / most), rel=1e-6)
@@ -127,7 +127,7 @@ def test_a_drawn_edge_stands_for_as_many_as_were_not(most: int) -> None:
 
 def test_layers_draw_for_themselves() -> None:
     graph = made_graph(hub=20)
-    nodes, hops = Neighbourhoods(graph).of(np.array([0]), [3, 3], (1, 1))
+    nodes, hops = Neighborhoods(graph).of(np.array([0]), [3, 3], (1, 1))
     near, far = ({*nodes[hop.pairs[1, hop.pairs[0] == 0]].tolist()} for hop in hops)
     assert len(near) == len(far) == 4 and near != far
 
@@ -136,7 +136,7 @@ def test_a_draw_is_a_function_of_seed_visit_and_node_alone():
     graph = made_graph(hub=20)
 
     def of(nodes: list[int], *draw: int) -> set[int]:
-        found = Neighbourhoods(graph).of(np.array(nodes), [3], draw)
+        found = Neighborhoods(graph).of(np.array(nodes), [3], draw)
         hop = found.hops[0]
         return {*found.nodes[hop.pairs[1, hop.pairs[0] == nodes.index(0)]].tolist()}
 
@@ -153,7 +153,7 @@ def test_evaluation_looks_at_all_and_epochs_draw_anew():
         batch = examples.collate(ExampleIndices(np.array([0]), np.array([visit])))
         sizes.append(batch.inputs.sizes[-1].edges)
         assert batch.label.tolist() == graph.labels[:1].tolist()
-    assert sizes == [len(graph.neighbours(0)), 3, 3]
+    assert sizes == [len(graph.neighbors(0)), 3, 3]
     every = np.arange(NODES)
     first, again, second = (examples.collate(ExampleIndices(every, np.full(NODES, visit))) for visit in (1, 1, 2))
     assert torch.equal(first.inputs.pairs, again.inputs.pairs)
@@ -163,7 +163,7 @@ def test_evaluation_looks_at_all_and_epochs_draw_anew():
 @pytest.fixture(scope="module")
 def case() -> TaskCase:
     task = find_task("nodes")
-    more = {"batch_nodes": 3, "neighbours": [1, 1]}
+    more = {"batch_nodes": 3, "neighbors": [1, 1]}
 
     def sample(folder: Path) -> Any:
         tables = dict(task.sample(folder))
@@ -208,7 +208,7 @@ def equal_maps(one: Any, other: Any) -> None:
 
 def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
     beside = {"source": str(arrays / "graph.npz"), "features": str(arrays / "x.npy")}
-    batch, inside = {"batch_nodes": 4, "neighbours": [2, 2]}, {"source": str(arrays / "with_x.npz")}
+    batch, inside = {"batch_nodes": 4, "neighbors": [2, 2]}, {"source": str(arrays / "with_x.npz")}
     names = [str(node) for node in range(12)]
     models = [
         trained(tmp_path, "mapped", beside, **batch),
@@ -224,7 +224,7 @@ def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
     equal_maps(*observed)
 
 
-def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path):
+def test_answers_by_neighborhoods_are_those_of_the_whole_graph(arrays, tmp_path):
     model = trained(tmp_path, "run", {"source": str(arrays / "with_x.npz")}, batch_nodes=4)
     data = model.config.data.model_copy(update={"batch_nodes": None})
     whole = type(model)(model.net, model.graph, model.config.model_copy(update={"data": data}))
@@ -238,10 +238,10 @@ def test_answers_by_neighbourhoods_are_those_of_the_whole_graph(arrays, tmp_path
 
 
 REFUSED = [
-    ({"neighbours": [2, 2]}, {}, "data.batch_nodes=512"),
-    ({"batch_nodes": 4, "neighbours": [2]}, {}, r"there are 2 layers and 1 number"),
+    ({"neighbors": [2, 2]}, {}, "data.batch_nodes=512"),
+    ({"batch_nodes": 4, "neighbors": [2]}, {}, r"there are 2 layers and 1 number"),
     ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "no part of the graph is enough"),
-    ({"batch_nodes": 4, "neighbours": [2, 2]}, {"kind": "gin"}, "is smaller than that over all"),
+    ({"batch_nodes": 4, "neighbors": [2, 2]}, {"kind": "gin"}, "is smaller than that over all"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""``regard harmonise``: voices for given voices, by a masked model of music, MIDI in and out."""
+"""``regard harmonize``: voices for given voices, by a masked model of music, MIDI in and out."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from regard.core.wording import counted
 from regard.errors import ConfigError
 
 EXAMPLES = epilog(
-    "regard harmonise runs/voices three.mid --voice 2 -o four.mid",
-    "regard harmonise runs/voices melody.mid --voice 1 --voice 2 --voice 3 -o four.mid",
+    "regard harmonize runs/voices three.mid --voice 2 -o four.mid",
+    "regard harmonize runs/voices melody.mid --voice 1 --voice 2 --voice 3 -o four.mid",
 )
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``regard harmonise`` to the command line."""
-    app.command("harmonise", epilog=EXAMPLES)(harmonise)
+    """Add ``regard harmonize`` to the command line."""
+    app.command("harmonize", epilog=EXAMPLES)(harmonize)
+    app.command("harmonise", epilog=EXAMPLES, hidden=True)(harmonize)  # the earlier name of the verb
 
 
-def harmonise(
+def harmonize(
     run: Run,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The given voices: MIDI, or text of one piece.")],
     *,
@@ -40,7 +41,7 @@ def harmonise(
 ) -> None:
     """Add voices to a piece, by a masked model of music.
 
-    Every frame that sounds gets a pitch for each new voice, between those of its neighbours; where two neighbours leave
+    Every frame that sounds gets a pitch for each new voice, between those of its neighbors; where two neighbors leave
     no room the voices meet. The likeliest pitch of all is set first, and the others are chosen knowing it.
     """
     from regard.commands.progress import progress
@@ -50,7 +51,7 @@ def harmonise(
     from regard.data.text_files import read_lines
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
-    from regard.tasks.masked.harmony import harmonise
+    from regard.tasks.masked.harmony import harmonize
 
     require_task(RunFolder.open(run), "masked")
     if file.suffix.lower() in (".mid", ".midi"):
@@ -60,12 +61,12 @@ def harmonise(
     if not any(frames):
         raise ConfigError("there is no note to go by", where=str(file))
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
-    with progress("harmonising", len(frames), unit="frames") as done:
-        found = harmonise(model, frames, voice, done=done)
+    with progress("harmonizing", len(frames), unit="frames") as done:
+        found = harmonize(model, frames, voice, done=done)
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(found.frames, output, steps=steps, tempo=tempo)
-    met = f"; {found.left_out:,} have no room and meet a neighbour" if found.left_out else ""
+    met = f"; {found.left_out:,} have no room and meet a neighbor" if found.left_out else ""
     print(
         f"{output}: {counted(len(frames), 'frame')}, "
         f"{counted(len(found.probabilities), 'new pitch', 'new pitches')}{met}"

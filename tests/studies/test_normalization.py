@@ -1,4 +1,4 @@
-"""The study of normalisation: what holds of columns at once, and what fails where the norm is another one."""
+"""The study of normalization: what holds of columns at once, and what fails where the norm is another one."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import pytest
 import torch
 from torch import nn
 
-from regard.models.transformer.norms import normalisation as norm_of
-from regard.studies import normalisation
+from regard.models.transformer.norms import normalization as norm_of
+from regard.studies import normalization
 from regard.studies.study import ignore_report
 
 
-def failed(monkeypatch: pytest.MonkeyPatch, make: normalisation.Make = norm_of) -> list[int]:
+def failed(monkeypatch: pytest.MonkeyPatch, make: normalization.Make = norm_of) -> list[int]:
     """Which criteria do not hold, by their place, where training goes as it should."""
     curves = {"layer": [0.05], "rms": [0.05], "batch": [0.05], "none": [1.0]}
-    monkeypatch.setattr(normalisation, "_losses", lambda kind, *rest: curves[kind])
+    monkeypatch.setattr(normalization, "_losses", lambda kind, *rest: curves[kind])
     torch.manual_seed(1)
-    found = normalisation.run(seed=1, quick=True, report=ignore_report, make=make)
+    found = normalization.run(seed=1, quick=True, report=ignore_report, make=make)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 
@@ -32,17 +32,17 @@ def test_it_fails_by_another_norm(monkeypatch: pytest.MonkeyPatch) -> None:
     assert failed(monkeypatch, lambda kind, width: nn.Identity()) == [0, 2]
 
 
-def test_it_fails_where_layer_norm_sees_neighbours(monkeypatch: pytest.MonkeyPatch) -> None:
-    leak = normalisation._leak
-    monkeypatch.setattr(normalisation, "_leak", lambda kind: leak("batch" if kind == "layer" else "layer"))
+def test_it_fails_where_layer_norm_sees_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
+    leak = normalization._leak
+    monkeypatch.setattr(normalization, "_leak", lambda kind: leak("batch" if kind == "layer" else "layer"))
     assert failed(monkeypatch) == [3, 4]
 
 
 def test_it_fails_where_layer_norm_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalisation, "_until", lambda goal, losses: math.inf)
+    monkeypatch.setattr(normalization, "_until", lambda goal, losses: math.inf)
     assert failed(monkeypatch) == [5]
 
 
 def test_the_goal_is_reached_at_the_first_look_below_it() -> None:
-    assert normalisation._until(0.1, [0.5, 0.2, 0.1, 0.3]) == 3 * normalisation.EVERY
-    assert normalisation._until(0.1, [0.5, 0.2]) == math.inf
+    assert normalization._until(0.1, [0.5, 0.2, 0.1, 0.3]) == 3 * normalization.EVERY
+    assert normalization._until(0.1, [0.5, 0.2]) == math.inf

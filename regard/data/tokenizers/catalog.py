@@ -1,4 +1,4 @@
-"""Catalogue of tokenizers: training and loading of every kind."""
+"""Catalog of tokenizers: training and loading of every kind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from regard.errors import ConfigError, ModelError
 
 # Kinds whose pieces are those of the corpus, counted.
 COUNTED: dict[str, type[ClosedVocabulary]] = {
-    "character": CharacterTokenizer, "k-mer": KmerTokenizer, "pretokenised": WordTokenizer, "word": WordTokenizer,
+    "character": CharacterTokenizer, "k-mer": KmerTokenizer, "pretokenized": WordTokenizer, "word": WordTokenizer,
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Labelled texts from TSV, JSON lines, FASTA and tables with named columns, strict about what they accept."""
+"""Labeled texts from TSV, JSON lines, FASTA and tables with named columns, strict about what they accept."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from regard.data.shared_files import FilesConfig, falls_into
 from regard.errors import ConfigError
 from regard.fields.text import Text
 from regard.models.classifier_config import ClassifierModelConfig
-from regard.tasks.classification.data_config import LabelledDataConfig
+from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.row_inputs import require_text_rows
 
 
-class LabelledText(NamedTuple):
+class LabeledText(NamedTuple):
     """The texts of one example, its label or labels, and where they stand."""
 
     texts: tuple[str, ...]
@@ -29,7 +29,7 @@ class LabelledText(NamedTuple):
     where: str
 
 
-def make_text(data: LabelledDataConfig, model: ClassifierModelConfig | None = None) -> Text:
+def make_text(data: LabeledDataConfig, model: ClassifierModelConfig | None = None) -> Text:
     """Return the field of the texts; without ``model`` it reads values alone."""
     return Text(
         data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
@@ -38,7 +38,7 @@ def make_text(data: LabelledDataConfig, model: ClassifierModelConfig | None = No
     )  # fmt: skip
 
 
-def make_answer(data: LabelledDataConfig) -> OneClass | SeveralLabels | Number:
+def make_answer(data: LabeledDataConfig) -> OneClass | SeveralLabels | Number:
     """Return the answer of the labels."""
     if data.label_kind == "number":
         return Number(data.labels)
@@ -48,7 +48,7 @@ def make_answer(data: LabelledDataConfig) -> OneClass | SeveralLabels | Number:
     return OneClass(data.labels, balanced=data.class_weights == "balanced")
 
 
-def labelled_rows(data: LabelledDataConfig, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
+def labeled_rows(data: LabeledDataConfig, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
     """Yield the rows of files, in their order, with cells under the columns of the config.
 
     Raises:
@@ -64,16 +64,16 @@ def labelled_rows(data: LabelledDataConfig, corpora: Sequence[FilesConfig]) -> I
                     yield row._replace(cells={name: row.cells[column] for name, column in names})
 
 
-def read_labelled(corpora: Sequence[FilesConfig], data: LabelledDataConfig) -> Iterator[LabelledText]:
+def read_labeled(corpora: Sequence[FilesConfig], data: LabeledDataConfig) -> Iterator[LabeledText]:
     """Yield the examples of files, in their order. DataError, with file and line, for one without a text or a label."""
     text, answer = make_text(data), make_answer(data)
-    for row in labelled_rows(data, corpora):
-        yield LabelledText(text.value(row), answer.value(row), row.where)
+    for row in labeled_rows(data, corpora):
+        yield LabeledText(text.value(row), answer.value(row), row.where)
 
 
 def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
     """Yield the place and the texts of each row, tabs between several: see ``core.task.Task.row_inputs``."""
-    data: LabelledDataConfig = config.data
+    data: LabeledDataConfig = config.data
     columns: Sequence[Column] = given
     if not columns:
         require_text_rows(path)
@@ -89,7 +89,7 @@ def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tup
         yield row.where, texts[0] if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
 
 
-def _columns(path: Path, data: LabelledDataConfig) -> tuple[Sequence[Column], Sequence[Column]]:
+def _columns(path: Path, data: LabeledDataConfig) -> tuple[Sequence[Column], Sequence[Column]]:
     """Return the columns of texts and of labels in a file.
 
     Where the config names none they are ``text`` and ``label`` of JSON lines and of tables that have both, and else

@@ -1,4 +1,4 @@
-"""Neighbourhoods of some nodes of a graph, whole or drawn: what each layer of a network has to look along."""
+"""Neighborhoods of some nodes of a graph, whole or drawn: what each layer of a network has to look along."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Values = npt.NDArray[np.float32]
 class Hop(NamedTuple):
     """Edges of one layer: ``pairs`` (2, edges) from the first ``queries`` of its ``keys`` nodes to all of them.
 
-    ``degree`` (edges,): 1 / √(d_i d_j) of the whole graph, times (d_i − 1) / s where s of the d_i − 1 neighbours were
+    ``degree`` (edges,): 1 / √(d_i d_j) of the whole graph, times (d_i − 1) / s where s of the d_i − 1 neighbors were
     drawn: so the sum over them is in the mean that over all (Chen et al. 2018, §3). Degrees count the node itself.
     """
 
@@ -37,8 +37,8 @@ class ReadNodes(NamedTuple):
     hops: tuple[Hop, ...]
 
 
-class Neighbourhoods:
-    """Neighbourhoods of the nodes of one graph."""
+class Neighborhoods:
+    """Neighborhoods of the nodes of one graph."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -51,7 +51,7 @@ class Neighbourhoods:
     def of(self, nodes: Numbers, most: Sequence[int | None], draw: tuple[int, int] = (0, 0)) -> ReadNodes:
         """Nodes and edges that ``nodes``, all different, look at over len(``most``) layers.
 
-        ``most``: neighbours of a node beside itself, at first those of ``nodes``; None for all. Of a node that has
+        ``most``: neighbors of a node beside itself, at first those of ``nodes``; None for all. Of a node that has
         more, so many different ones are drawn evenly, a function of ``draw`` (seed and visit), the layer and the node:
         whatever else is asked for (Hamilton et al. 2017, Algorithm 2, who draw with replacement where there are too
         few). Cost: a random number for each edge of a node that has more than ``most``.
@@ -98,7 +98,7 @@ def concatenated(begin: Numbers, counts: Numbers) -> Numbers:
 
 
 def _numbers(words: npt.NDArray[np.uint64], key: int) -> npt.NDArray[np.uint64]:
-    """A random number of each word: two rounds of SplitMix64's finaliser (Steele et al. 2014), keyed in between."""
+    """A random number of each word: two rounds of SplitMix64's finalizer (Steele et al. 2014), keyed in between."""
     for mixed in (key & 0xFFFFFFFFFFFFFFFF, 0x9E3779B97F4A7C15):
         words = words + np.uint64(mixed)
         words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

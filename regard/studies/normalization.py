@@ -26,7 +26,7 @@ from torch import nn
 
 from regard.attention.span import Span
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.transformer.norms import Normalisation, normalisation
+from regard.models.transformer.norms import Normalization, normalization
 from regard.studies import toy_tasks
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
 from regard.training.optim import schedule
@@ -34,21 +34,21 @@ from regard.training.optim import schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-KINDS: tuple[Normalisation, ...] = ("layer", "rms", "batch", "none")
+KINDS: tuple[Normalization, ...] = ("layer", "rms", "batch", "none")
 WIDTH, ROWS = 64, 32
 EPSILON, ROUNDING = 1e-5, 1e-12
 GOAL, EVERY = 0.1, 20  # nats a token; updates between looks
 TYPES, SHORTEST, LONGEST = 16, 5, 10
 
-Make = Callable[[Normalisation, int], nn.Module]
+Make = Callable[[Normalization, int], nn.Module]
 
 
-def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -> Findings:
+def run(*, seed: int, quick: bool, report: Report, make: Make = normalization) -> Findings:
     """Measure and judge; ``make`` builds the norm of a name and width for the part about columns."""
     updates, layers = (EVERY, 1) if quick else (400, 4)
     shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
     leaks = {kind: _leak(kind) for kind in KINDS}
-    curves: dict[Normalisation, list[float]] = {}
+    curves: dict[Normalization, list[float]] = {}
     for kind in KINDS:
         torch.manual_seed(seed)
         part = toy_tasks.report_part(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
@@ -61,7 +61,7 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -
             "|mean|",
             "|variance − 1|",
             "W × 1000 changes",
-            "neighbours change",
+            "neighbors change",
             f"updates to {GOAL} nats",
         ),
         rows=[(kind, *shown[kind], leaks[kind], _said(steps[kind], updates)) for kind in KINDS],
@@ -69,8 +69,8 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -
             at_most("LayerNorm: |mean| of a column, worst", mean, ROUNDING),
             at_most("LayerNorm: |variance − 1| of a column of variance 1, worst", variance, EPSILON),
             at_most("LayerNorm: change by a thousand times the weights", scaled, EPSILON / 2 * math.sqrt(WIDTH - 1)),
-            at_most("LayerNorm: change by neighbours and padding", leaks["layer"], ROUNDING),
-            at_least("BatchNorm: change by neighbours and padding", leaks["batch"], 1e-3),
+            at_most("LayerNorm: change by neighbors and padding", leaks["layer"], ROUNDING),
+            at_least("BatchNorm: change by neighbors and padding", leaks["batch"], 1e-3),
             at_most("LayerNorm: updates to the goal, against none's", steps["layer"], min(steps["none"], updates)),
         ],
         draw=lambda figure: _draw(figure, curves, leaks),
@@ -78,7 +78,7 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalisation) -
 
 
 def _columns(norm: nn.Module) -> tuple[float, float, float]:
-    """Return the worst |mean|, |variance − 1| and change under 1000 W of normalised random columns W x."""
+    """Return the worst |mean|, |variance − 1| and change under 1000 W of normalized random columns W x."""
     columns = torch.randn(4, 8, WIDTH, dtype=torch.float64) @ torch.randn(WIDTH, WIDTH, dtype=torch.float64)
     columns = columns + 10
     columns = columns / columns.std(-1, correction=0, keepdim=True)
@@ -88,7 +88,7 @@ def _columns(norm: nn.Module) -> tuple[float, float, float]:
     return tuple(float(each.abs().max()) for each in (normed.mean(-1), variance - 1, scaled - normed))  # type: ignore[return-value]
 
 
-def _leak(kind: Normalisation) -> float:
+def _leak(kind: Normalization) -> float:
     """Return the largest change of one sentence's states, in training, by other sentences and by more padding."""
     torch.manual_seed(0)
     encoder = _model(kind, 2).encoder.double().train()
@@ -101,7 +101,7 @@ def _leak(kind: Normalisation) -> float:
     return float((beside - alone).abs().max())
 
 
-def _model(kind: Normalisation, layers: int) -> EncoderDecoder:
+def _model(kind: Normalization, layers: int) -> EncoderDecoder:
     return toy_tasks.toy_model(
         TYPES,
         encoder_layers=layers,
@@ -109,12 +109,12 @@ def _model(kind: Normalisation, layers: int) -> EncoderDecoder:
         width=WIDTH,
         feed_forward=2 * WIDTH,
         heads=4,
-        normalisation=kind,
+        normalization=kind,
         norm="pre",
     )
 
 
-def _losses(kind: Normalisation, updates: int, layers: int, seed: int, report: Report) -> list[float]:
+def _losses(kind: Normalization, updates: int, layers: int, seed: int, report: Report) -> list[float]:
     """Train, and return the loss of fresh sentences every EVERY updates."""
     model, losses = _model(kind, layers), []
     fresh = toy_tasks.make_batch(_reversed((seed, 0), 256))
@@ -143,7 +143,7 @@ def _said(steps: float, updates: int) -> Cell:
 
 
 def _draw(
-    figure: Figure, curves: Mapping[Normalisation, Sequence[float]], leaks: Mapping[Normalisation, float]
+    figure: Figure, curves: Mapping[Normalization, Sequence[float]], leaks: Mapping[Normalization, float]
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(2, 1))
     for kind, losses in curves.items():
@@ -152,7 +152,7 @@ def _draw(
     left.set(xlabel="update", ylabel="loss of fresh sentences, nats", title="what norms do for training")
     right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
     right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
-    right.set(title="neighbours and padding", xlabel="change states by")
+    right.set(title="neighbors and padding", xlabel="change states by")
     right.invert_yaxis()
     for axes in (left, right):
         axes.legend()

@@ -1,4 +1,4 @@
-"""Every study of the catalogue keeps the framework's promises."""
+"""Every study of the catalog keeps the framework's promises."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from regard.studies.catalogue import STUDIES
+from regard.studies.catalog import STUDIES
 from regard.studies.record import record_study
 
-FRAMEWORK = {"__init__", "catalogue", "costs", "page", "record", "save_model", "sentences", "study", "toy_tasks"}
+FRAMEWORK = {"__init__", "catalog", "costs", "page", "record", "save_model", "sentences", "study", "toy_tasks"}
 FOLDER = Path(str(import_module("regard.studies").__file__)).parent
 
 
-def test_each_file_is_in_the_catalogue() -> None:
+def test_each_file_is_in_the_catalog() -> None:
     files = {file.stem for file in FOLDER.glob("*.py") if not file.name.startswith("_")} - FRAMEWORK
     assert files == {study.module for study in STUDIES.values()}
 
@@ -43,8 +43,8 @@ def test_its_quick_form_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
 PAGE = Path(__file__).parents[2] / "docs" / "evidence" / "studies.md"
 
 
-def test_the_page_of_the_docs_says_what_the_catalogue_says() -> None:
-    """It is written by a command, which a change of the catalogue does not run."""
+def test_the_page_of_the_docs_says_what_the_catalog_says() -> None:
+    """It is written by a command, which a change of the catalog does not run."""
     text = PAGE.read_text(encoding="utf-8")
     sections = re.findall(r"^## (.+)$", text, re.MULTILINE)
     assert sections == [name for name in STUDIES if name in sections], (
@@ -54,7 +54,7 @@ def test_the_page_of_the_docs_says_what_the_catalogue_says() -> None:
 
 
 def test_the_list_gives_the_times_that_the_page_measured() -> None:
-    """One source for both: whoever writes the page anew copies its times into the catalogue."""
+    """One source for both: whoever writes the page anew copies its times into the catalog."""
     text = PAGE.read_text(encoding="utf-8")
     took = re.findall(r"^\| \[([\w-]+)\]\(#[\w-]+\) .* \| ([\d,]+) s \|$", text, re.MULTILINE)
     untold = re.findall(r"^\| ([\w-]+) \| .* \| not run \|  \|$", text, re.MULTILINE)

@@ -39,7 +39,7 @@ _ALL = (
     Study(
         name="oversmoothing",
         claim="Each graph convolution brings the nodes nearer to one another, by the second eigenvalue of the "
-        "normalised adjacency; a deep network of them tells nodes apart only with skip connections.",
+        "normalized adjacency; a deep network of them tells nodes apart only with skip connections.",
         source="Li et al. 2018, Theorem 1; Oono & Suzuki 2020, Theorem 1",
         seconds=36,
     ),
@@ -65,9 +65,9 @@ _ALL = (
         seconds=26,
     ),
     Study(
-        name="normalisation",
+        name="normalization",
         claim="LayerNorm gives each column mean 0 and variance 1 whatever the scale of the weights, sees no "
-        "neighbours, and shortens training; BatchNorm lets other sentences and padding in.",
+        "neighbors, and shortens training; BatchNorm lets other sentences and padding in.",
         source="Ba et al. 2016, §3, §5 and Table 1",
         seconds=199,
     ),

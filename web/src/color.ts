@@ -1,11 +1,11 @@
-export type Colour = [number, number, number];
+export type Color = [number, number, number];
 
-// Both maps run evenly in lightness from the colour of the page, so that they can be read without telling hues apart.
-const LIGHT: Colour[] = [[252, 252, 248], [214, 235, 196], [134, 204, 178], [60, 160, 168], [42, 108, 152], [50, 56, 118], [38, 14, 66]];
-const DARK: Colour[] = [[24, 27, 34], [58, 40, 104], [54, 88, 138], [40, 138, 142], [70, 184, 116], [170, 218, 60], [252, 234, 100]];
+// Both maps run evenly in lightness from the color of the page, so that they can be read without telling hues apart.
+const LIGHT: Color[] = [[252, 252, 248], [214, 235, 196], [134, 204, 178], [60, 160, 168], [42, 108, 152], [50, 56, 118], [38, 14, 66]];
+const DARK: Color[] = [[24, 27, 34], [58, 40, 104], [54, 88, 138], [40, 138, 142], [70, 184, 116], [170, 218, 60], [252, 234, 100]];
 
-/** The colour of a share between 0 and 1. */
-export function colourOf(share: number, dark: boolean): Colour {
+/** The color of a share between 0 and 1. */
+export function colorOf(share: number, dark: boolean): Color {
   const stops = dark ? DARK : LIGHT;
   const place = Math.min(Math.max(share, 0), 1) * (stops.length - 1);
   const below = Math.min(Math.floor(place), stops.length - 2);
@@ -14,8 +14,8 @@ export function colourOf(share: number, dark: boolean): Colour {
   return [blend(0), blend(1), blend(2)];
 }
 
-export function cssColour(share: number, dark: boolean): string {
-  return `rgb(${colourOf(share, dark).join(",")})`;
+export function cssColor(share: number, dark: boolean): string {
+  return `rgb(${colorOf(share, dark).join(",")})`;
 }
 
 /** Of heads drawn over each other, light and dark; the first is the one that is looked at. */
@@ -23,10 +23,10 @@ const LAYERS: [string, string][] = [
   ["#0f6a8b", "#6fc4e2"], ["#c2410c", "#ff9d5c"], ["#6d28d9", "#b79bff"], ["#3f7d20", "#8fd46a"],
   ["#a8125f", "#ff86c2"], ["#7a5c00", "#e3c34a"], ["#475569", "#b5c0d0"], ["#00786c", "#4fd6c4"],
 ];
-// Dashes tell heads apart where colours do not.
+// Dashes tell heads apart where colors do not.
 const DASHES = ["", "7 3", "2 3", "10 3 2 3"];
 
-export function layerColour(layer: number, dark: boolean): string {
+export function layerColor(layer: number, dark: boolean): string {
   return LAYERS[layer % LAYERS.length][dark ? 1 : 0];
 }
 
