@@ -118,6 +118,7 @@ def _comments(text: str) -> Iterator[Passage]:
 def _paragraphs(text: str) -> Iterator[Passage]:
     """Yield the paragraphs of a page without blocks of code, which keep their number of lines."""
     blank = re.sub(r"^( *)(```|~~~).*?^\1\2\s*$", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
+    blank = re.sub(r"(?<=\n\n)(?: {4}.*\n)+", lambda block: "\n" * block[0].count("\n"), blank)  # indented code
     blank = re.sub(
         r"<!--.*?-->|\]\([^)]*\)|^---$.*?^---$", lambda part: "\n" * part[0].count("\n"), blank, flags=re.S | re.M
     )
