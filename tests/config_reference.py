@@ -19,7 +19,7 @@ from pydantic import AliasChoices, BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from regard.attention.catalog import MECHANISMS, PLACED
+from regard.attention.catalog import BUILDER_ARGUMENTS, MECHANISMS
 from regard.config.settings import SearchConfig, TrainConfig
 from regard.data.masking import MaskingConfig
 from regard.data.reading import CorpusConfig
@@ -217,7 +217,7 @@ BOUNDS: tuple[tuple[type, str, str], ...] = (
     (MinLen, "min_length", "at least {} long"),
 )  # fmt: skip
 # What the place gives a mechanism, not the config.
-SIZES = {"self", *PLACED}
+SIZES = {"self", *BUILDER_ARGUMENTS}
 
 
 def page() -> str:

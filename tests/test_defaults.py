@@ -17,7 +17,7 @@ import regard.attention
 import regard.models
 from regard.attention.catalog import MECHANISMS
 from regard.models.attention_config import OTHER_MIXERS
-from regard.models.transformer.mixers import PLACED, find_mixer
+from regard.models.transformer.mixers import BUILDER_ARGUMENTS, find_mixer
 
 REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
 # Nothing is dropped, one head, no column looks ahead; draws begin with seed 0, layers are counted from 0.
@@ -52,7 +52,7 @@ def options(made: Any) -> dict[str, Any]:
     parameters = inspect.signature(made).parameters.items()
     return {
         name: each.default for name, each in parameters
-        if name not in PLACED and each.default not in (None, inspect.Parameter.empty)
+        if name not in BUILDER_ARGUMENTS and each.default not in (None, inspect.Parameter.empty)
     }  # fmt: skip
 
 

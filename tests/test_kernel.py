@@ -240,7 +240,7 @@ def test_the_sigmoid_form_shares_out_sigmoids_and_survives_low_energies():
     (gradient,) = torch.autograd.grad(weights.square().sum(), energy)
     assert gradient.isfinite().all() and not gradient[~allowed].any()
     assert normalizer("sigmoid") is masked_sigmoid and normalizer("softmax") is masked_softmax
-    with pytest.raises(ValueError, match="one of softmax, sigmoid, not 'relu'"):
+    with pytest.raises(ValueError, match="one of softmax, sigmoid, got 'relu'"):
         normalizer("relu")
 
 

@@ -39,7 +39,7 @@ def as_if_long() -> Iterator[None]:
     """A few columns are a long sequence: every band pays, in blocks of two or three queries, few at once."""
     with (
         patch.multiple(kernels, SHORT=0, NARROW=100.0),
-        patch.multiple(window_kernel, FEWEST=2, MOST=3, ATONCE=40),
+        patch.multiple(window_kernel, MIN_BLOCK=2, MAX_BLOCK=3, MAX_WEIGHTS=40),
     ):
         yield
 

@@ -18,11 +18,11 @@ from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
     CausalStructure,
-    ColumnOffset,
     EdgesStructure,
     FullStructure,
+    IndexOffset,
     Reach,
-    column_structure,
+    reach_structure,
 )
 from regard.attention.varlen_kernel import varlen
 
@@ -220,7 +220,7 @@ def test_varlen_declines_what_it_cannot_express():
 )
 def test_reaches_make_a_structure(reaches, offset, sizes, structure):
     reached = [Reach(*reach) for reach in reaches]
-    assert column_structure(reached, ColumnOffset(*offset), *sizes) == structure
+    assert reach_structure(reached, IndexOffset(*offset), *sizes) == structure
 
 
 def test_a_single_query_is_not_looked_at():
@@ -301,7 +301,7 @@ def test_a_structure_says_no_more_than_the_table(bound):
     }
     asking = bound.query.valid[:, :, None]
     # Given positions of padding may be anything: what padded queries see then is nobody's business.
-    cared = asking if bound.placed else torch.tensor(True)
+    cared = asking if bound.has_given_positions else torch.tensor(True)
     hidden = ~bound.key.valid[:, None] if Padding() in bound.mask.conjuncts() else torch.tensor(False)
     if isinstance(found, BandStructure):
         assert found.width >= 1
@@ -416,10 +416,10 @@ def test_hops_through_a_window(radius):
 @pytest.mark.parametrize(
     "build, complaint",
     [
-        (lambda: Window(-1), "0 or more"),
+        (lambda: Window(-1), "radius ≥ 0"),
         (lambda: Matrix(torch.tensor([[0.0, -1e9]])), "0 and −∞"),
-        (lambda: Segments().bind(span([1], 1), span([1], 1)).dense(), "reads Span.segment"),
-        (lambda: Edges().bind(span([1], 1), span([1], 1)).dense(), "reads Span.edges"),
+        (lambda: Segments().bind(span([1], 1), span([1], 1)).dense(), "requires Span.segment"),
+        (lambda: Edges().bind(span([1], 1), span([1], 1)).dense(), "requires Span.edges"),
     ],
 )
 def test_what_cannot_be_a_mask_says_so(build, complaint):

@@ -60,9 +60,9 @@ MECHANISMS: dict[str, type[Mechanism]] = {
 }
 
 
-# Constructor arguments that the model gives, not the config: sizes, and the bias of energies by distance.
-PLACED = ("heads", "query_width", "key_width", "value_width", "bias")
-RENAMED = {"own": "learned"}  # options as saved configs may have them, and as they are called now
+# Constructor arguments that come from the model, not from the config: sizes, and the bias of energies by distance.
+BUILDER_ARGUMENTS = ("heads", "query_width", "key_width", "value_width", "bias")
+RENAMED = {"own": "learned"}  # old and new names of options in saved configs
 
 
 def build_mechanism(
@@ -73,42 +73,48 @@ def build_mechanism(
     sizes: Mapping[str, int] | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> Mechanism:
-    """Mechanism of that kind, built with these options; ConfigError where it cannot be.
+    """Return the mechanism of that kind, built with these options.
 
-    ``where``: the config key of the mechanism, for errors.
-    ``sizes``: heads, query_width, key_width and value_width; a mechanism gets those that its constructor names.
-    ``parts``: modules for the constructor, such as ``bias``.
+    Args:
+        kind: a key of ``MECHANISMS``.
+        options: of the config. An option ``score`` names another mechanism, which must be a ``Score``; default dot:
+            ``{kind = "local-p", score = {kind = "general"}}``.
+        where: the config key of the mechanism, for errors.
+        sizes: heads, query_width, key_width and value_width; a mechanism receives those that its constructor has.
+        parts: modules for the constructor, such as ``bias``.
 
-    An option ``score`` names another mechanism, which must be a ``Score``; dot unless given:
-    ``{kind = "local-p", score = {kind = "general"}}``.
+    Raises:
+        ConfigError: the mechanism is unknown, or its options do not allow it to be built.
     """
     if kind not in MECHANISMS:
-        why, meant = f"one of: {', '.join(MECHANISMS)}", did_you_mean(kind, MECHANISMS)
-        raise ConfigError(f"no mechanism is called {kind!r}", where=where, why=why, help=meant)
-    wanted = signature(MECHANISMS[kind]).parameters
-    present = {old: new for old, new in RENAMED.items() if new in wanted}
-    options = {present.get(name, name): value for name, value in options.items()}
-    given: dict[str, Any] = {name: size for name, size in (sizes or {}).items() if name in wanted} | dict(parts or {})
-    if "score" in wanted:
-        given["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
+        reason, suggestion = f"one of: {', '.join(MECHANISMS)}", did_you_mean(kind, MECHANISMS)
+        raise ConfigError(f"unknown mechanism {kind!r}", where=where, why=reason, help=suggestion)
+    parameters = signature(MECHANISMS[kind]).parameters
+    renamed = {old: new for old, new in RENAMED.items() if new in parameters}
+    options = {renamed.get(name, name): value for name, value in options.items()}
+    arguments: dict[str, Any] = {name: size for name, size in (sizes or {}).items() if name in parameters} | dict(
+        parts or {}
+    )
+    if "score" in parameters:
+        arguments["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
         options = {name: value for name, value in options.items() if name != "score"}
-    given |= validate_options(MECHANISMS[kind], options, given=PLACED, where=where)
+    arguments |= validate_options(MECHANISMS[kind], options, given=BUILDER_ARGUMENTS, where=where)
     try:
-        return MECHANISMS[kind](**given)
+        return MECHANISMS[kind](**arguments)
     except (TypeError, ValueError) as problem:
-        raise ConfigError(f"{kind!r} attention cannot be built so", where=where, why=str(problem)) from problem
-
-
-def _build_score(named: object, *, where: str, sizes: Mapping[str, int] | None) -> Mechanism:
-    """Mechanism that ``{kind = …}`` or a kind alone names; ConfigError unless it is a ``Score``."""
-    if not isinstance(named, (str, Mapping)):
-        raise ConfigError("a score is a kind, or a table with one", where=where, why=f"found {named!r}")
-    inner = {"kind": named} if isinstance(named, str) else {"kind": "dot"} | dict(named)
-    kind = str(inner.pop("kind"))
-    built = build_mechanism(kind, inner, where=where, sizes=sizes)
-    if not isinstance(built, Score):
-        scores = ", ".join(name for name, each in MECHANISMS.items() if issubclass(each, Score))
         raise ConfigError(
-            f"{kind!r} has no score that another mechanism could build on", where=where, help=f"one of: {scores}"
-        )
-    return built
+            f"{kind!r} attention cannot be built with these options", where=where, why=str(problem)
+        ) from problem
+
+
+def _build_score(spec: object, *, where: str, sizes: Mapping[str, int] | None) -> Mechanism:
+    """Return the mechanism that ``{kind = …}`` or a kind alone names. Raises ConfigError unless it is a ``Score``."""
+    if not isinstance(spec, (str, Mapping)):
+        raise ConfigError("a score must be a kind, or a table with the key `kind`", where=where, why=f"found {spec!r}")
+    options = {"kind": spec} if isinstance(spec, str) else {"kind": "dot"} | dict(spec)
+    kind = str(options.pop("kind"))
+    score = build_mechanism(kind, options, where=where, sizes=sizes)
+    if not isinstance(score, Score):
+        scores = ", ".join(name for name, mechanism in MECHANISMS.items() if issubclass(mechanism, Score))
+        raise ConfigError(f"{kind!r} cannot be the score of another mechanism", where=where, help=f"one of: {scores}")
+    return score

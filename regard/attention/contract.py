@@ -1,11 +1,13 @@
 """Base classes and types of mechanisms, mixers, readers, encoders and decoders.
 
-Names of dimensions, used throughout: **batch** (or **rows**), **heads** and **key_heads** (each serves one or more
-heads), **query** and **key** (columns of queries and of keys), **length** (columns of one sequence), **width**
-(features) and **key_width**, where a key's may differ from a query's, **prepared** (features of a prepared key) and
-**prepared_heads**, **value** (features of a value per head), **sentences** (rows of an encoder's batch; several decoder
-rows may read the same sentence), **types** (the vocabulary). Signatures give shapes, and tests check them: within one
-call a name is one size.
+Signatures give shapes, and tests check them: within one call a name is one size. Names of dimensions, used throughout:
+
+- **batch** or **rows**: rows of a batch. **sentences**: rows of an encoder's batch; several decoder rows may read one.
+- **heads**, and **key_heads**, each of which serves one or more heads.
+- **query** and **key**: number of queries and of keys. **length**: number of positions of one sequence.
+- **width**: features. **key_width**: features of a key, where they may differ from those of a query.
+- **prepared** and **prepared_heads**: features and heads of a prepared key. **value**: features of a value per head.
+- **types**: entries of the vocabulary.
 """
 
 from __future__ import annotations
@@ -29,25 +31,25 @@ Memory = State  # prepared once per sentence, by a reader or a decoder; dimensio
 
 @dataclass(frozen=True, kw_only=True)
 class Abilities:
-    """Abilities of a mechanism or mixer; a config that needs one it lacks is refused with that as the reason."""
+    """Abilities of a mechanism or mixer; a config that requires a missing one is rejected with that as the reason."""
 
-    causal: bool  # may be used where a query must not see later columns
+    causal: bool  # may be used where a query must not see later positions
     cross: bool  # may be used between two sequences of different length
-    stream: Literal["exact", "segment", "none"]  # does a sequence in pieces give what one pass gives?
+    stream: Literal["exact", "segment", "none"]  # is the result of a sequence in pieces that of one pass?
     weights: bool  # can it return attention weights?
-    order_free: bool  # is a query's result free of its position and of the queries before it?
+    order_free: bool  # is a query's result independent of its position and of earlier queries?
     normalized: bool  # do the weights of a query sum to 1, unless all are 0?
     fused: bool  # can it compute without materializing the weights?
-    may_see_nothing: bool = False  # may all weights of a query be 0 though the mask allows some keys?
+    may_see_nothing: bool = False  # may all weights of a query be 0 although the mask allows some keys?
     differentiable: bool = True  # are gradients the derivatives of the result?
     same_width: bool = False  # must a query be as wide as a key?
     values_only: bool = True  # is the context Σ α v, a sum of values alone?
     signed: bool = False  # may weights be negative?
-    leaves_itself_out: bool = False  # may the result of a column that sees others be free of its own features?
+    excludes_self: bool = False  # may the result of a position that sees others be independent of its own features?
 
 
 class Attended(NamedTuple):
-    """Context and weights of each query, and the new state; ``weights`` may be None where ``need_weights`` is False."""
+    """Context and weights of each query, and the new state; ``weights`` may be None unless ``need_weights`` is set."""
 
     context: Float[Tensor, "batch heads query value"]
     weights: Float[Tensor, "batch heads query key"] | None
@@ -55,42 +57,42 @@ class Attended(NamedTuple):
 
 
 class Mechanism(nn.Module, ABC):
-    """Base of mechanisms: attention of queries to keys. One final class a file; no mechanism imports another."""
+    """Base of mechanisms: attention of queries to keys. One final class per file; no mechanism imports another."""
 
-    by_column: ClassVar[bool] = False  # does the column of a key, whatever its position, change its energy?
+    by_key_index: ClassVar[bool] = False  # does a key's index in the tensor, not only its position, change its energy?
 
     def __init__(self) -> None:
         super().__init__()
         self.weight_dropout: nn.Module | None = None
 
     def drop_weights(self, dropout: nn.Module) -> None:
-        """Pass weights through ``dropout`` before they are applied to values, while training.
+        """Apply ``dropout`` to the weights before they are multiplied by values, in training only.
 
-        The weights returned, and those in a state, are the ones before dropout.
+        The returned weights, and those in a state, are the weights before dropout.
         """
         self.weight_dropout = dropout
 
     @property
     def dropping(self) -> nn.Module | None:
-        """Dropout of the weights while training; None in evaluation and where no dropout is set."""
+        """Dropout of the weights in training; None in evaluation or without dropout."""
         return self.weight_dropout if self.training else None
 
     @abstractmethod
     def can(self) -> Abilities:
-        """Abilities of this mechanism."""
+        """Return the abilities of this mechanism."""
 
     def prepare(
         self, key: Float[Tensor, "batch key_heads key key_width"]
     ) -> Float[Tensor, "batch prepared_heads key prepared"]:
-        """Prepared keys, which ``start`` and ``forward`` take: computed once a key; the keys themselves by default."""
+        """Return prepared keys for ``start`` and ``forward``, computed once per key; by default the keys themselves."""
         return key
 
     def start(self, key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound) -> State:
-        """State before the first query; () for a mechanism without memory."""
+        """Return the state before the first query; () for a mechanism without memory."""
         return ()
 
     def warning(self, longest: int) -> str | None:
-        """Message if these options suit sources of at most ``longest`` pieces badly; None if they suit."""
+        """Return a warning if these options do not suit sources of up to ``longest`` tokens, else None."""
         return None
 
     @abstractmethod
@@ -104,13 +106,13 @@ class Mechanism(nn.Module, ABC):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        """Context of every query, from the prepared keys and the values that ``bound`` allows."""
+        """Return the context of every query, from the prepared keys and the values that ``bound`` allows."""
 
 
 class Mixed(NamedTuple):
-    """Output of a mixer or reader: features, the new state, attention weights if there are any, named losses.
+    """Output of a mixer or reader: features, the new state, optional attention weights and named losses.
 
-    A loss is a sum over rows and columns, in units of a column's: training adds it to what it minimizes.
+    A loss is a sum over rows and positions. Training adds it to the loss per position that it minimizes.
     """
 
     output: Float[Tensor, "batch length width"]
@@ -120,49 +122,50 @@ class Mixed(NamedTuple):
 
 
 class Mixer(nn.Module, ABC):
-    """Base of layers' parts that mix the columns of one sequence: self-attention, a recurrent cell, a convolution, …
+    """Base of layers that mix the positions of one sequence: self-attention, a recurrent cell, a convolution, …
 
-    ``carries``: whether the state keeps the size it starts with, so that training may carry it from update to update.
+    ``carries``: whether the size of the state stays constant, so training can carry it from update to update.
     """
 
     carries: ClassVar[bool] = False
 
     @property
     def packs(self) -> bool:
-        """Return whether documents of one row, told apart by ``Span.segment``, are each what they are alone."""
+        """Return whether packed documents, separated by ``Span.segment``, give the same results as separate rows."""
         return False
 
     @property
     def obeys_limit(self) -> bool:
-        """Return whether no column sees a position from its ``Span.visible_until`` on."""
+        """Return whether no query sees a position at or after its ``Span.visible_until``."""
         return False
 
     @abstractmethod
     def can(self) -> Abilities:
-        """Abilities of this mixer."""
+        """Return the abilities of this mixer."""
 
     @property
     def position_work(self) -> int:
-        """Multiply-adds of a position that neither a weight nor the length of the sequence explains.
+        """Multiply-adds per position that follow from neither the weights nor the sequence length.
 
-        A config's options decide them; so they are compared with the weights before a received model is built.
+        They depend on options of a config. Before a received model is built, they are therefore compared with its
+        weights.
         """
         return 0
 
     @abstractmethod
     def start(self, rows: int) -> State:
-        """State before the first column, for so many rows."""
+        """Return the state before the first position, for this number of rows."""
 
     @abstractmethod
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, state: State) -> Mixed:
-        """Mixed features of one column or more; ``span`` tells positions and padding."""
+        """Return the mixed features of one or more positions; ``span`` has their positions and padding."""
 
 
 class Encoded(NamedTuple):
     """Output of an encoder.
 
-    ``states``: one vector a column. ``embedded``: the input embeddings (ConvS2S reads states + embedded as values).
-    ``final``: a summary a sentence, for a recurrent decoder's first state. ``span``: positions and padding.
+    ``states``: one vector per position. ``embedded``: the input embeddings (ConvS2S reads states + embedded as values).
+    ``final``: one summary per sentence, for the first state of a recurrent decoder. ``span``: positions and padding.
     """
 
     states: Float[Tensor, "sentences length width"]
@@ -182,8 +185,8 @@ class Encoder(nn.Module, ABC):
         """Encode a batch of sentences.
 
         Args:
-            inputs: columns of tokens or floats, as the encoder's ``Input`` reads them.
-            span: positions and padding of the columns, and how much of the sentence each may see.
+            inputs: tokens or float features, as the encoder's ``Input`` reads them.
+            span: positions and padding of the inputs, and how much of the sentence each position may see.
 
         Raises:
             ValueError: the span has ``visible_until``, which the encoder cannot obey.
@@ -191,10 +194,10 @@ class Encoder(nn.Module, ABC):
 
 
 class RowMap(NamedTuple):
-    """Map from decoder rows to the sentences they read, so that many rows read one memory without a copy.
+    """Map from decoder rows to the sentences they read: many rows read one memory without a copy.
 
-    ``scatter`` lays rows out as (sentences, width), where ``width`` is the most rows that any sentence has: one
-    attention call serves a batch of any beam width, and projected keys are not copied.
+    ``scatter`` arranges rows as (sentences, width), where ``width`` is the maximum number of rows per sentence. One
+    attention call then serves any beam width, and projected keys are not copied.
     """
 
     sentence: Int[Tensor, "rows"]
@@ -223,14 +226,17 @@ class RowMap(NamedTuple):
         return out.index_copy(0, self.slot, x).unflatten(0, (self.sentences, self.width))
 
     def fold(self, span: Span) -> Span:
-        """Span of queries laid out as by ``scatter``, the rows of a sentence end to end; TypeError for a graph."""
+        """Return the span of queries in the layout of ``scatter``, the rows of a sentence concatenated.
+
+        Raises TypeError for a span with edges.
+        """
         span.refuse_edges()
-        columns = {**span.fields(), "given_position": span.position, "valid": span.valid}
-        laid: dict[str, Any] = {name: self.scatter(field).flatten(1, 2) for name, field in columns.items()}
-        return span._replace(start=span.start.new_zeros(self.sentences), **laid)
+        fields = {**span.fields(), "given_position": span.position, "valid": span.valid}
+        folded: dict[str, Any] = {name: self.scatter(field).flatten(1, 2) for name, field in fields.items()}
+        return span._replace(start=span.start.new_zeros(self.sentences), **folded)
 
     def gather(self, x: Shaped[Tensor, "sentences width *rest"]) -> Shaped[Tensor, "rows *rest"]:
-        """Inverse of ``scatter``."""
+        """Invert ``scatter``."""
         return x[:, 0] if self.slot is None else x.flatten(0, 1).index_select(0, self.slot)
 
 
@@ -252,62 +258,62 @@ class SourceKeys(NamedTuple):
 
 
 class Reader(nn.Module, ABC):
-    """Base of encoder-decoder attention of any kind. ``width``: features of the output."""
+    """Base of encoder-decoder attention. ``width``: features of the output."""
 
     width: int
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory:
-        """Memory of each sentence, such as projected keys and values."""
+        """Return the memory of each sentence, such as projected keys and values."""
 
     @abstractmethod
     def start(self, memory: Memory, rows: RowMap) -> State:
-        """State of each row before the first query."""
+        """Return the state of each row before the first query."""
 
     @abstractmethod
     def forward(
         self, query: Float[Tensor, "rows length width"], span: Span, memory: Memory, rows: RowMap, state: State
     ) -> Mixed:
-        """Source context of each query; row i reads the sentence that ``rows`` names, without a copy of memory."""
+        """Return the source context of each query; row i reads its sentence in ``rows``, without a copy of memory."""
 
 
 class Decoded(NamedTuple):
-    """Features for the output projection, the new state, and losses as ``Mixed`` has them."""
+    """Features for the output projection, the new state, and losses as in ``Mixed``."""
 
     features: Float[Tensor, "rows length width"]
     state: State
-    losses: dict[str, Float[Tensor, ""]] = {}  # noqa: RUF012  # never changed
+    losses: dict[str, Float[Tensor, ""]] = {}  # noqa: RUF012  # never mutated
 
 
 class Decoder(nn.Module, ABC):
-    """Base of decoders, which decide the order of mixing and reading. ``width``: of the features.
+    """Base of decoders, which decide the order of mixing and reading. ``width``: features of the output.
 
-    Every state of a decoder has two fields (``Int[Tensor, "rows"]``), which ``select`` carries along: ``rows``, the
-    sentence that each row reads, and ``length``, the columns that it has read.
+    Every state of a decoder has two fields (``Int[Tensor, "rows"]``), which ``select`` carries along. ``rows``: the
+    sentence that each row reads. ``length``: the number of positions that the row has read.
     """
 
     width: int
 
     @abstractmethod
     def prepare(self, encoded: Encoded) -> Memory:
-        """Memory of each sentence, prepared once."""
+        """Return the memory of each sentence, prepared once."""
 
     @abstractmethod
     def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> State:
-        """State before the first token; row i reads sentence ``rows[i]``."""
+        """Return the state before the first token; row i reads sentence ``rows[i]``."""
 
     @abstractmethod
     def forward(
         self, inputs: Shaped[Tensor, "rows length *features"], span: Span, memory: Memory, state: State
     ) -> Decoded:
-        """Return the features of the next tokens of every row, after one column or more.
+        """Return the features of the next tokens of every row, after one or more positions.
 
         Args:
-            inputs: columns of tokens, as the decoder's ``Input`` reads them.
-            span: positions and padding of the columns, which continue from ``state.length``, and how much of the
-                source each may see.
+            inputs: tokens, as the decoder's ``Input`` reads them.
+            span: positions and padding of the inputs, which continue from ``state.length``, and how much of the source
+                each may see.
             memory: of the sentences, from ``prepare``.
-            state: of the rows, before these columns.
+            state: of the rows, before these inputs.
 
         Raises:
             ValueError: the span has ``visible_until``, which the decoder cannot obey.
@@ -315,17 +321,20 @@ class Decoder(nn.Module, ABC):
 
 
 def mean_state(states: Float[Tensor, "rows length width"], span: Span) -> Float[Tensor, "rows width"]:
-    """Mean of the states of valid columns; 0 where there is none."""
+    """Return the mean of the states of valid positions; 0 for a row without one."""
     weight = span.valid[..., None].to(states.dtype)
     return (states * weight).sum(1) / weight.sum(1).clamp_min(1)
 
 
 def sentences(memory: Memory) -> int:
-    """Number of sentences in a memory."""
+    """Return the number of sentences in a memory."""
     return len(leaves(memory)[0])
 
 
 def compact(memory: Memory, state: State) -> tuple[Memory, State]:
-    """Drop the sentences that no row reads any more; the smaller memory and the state with rows renumbered."""
-    kept, rows = torch.unique(state.rows, return_inverse=True)
-    return select(memory, kept), state._replace(rows=rows)
+    """Drop the sentences that no row reads any more.
+
+    Returns the smaller memory, and the state with its rows renumbered.
+    """
+    used, rows = torch.unique(state.rows, return_inverse=True)
+    return select(memory, used), state._replace(rows=rows)

@@ -1,8 +1,8 @@
 """Attention over the edges of a graph: softmax by segment, sums and products in time and memory of the edges.
 
 Edges (query, key) are sorted by query once (``EdgeLayout``); the edges of one query are then a segment. Heads and rows
-stand one after another: row r of a tensor (rows, columns, width) is the graph with its columns shifted by r · columns,
-so that one call serves all of them. A query without edges has context 0, and gradient 0 comes from it.
+are concatenated: row r of a tensor (rows, columns, width) is the graph with its nodes shifted by r · columns. One call
+then serves all rows. A query without edges has context 0 and gradient 0.
 
 Symbols: E edges, e = (i, j) one of them; x of shape (rows, columns, width), w of shape (rows, E).
 """
@@ -20,14 +20,14 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding_bag
 from torch.utils.weak import WeakTensorKeyDictionary
 
-PRODUCTS = (torch.float32, torch.float64)  # number formats that torch's sampled product knows
+PRODUCTS = (torch.float32, torch.float64)  # dtypes that torch's sampled product supports
 
 
 class StackedEdges(NamedTuple):
-    """The edges of so many shifted copies of a graph, end to end.
+    """The edges of several shifted copies of a graph, concatenated.
 
-    ``offsets``, ``key_offsets``: where the edges of each query, and of each key, begin, and the end of all.
-    ``by_key``: the edges in the order of their keys; ``query_by_key``: the queries of those.
+    ``offsets``, ``key_offsets``: start of the edges of each query, and of each key, and the total.
+    ``by_key``: the edges sorted by key; ``query_by_key``: their queries.
     """
 
     query: Int[Tensor, "edges"]
@@ -40,35 +40,35 @@ class StackedEdges(NamedTuple):
 
 
 class EdgeLayout:
-    """The different edges of a graph sorted by query, then by key.
+    """The distinct edges of a graph sorted by query, then by key.
 
-    ``pairs`` (2, edges): queries and keys, in any order; the same edge twice is one edge, as in a table of booleans.
-    ``source``: for each of the sorted edges, a place where it stands in ``pairs``.
+    ``pairs`` (2, edges): queries and keys, in any order; a repeated edge is one edge, as in a table of booleans.
+    ``source``: an index in ``pairs`` for each of the sorted edges.
     """
 
     def __init__(self, pairs: Int[Tensor, "2 given"], queries: int, keys: int) -> None:
         if pairs.numel() and not (
             0 <= int(pairs.min()) and bool((pairs.amax(1) < pairs.new_tensor([queries, keys])).all())
         ):
-            raise ValueError(f"an edge leads to no column: there are {queries} queries and {keys} keys")
+            raise ValueError(f"an edge is out of range: edges must connect {queries} queries and {keys} keys")
         self.queries, self.keys = queries, keys
         code = pairs[0] * keys + pairs[1]
         if len(code) < 2 or bool((code.diff() > 0).all()):
             self.source = torch.arange(len(code), device=code.device)
         else:
-            code, place = code.sort(stable=True)
+            code, order = code.sort(stable=True)
             first = torch.cat([code.new_ones(1, dtype=torch.bool), code.diff() > 0])
-            code, self.source = code[first], place[first]
+            code, self.source = code[first], order[first]
         self.query = code.div(keys, rounding_mode="floor") if keys else code
         self.key = code - self.query * keys
         self._by_key = torch.argsort(self.key, stable=True)
-        self._copies: dict[int, StackedEdges] = {}  # no cache() of a method: layouts go when batches do, not in a cycle
+        self._copies: dict[int, StackedEdges] = {}  # not functools.cache: a reference cycle would outlive the batch
 
     def __len__(self) -> int:
         return len(self.query)
 
     def stacked(self, copies: int) -> StackedEdges:
-        """The edges of so many copies, laid out once."""
+        """Return the edges of this number of copies; computed once."""
         if copies not in self._copies:
             self._copies[copies] = self._stacked(copies)
         return self._copies[copies]
@@ -87,38 +87,38 @@ class EdgeLayout:
 
 
 def _in_copies(index: Tensor, step: int, copies: int) -> Tensor:
-    """The index of each copy behind the one before, further by ``step`` each."""
+    """Return the index of each copy after the previous one, shifted by ``step`` per copy."""
     return (index + torch.arange(copies, device=index.device)[:, None] * step).flatten()
 
 
 def _offsets(index: Tensor, columns: int, copies: int) -> Tensor:
-    """The place where the edges of each column begin, and the end of all."""
+    """Return the start of the edges of each column, and the total."""
     counts = torch.bincount(index, minlength=columns).repeat(copies)
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
 class EdgeValues(NamedTuple):
-    """One number for each head and edge, such as a bias; of all rows the same."""
+    """One number for each head and edge, such as a bias; the same for all rows."""
 
     values: Float[Tensor, "heads edges"]
     layout: EdgeLayout
 
     def table(self) -> Float[Tensor, "1 heads queries keys"]:
-        """The numbers as a table of queries and keys, 0 where there is no edge."""
+        """Return the numbers as a table of queries and keys, 0 where there is no edge."""
         layout = self.layout
         empty = self.values.new_zeros(len(self.values), layout.queries, layout.keys)
         return empty.flatten(1).index_copy(1, layout.query * layout.keys + layout.key, self.values).view_as(empty)[None]
 
 
-_LAYOUTS: Any = WeakTensorKeyDictionary()  # sorted once for as long as somebody holds the pairs
+_LAYOUTS: Any = WeakTensorKeyDictionary()  # sorted once while the pairs are referenced
 
 
 def edge_layout(pairs: Int[Tensor, "2 given"], queries: int, keys: int) -> EdgeLayout:
-    """The layout of these pairs, kept as long as the tensor is."""
-    found: EdgeLayout | None = _LAYOUTS.get(pairs)
-    if found is None or (found.queries, found.keys) != (queries, keys):
-        found = _LAYOUTS[pairs] = EdgeLayout(pairs, queries, keys)
-    return found
+    """Return the layout of these pairs, cached while the tensor exists."""
+    layout: EdgeLayout | None = _LAYOUTS.get(pairs)
+    if layout is None or (layout.queries, layout.keys) != (queries, keys):
+        layout = _LAYOUTS[pairs] = EdgeLayout(pairs, queries, keys)
+    return layout
 
 
 def weighted_bags(
@@ -127,25 +127,25 @@ def weighted_bags(
     offsets: Int[Tensor, "bags_and_one"],
     x: Float[Tensor, "columns width"],
 ) -> Float[Tensor, "bags width"]:
-    """y_b = Σ_e w_e x_(index e) over the entries of each bag: a sparse matrix in rows times a dense one."""
+    """y_b = Σ_e w_e x_(index e) over the entries of each bag: the product of a CSR matrix and a dense matrix."""
     if not len(index):
         return x.new_zeros(len(offsets) - 1, x.shape[1])
     return embedding_bag(index, x, offsets, mode="sum", per_sample_weights=weight, include_last_offset=True)
 
 
 @cache
-def _hear_the_warning() -> None:
-    """Make torch say now, to nobody, what it says once a process: that its sparse tensors are in beta."""
+def _silence_beta_warning() -> None:
+    """Trigger and suppress torch's once-per-process warning that its sparse tensors are in beta."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.sparse_csr_tensor(torch.tensor([0, 0]), torch.tensor([], dtype=torch.int64), torch.tensor([]), (1, 1))
 
 
 def _products(stacked: StackedEdges, left: Tensor, right: Tensor) -> Tensor:
-    """left_i · right_j of each edge."""
+    """Return left_i · right_j of each edge."""
     if left.dtype not in PRODUCTS or not len(stacked.query):
         return (left.index_select(0, stacked.query) * right.index_select(0, stacked.key)).sum(-1)
-    _hear_the_warning()
+    _silence_beta_warning()
     pattern = torch.sparse_csr_tensor(
         stacked.offsets, stacked.key, left.new_zeros(len(stacked.key)), stacked.shape, check_invariants=False
     )
@@ -233,22 +233,22 @@ def edge_sum(
 def edge_dot(
     query: Float[Tensor, "rows queries width"], key: Float[Tensor, "rows keys width"], layout: EdgeLayout
 ) -> Float[Tensor, "rows edges"]:
-    """q_i · k_j of each edge."""
+    """Return q_i · k_j of each edge."""
     stacked = layout.stacked(len(query))
-    found: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)
-    return found.unflatten(0, (len(query), len(layout)))
+    products: Tensor = _Dot.apply(query.flatten(0, 1), key.flatten(0, 1), stacked)
+    return products.unflatten(0, (len(query), len(layout)))
 
 
 def edge_gather(
     x: Float[Tensor, "rows columns width"], layout: EdgeLayout, end: int
 ) -> Float[Tensor, "rows edges width"]:
-    """x of the query (``end`` 0) or of the key (1) of each edge."""
+    """Return x of the query (``end`` 0) or of the key (``end`` 1) of each edge."""
     stacked = layout.stacked(len(x))
     index = (stacked.query, stacked.key)[end]
     order = torch.arange(len(index), device=index.device) if end == 0 else stacked.by_key
     offsets = (stacked.offsets, stacked.key_offsets)[end]
-    found: Tensor = _Gather.apply(x.flatten(0, 1), index, order, offsets)
-    return found.unflatten(0, (len(x), len(layout)))
+    gathered: Tensor = _Gather.apply(x.flatten(0, 1), index, order, offsets)
+    return gathered.unflatten(0, (len(x), len(layout)))
 
 
 def edge_softmax(energy: Float[Tensor, "rows edges"], layout: EdgeLayout) -> Float[Tensor, "rows edges"]:
@@ -265,7 +265,7 @@ def edge_weights(
     key: Float[Tensor, "batch heads keys prepared"],
     layout: EdgeLayout,
 ) -> Float[Tensor, "rows edges"]:
-    """α of each edge, where ``energy`` takes queries and keys that stand in pairs, (batch, heads, pairs, width)."""
+    """Return α of each edge; ``energy`` takes paired queries and keys, (batch, heads, pairs, width)."""
     pairs = [edge_gather(x.flatten(0, 1), layout, end).unflatten(0, x.shape[:2]) for end, x in enumerate((query, key))]
     return edge_softmax(energy(*pairs).flatten(0, 1), layout)
 
@@ -276,6 +276,6 @@ def attend_over(
     layout: EdgeLayout,
     dropping: nn.Module | None,
 ) -> Float[Tensor, "batch heads queries value"]:
-    """Context of each query from weights of its edges, after ``dropping`` where it is given."""
+    """Return the context of each query from the weights of its edges, after optional ``dropping``."""
     dropped = weight if dropping is None else dropping(weight)
     return edge_sum(dropped, value.flatten(0, 1), layout).unflatten(0, value.shape[:2])

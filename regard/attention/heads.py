@@ -38,7 +38,7 @@ def _projection(name: str, in_width: int, out_width: int, *, bias: bool, linear:
     if linear:
         return nn.Linear(in_width, out_width, bias=bias)
     if in_width != out_width:
-        raise ValueError(f"without a {name} projection {in_width} features cannot become {out_width}")
+        raise ValueError(f"a {name} projection is required: {in_width} features cannot become {out_width}")
     return nn.Identity()
 
 
@@ -60,15 +60,15 @@ class HeadWidths(NamedTuple):
         value_width: int | None = None,
         project: Collection[str] = PROJECTIONS,
     ) -> HeadWidths:
-        """Widths as given, else width / heads; without a projection a width is that of the input over the heads."""
+        """Return the given widths, by default width / heads; without a projection, the input's features per head."""
         equal = width // heads
-        dealt = memory_width // (key_heads or heads)
+        unprojected = memory_width // (key_heads or heads)
         if width % heads and (key_width is None or value_width is None):
-            raise ValueError(f"{heads} heads do not divide the width {width}: give key_width and value_width")
+            raise ValueError(f"{heads} heads do not divide the width {width}: set key_width and value_width")
         return cls(
             key_width or equal,
-            key_width or (equal if "key" in project else dealt),
-            value_width or (equal if "value" in project else dealt),
+            key_width or (equal if "key" in project else unprojected),
+            value_width or (equal if "value" in project else unprojected),
         )
 
 
@@ -78,19 +78,20 @@ class MultiHead(nn.Module):
     ``width``: features of the queries' side.
     ``heads``: h. ``mechanism``: attention of each head.
     ``key_width``, ``value_width``: d_k and d_v per head; None: width / heads.
-    ``key_heads``: fewer than ``heads`` let groups of heads share keys and values: 1 is multi-query (Shazeer 2019), a
+    ``key_heads``: with fewer than ``heads``, groups of heads share keys and values. 1 is multi-query (Shazeer 2019), a
     divisor of ``heads`` is grouped-query attention (Ainslie et al. 2023); None: ``heads``.
     ``memory_width``: features of the side of keys and values; None: ``width``.
     ``output_width``: features of the output; None: ``memory_width``, or heads · d_v without an output projection.
-    ``bias``: projections that have a bias: the paper prints none, torch has all four.
-    ``project``: projections that are linear; the others are the identity, as where one head reads the states
-    themselves (Luong et al. 2015).
-    ``normalize``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads, so
-    that energies stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, who take LayerNorm). Rotary
-    positions come after it.
-    ``normalize_context``: so is each head's context, before W^O: for differential attention (Ye et al. 2025, Eq. 3).
+    ``bias``: projections that have a bias: none in the paper, all four in torch.
+    ``project``: projections that are linear; the others are the identity, as where one head reads the states themselves
+    (Luong et al. 2015).
+    ``normalize``: each head's queries and keys are x / √(mean of x² + 1e-6) · g, g learned and shared by the heads.
+    Energies then stay bounded as matrices grow (Henry et al. 2020; Dehghani et al. 2023, with LayerNorm). Rotary
+    positions follow it.
+    ``normalize_context``: normalizes each head's context likewise before W^O, for differential attention (Ye et al.
+    2025, Eq. 3).
     ``gated``: the context of each head is multiplied by σ(W_g x), x the input of the queries, before W^O (Qiu et al.
-    2025, 2505.06708, G1, elementwise): it lets a head say nothing, and takes heads · d_v · width parameters more.
+    2025, 2505.06708, G1, elementwise). A head can then output 0. It adds heads · d_v · width parameters.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class MultiHead(nn.Module):
         self.gate = nn.Linear(width, heads * self.value_width, bias=False) if gated else None
 
     def queries(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch heads query query_width"]:
-        """Projected queries of each head."""
+        """Return the projected queries of each head."""
         return self._query_heads(self.query(x))
 
     def _query_heads(self, projected: Tensor) -> Tensor:
@@ -147,13 +148,13 @@ class MultiHead(nn.Module):
         return query if self.query_norm is None else self.query_norm(query)
 
     def gates(self, x: Float[Tensor, "batch query width"]) -> Float[Tensor, "batch query gated"] | None:
-        """Factors of the context, from the input of the queries; None without a gate."""
+        """Return the factors of the context, from the input of the queries; None without a gate."""
         return None if self.gate is None else torch.sigmoid(self.gate(x))
 
     def keys_values(
         self, x: Float[Tensor, "batch key width"]
     ) -> tuple[Float[Tensor, "batch key_heads key key_width"], Float[Tensor, "batch key_heads key value"]]:
-        """Projected keys and values of each key head."""
+        """Return the projected keys and values of each key head."""
         return self._key_value_heads(self.key(x), self.value(x))
 
     def _key_value_heads(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,16 +164,16 @@ class MultiHead(nn.Module):
             value.unflatten(-1, (self.key_heads, self.value_width)).transpose(1, 2),
         )
 
-    def together(self, x: Float[Tensor, "batch length width"]) -> tuple[Tensor, Tensor, Tensor]:
-        """``queries`` and ``keys_values`` of one sequence, by one product where all three projections are alike.
+    def queries_keys_values(self, x: Float[Tensor, "batch length width"]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ``queries`` and ``keys_values`` of one sequence, by one product if all three projections are linear.
 
-        One product of three widths takes less time than three, forward and backward; the order of sums is another.
+        One product of three widths takes less time than three, forward and backward. The order of sums differs.
         """
-        parts = [part for part in (self.query, self.key, self.value) if type(part) is nn.Linear]
-        biases: list[Tensor] = [part.bias for part in parts if part.bias is not None]
-        if len(parts) < 3 or len(biases) not in (0, 3):
+        projections = [projection for projection in (self.query, self.key, self.value) if type(projection) is nn.Linear]
+        biases: list[Tensor] = [projection.bias for projection in projections if projection.bias is not None]
+        if len(projections) < 3 or len(biases) not in (0, 3):
             return self.queries(x), *self.keys_values(x)
-        weights: list[Tensor] = [part.weight for part in parts]
+        weights: list[Tensor] = [projection.weight for projection in projections]
         projected = linear(x, torch.cat(weights), torch.cat(biases) if biases else None)
         query, key, value = projected.split([len(weight) for weight in weights], -1)
         return self._query_heads(query), *self._key_value_heads(key, value)
@@ -186,7 +187,7 @@ class MultiHead(nn.Module):
         state: State = (),
         gates: Float[Tensor, "batch query gated"] | None = None,
     ) -> Mixed:
-        """Output (batch, query, width) of all heads, from projected queries, prepared keys and values."""
+        """Return the output (batch, query, width) of all heads, from projected queries, prepared keys and values."""
         attended: Attended = self.mechanism(query, key, value, bound, state)
         context = attended.context if self.context_norm is None else self.context_norm(attended.context)
         context = context.transpose(1, 2).flatten(2)
@@ -196,13 +197,13 @@ class MultiHead(nn.Module):
 class SelfAttention(Mixer):
     """Attention of a sequence to itself under ``mask``; a causal one caches keys and values.
 
-    Where the span has segments, no column sees beyond its own, and where it has ``visible_until``, none sees positions
-    from there on, with any mask.
+    If the span has segments, queries see their own segment only. If it has ``visible_until``, they see no position from
+    there on. Both hold with any mask.
     ``rotary`` rotates queries and keys, not values, by their absolute positions; cached keys are rotated already.
-    ``forget`` gives columns the sums that a ``ForgettingBias`` of the mechanism reads. With ``adds_values`` values are
-    λ v + μ e, e given with the columns, λ and μ learned from 1/2 (Jordan et al. 2024, modded-nanogpt; after the value
-    residual of Zhou et al. 2024).
-    ``together``: in training queries, keys and values are projected by one product.
+    ``forget`` adds the sums to the span that a ``ForgettingBias`` of the mechanism reads.
+    ``adds_values``: values are λ v + μ e, with e passed to ``forward``, λ and μ learned from 1/2 (Jordan et al. 2024,
+    modded-nanogpt; after the value residual of Zhou et al. 2024).
+    ``together``: in training, queries, keys and values are projected by one product.
     """
 
     like: Float[Tensor, "0"]
@@ -222,26 +223,26 @@ class SelfAttention(Mixer):
         self.attention, self.mask, self.rotary, self.forget = attention, mask, rotary, forget
         self.together = together
         self.causal = Causal() in mask.conjuncts()
-        # A query looks at so many keys before its own, and at the first; a cache keeps no more. None: no limit.
+        # A query attends to this many previous keys and to the sinks; a cache keeps no others. None: no limit.
         windows = [part for part in mask.conjuncts() if isinstance(part, Window)]
         self.back = min((part.radius for part in windows), default=None)
         self.sinks = max((part.sinks for part in windows), default=0)
-        # Slots of a cache that hold no key are padding, whatever the position they were left with.
+        # Empty slots of a cache are padding, regardless of their stale positions.
         self.cached = mask if Padding() in mask.conjuncts() else mask & Padding()
         if self.causal and not attention.mechanism.can().causal:
             raise ValueError(f"{type(attention.mechanism).__name__} attention cannot be causal")
         if forget is not None and not self.causal:
-            raise ValueError("forget gates lie between a key and a later query: there are none for keys ahead")
+            raise ValueError("forget gates require a causal mask: they apply between a key and a later query")
         if rotary is not None and {attention.query_width, attention.key_width} != {rotary.width}:
             raise ValueError(
-                f"rotary positions for heads {rotary.width} wide cannot rotate queries of width "
+                f"rotary positions of width {rotary.width} cannot rotate queries of width "
                 f"{attention.query_width} and keys of width {attention.key_width}"
             )
-        self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
+        self.register_buffer("like", torch.empty(0), persistent=False)  # dtype and device of the cache
 
     @property
     def packs(self) -> bool:
-        return not any(isinstance(part, Mechanism) and part.by_column for part in self.modules())
+        return not any(isinstance(part, Mechanism) and part.by_key_index for part in self.modules())
 
     @property
     def obeys_limit(self) -> bool:
@@ -272,9 +273,9 @@ class SelfAttention(Mixer):
         state: State,
         values: Float[Tensor, "batch length values"] | None = None,
     ) -> Mixed:
-        """Mixed columns; ``values``: what is added to their values, for all key heads side by side."""
+        """Return the mixed positions; ``values``: added to their values, for all key heads concatenated."""
         if self.together and torch.is_grad_enabled():
-            query, key, value = self.attention.together(x)
+            query, key, value = self.attention.queries_keys_values(x)
         else:
             query, (key, value) = self.attention.queries(x), self.attention.keys_values(x)
         if self.value_mix is not None:
@@ -304,7 +305,7 @@ class SelfAttention(Mixer):
     ) -> Float[Tensor, "batch key_heads length value"]:
         if added is None or self.value_mix is None:
             raise ValueError(
-                "this self-attention adds value embeddings, and its input has none: they are looked up by tokens"
+                "value embeddings are missing: this self-attention adds them, and only an input of tokens has them"
             )
         heads = added.unflatten(-1, (self.attention.key_heads, self.attention.value_width)).transpose(1, 2)
         own, other = self.value_mix
@@ -312,11 +313,11 @@ class SelfAttention(Mixer):
 
 
 class AttentionReader(Reader):
-    """Encoder-decoder attention through ``attention``; ``mask``: what a query may see of the source.
+    """Encoder-decoder attention through ``attention``; ``mask``: source positions that a query may see.
 
-    Where the span of the queries has ``visible_until``, none sees source positions from there on, with any mask.
-    Rows that read one sentence are folded into one row of queries, so that keys are not copied per hypothesis. Where
-    a query depends on its position or on earlier queries, each row has its own copy of the keys instead.
+    If the span of the queries has ``visible_until``, they see no source position from there on, with any mask. Rows
+    that read one sentence are folded into one row of queries, so keys are not copied per hypothesis. If a query depends
+    on its position or on earlier queries, each row has its own copy of the keys instead.
     """
 
     def __init__(self, attention: MultiHead, *, mask: Mask | None = None) -> None:
@@ -346,7 +347,7 @@ class AttentionReader(Reader):
         return mixed._replace(output=rows.gather(mixed.output.unflatten(1, (rows.width, query.shape[1]))))
 
     def _fold(self, span: Span, rows: RowMap) -> Span:
-        """Span of the folded queries; of which padding, which is of the keys alone, asks no more than the number."""
+        """Return the span of the folded queries. A padding mask depends on keys alone, so only the number matters."""
         if limited(self.mask, span) == Padding():
             return Span.of(span.valid.new_ones(rows.sentences, rows.width * span.valid.shape[1]))
         return rows.fold(span)

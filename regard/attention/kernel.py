@@ -1,7 +1,7 @@
-"""From energies to weights to context, and the one choice of how to compute it.
+"""Attention from energies to weights to context, and the choice of how to compute it.
 
-``attend_reference`` is the in_reference_mode and always right. ``attend`` computes the same by the path that ``choose``
-names; ``with kernel("reference"):`` and ``as_textbook`` override the choice. Mechanisms never name a path.
+``attend_reference`` is the reference implementation. ``attend`` computes the same by the path that ``choose`` returns;
+``with kernel("reference"):`` and ``reference_mode`` override the choice. Mechanisms never name a path.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ from regard.attention.varlen_kernel import Varlen, attend_varlen, serves_varlen,
 from regard.attention.window_kernel import attend_window
 from regard.core.reference_mode import in_reference_mode
 
-# reference: the textbook. softmax: two products and a softmax. sdpa: torch's fused kernel, given a mask. causal: the
-# same kernel, which hides later keys by itself. window: blocks of queries and the keys around them. varlen: torch's
-# FlashAttention of sequences without their padding. edges: the edges of a graph alone.
+# reference: the reference implementation. softmax: two products and a softmax. sdpa: torch's fused kernel with a mask.
+# causal: the same kernel with its own causal mask. window: blocks of queries and the keys around them. varlen: torch's
+# FlashAttention of sequences without padding. edges: only the edges of a graph.
 Kernel = Literal["reference", "softmax", "sdpa", "causal", "window", "varlen", "edges"]
 Normalize = Literal["softmax", "sigmoid"]
 _forced: ContextVar[Kernel | None] = ContextVar("kernel", default=None)
 
 # Up to this many keys the plain softmax form beats the fused kernel's backward on a CPU (bench/attention_paths.py).
 SHORT = 256
-# From so many keys on it does not where the fused kernel hides later keys by itself, in float32 (the same).
+# Exception: from this many keys on, the fused kernel with its own causal mask is faster in float32 (same benchmark).
 WHOLE = 64
-# A band pays where it is at most this share of the keys wide (bench/attention_paths.py).
+# A band is faster if its width is at most this fraction of the keys (bench/attention_paths.py).
 NARROW = 1 / 4
 
 Energy = Float[Tensor, "batch heads query key"]
@@ -60,7 +60,7 @@ Bias = Float[Tensor, "#batch heads query key"]
 
 @contextmanager
 def kernel(name: Kernel) -> Iterator[None]:
-    """Use this path inside the block, whatever ``choose`` says."""
+    """Force this path inside the block."""
     token = _forced.set(name)
     try:
         yield
@@ -80,43 +80,43 @@ def choose(
     whole: bool = False,
     forced: Kernel | None = None,
 ) -> Kernel:
-    """Which path computes this attention: a pure function, tested as a table.
+    """Return the path that computes this attention. A pure function, tested as a table.
 
-    Weights come out of the reference alone. On a CPU the fused kernel's backward costs several times the plain
-    form's on short sequences; everywhere else it wins in time and never materializes the weights. Dropout of weights
-    draws from ``regard.core.randomness``, which torch's kernels cannot. ``ragged``: the mask, the sizes and the number
-    format suit the kernel of sequences without padding, and there is padding, or a pack, that it would save.
-    ``whole``: nothing is padded, and numbers have 32 bits or more. A forced path that cannot compute this structure
-    gives way to "sdpa".
+    Only the reference path returns weights. On a CPU the fused kernel's backward costs several times the plain form's
+    on short sequences. Everywhere else the fused kernel is faster and never materializes the weights. Dropout of
+    weights draws from ``regard.core.randomness``, which torch's kernels cannot use. ``ragged``: mask, sizes and dtype
+    suit the kernel of sequences without padding, and it would save padding or work between packed documents. ``whole``:
+    nothing is padded, and numbers have 32 bits or more. A forced path that cannot compute this structure is replaced by
+    "sdpa".
     """
     if need_weights:
         return "reference"
-    able = {
+    supported = {
         "causal": isinstance(structure, CausalStructure),
         "window": isinstance(structure, BandStructure),
         "varlen": ragged,
         "edges": isinstance(structure, EdgesStructure),
     }
     path: Kernel
-    if forced is None and able["edges"]:
+    if forced is None and supported["edges"]:
         path = "edges"
     elif forced is not None:
-        path = forced if able.get(forced, True) else "sdpa"
+        path = forced if supported.get(forced, True) else "sdpa"
     elif device == "cpu" and gradient and keys <= SHORT:
-        path = "causal" if able["causal"] and whole and keys >= WHOLE else "softmax"
+        path = "causal" if supported["causal"] and whole and keys >= WHOLE else "softmax"
     elif isinstance(structure, BandStructure) and keys > SHORT and structure.width <= NARROW * keys:
         path = "varlen" if ragged and not dropping else "window"
-    elif able["varlen"]:
+    elif supported["varlen"]:
         path = "varlen"
     else:
-        path = "causal" if able["causal"] else "sdpa"
+        path = "causal" if supported["causal"] else "sdpa"
     return "softmax" if dropping and path not in ("reference", "window", "edges") else path
 
 
 def masked_softmax(
     energy: Float[Tensor, "*batch query key"], allowed: Bool[Tensor, "*#batch query key"]
 ) -> Float[Tensor, "*batch query key"]:
-    """softmax over the allowed keys; a row with none has weights 0 and gradient 0."""
+    """softmax over the allowed keys; a row without any has weights 0 and gradient 0."""
     if not energy.shape[-1]:
         return energy
     energy = energy.masked_fill(~allowed, float("-inf"))
@@ -129,10 +129,10 @@ def masked_softmax(
 def masked_sigmoid(
     energy: Float[Tensor, "*batch query key"], allowed: Bool[Tensor, "*#batch query key"]
 ) -> Float[Tensor, "*batch query key"]:
-    """σ(e_j) / Σ_k σ(e_k) over the allowed keys: "smoothing" (Chorowski et al. 2015, §2.3). A row with none is 0.
+    """σ(e_j) / Σ_k σ(e_k) over the allowed keys: "smoothing" (Chorowski et al. 2015, §2.3). A row without any is 0.
 
-    σ is at most 1, so no key outshouts the others: weight spreads over many keys. Computed as softmax(log σ(e)),
-    which is the same and does not divide 0 by 0 where every energy is low.
+    σ is at most 1, so no key dominates: the weight spreads over many keys. Computed as softmax(log σ(e)), which is
+    equal and does not divide 0 by 0 if all energies are low.
     """
     return masked_softmax(logsigmoid(energy), allowed)
 
@@ -142,10 +142,10 @@ def normalizer(
 ) -> Callable[
     [Float[Tensor, "*batch query key"], Bool[Tensor, "*#batch query key"]], Float[Tensor, "*batch query key"]
 ]:
-    """Function from energies to weights, by the name an option gives it."""
+    """Return the function from energies to weights, by the name of the option ``normalize``."""
     table = {"softmax": masked_softmax, "sigmoid": masked_sigmoid}
     if name not in table:
-        raise ValueError(f"normalize is one of {', '.join(table)}, not {name!r}")
+        raise ValueError(f"normalize must be one of {', '.join(table)}, got {name!r}")
     return table[name]
 
 
@@ -154,12 +154,12 @@ def weigh(
     bound: Bound,
     normalize: Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Weights] = masked_softmax,
 ) -> Weights:
-    """Energies to weights, 0 where the mask forbids."""
+    """Return weights from energies, 0 where the mask hides a key."""
     return normalize(energy, bound.sdpa())
 
 
 def read(weights: Weights, value: Float[Tensor, "batch heads key value"], dropping: nn.Module | None = None) -> Context:
-    """context_i = Σ_j α_ij v_j, of weights after ``dropping`` where it is given."""
+    """context_i = Σ_j α_ij v_j, of weights after optional ``dropping``."""
     return torch.einsum("bhts,bhsv->bhtv", weights if dropping is None else dropping(weights), value)
 
 
@@ -175,10 +175,10 @@ def attend_reference(
 ) -> tuple[Context, Weights]:
     """softmax(scale · Q Kᵀ + bias) V over the allowed keys (Vaswani et al. 2017, Eq. 1): context and weights.
 
-    The weights are those before ``dropping``, dropout of weights, where it is given. Columns that no query of the row
-    may look at (padding, unwritten cache) may hold anything, NaN included.
+    The returned weights are those before ``dropping``, an optional dropout of weights. Keys that no query of the row
+    may attend to (padding, unwritten cache) may hold any values, including NaN.
     """
-    key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+    key, value = (share_heads(zero_masked(x, bound), query.shape[1]) for x in (key, value))
     energy = scale * torch.einsum("bhtd,bhsd->bhts", query, key)
     weights = weigh(energy if bias is None else energy + bias, bound)
     return read(weights, value, dropping), weights
@@ -195,12 +195,11 @@ def attend(
     dropping: nn.Module | None = None,
     need_weights: bool = False,
 ) -> tuple[Context, Weights | None]:
-    """``attend_reference`` by the path that ``choose`` names; ``scale`` is 1/√d_k unless given (1: unscaled).
+    """Compute ``attend_reference`` by the path that ``choose`` returns.
 
-    ``bias`` is added to the scaled energies; one row of it may serve the whole batch, and under a mask of edges it may
-    be one of edges. The number of key heads divides
-    the number of heads (grouped-query attention). ``dropping`` is dropout of the weights before they read values.
-    Returns the context, and the weights, before dropout, if asked for.
+    ``scale`` None is 1/√d_k, 1 is unscaled. ``bias`` is added to the scaled energies: one row may serve the whole
+    batch, or with edges it may hold one number per edge. The number of key heads divides that of heads (grouped-query
+    attention). ``dropping`` drops weights. Returns the context, and with ``need_weights`` the weights before dropout.
     Cost: batch·heads·query·key·(d_k + d_v) multiply-adds.
     """
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
@@ -208,8 +207,8 @@ def attend(
         return context, None
     bias = bias.table() if isinstance(bias, EdgeValues) else bias
     inputs = (query, key, value) if bias is None else (query, key, value, bias)
-    gradient = torch.is_grad_enabled() and any(each.requires_grad for each in inputs)
-    # A bias is a table itself (a band of it is not written yet), and the table of a single query is a row.
+    gradient = torch.is_grad_enabled() and any(x.requires_grad for x in inputs)
+    # A bias is already a query × key table, and the table of a single query is one row: no structure saves memory.
     structure = bound.structure() if bias is None and query.shape[2] > 1 else None
     ragged = _ragged(bound, structure) if bias is None and serves_varlen(query, key, value) else None
     path = choose(
@@ -220,13 +219,13 @@ def attend(
         structure=structure,
         ragged=ragged is not None,
         dropping=dropping is not None,
-        whole=isinstance(structure, CausalStructure) and query.dtype != torch.bfloat16 and not bound.padded,
+        whole=isinstance(structure, CausalStructure) and query.dtype != torch.bfloat16 and not bound.has_padding,
         forced=_forced.get() or ("reference" if in_reference_mode() else None),
     )
     if path == "reference":
         context, weights = attend_reference(query, key, value, bound, scale=scale, bias=bias, dropping=dropping)
         return context, weights if need_weights else None
-    if path in ("softmax", "edges"):  # edges and padding: a table
+    if path in ("softmax", "edges"):  # "edges" with padding needs a table
         return _attend_softmax(query, key, value, bound, scale, bias, dropping), None
     if path == "window" and isinstance(structure, BandStructure):
         key, value = (share_heads(x, query.shape[1]) for x in (key, value))
@@ -248,23 +247,23 @@ def attend_pairs(
 ) -> tuple[Context, Weights | None]:
     """Attention whose ``energy`` is a function of pairs, (batch, heads, *pairs, width) each: by table, or by edges.
 
-    Returns the context, and the weights, before dropout, if asked for.
+    Returns the context, and the weights before dropout if requested.
     """
     heads = query.shape[1]
     if not need_weights and (edges := _edges(bound)) is not None:
         layout = edge_layout(edges.index, query.shape[2], key.shape[2])
         weights = edge_weights(energy, query, share_heads(key, heads), layout)
         return attend_over(weights, share_heads(value, heads), layout, dropping), None
-    key, value = (share_heads(blank_unseen(x, bound), heads) for x in (key, value))
+    key, value = (share_heads(zero_masked(x, bound), heads) for x in (key, value))
     table = weigh(energy(query[:, :, :, None], key[:, :, None]), bound)
     return read(table, value, dropping), table if need_weights else None
 
 
 def _edges(bound: Bound) -> EdgesStructure | None:
-    """The edges, where they alone say who looks at whom, and no other path is forced."""
+    """Return the edges if they alone determine which pairs attend, and no other path is forced."""
     structure = bound.structure()
     forced = _forced.get() or ("reference" if in_reference_mode() else None)
-    if not isinstance(structure, EdgesStructure) or bound.padded:
+    if not isinstance(structure, EdgesStructure) or bound.has_padding:
         return None
     path = choose(
         need_weights=False, device=bound.query.valid.device.type, gradient=True, keys=bound.key.valid.shape[1],
@@ -282,7 +281,10 @@ def _attend_edges(
     bias: Bias | EdgeValues | None,
     dropping: nn.Module | None,
 ) -> Context | None:
-    """Products of the edges alone, where they say everything; ``attend_pairs`` would gather both ends of each first."""
+    """Return the context from products of the edges, or None if edges do not determine the mask.
+
+    Unlike ``attend_pairs``, it does not gather both ends of each edge first.
+    """
     edges = _edges(bound) if query.shape[2] > 1 and not isinstance(bias, Tensor) else None
     if edges is None:
         return None
@@ -295,8 +297,8 @@ def _attend_edges(
 
 
 def _ragged(bound: Bound, structure: Structure | None) -> Varlen | None:
-    """Sequences without padding, where they save padding, or columns outside of a band or a block."""
-    return varlen(bound) if bound.padded or isinstance(structure, BandStructure | BlocksStructure) else None
+    """Return sequences without padding, if they save padding or keys outside a band or block; otherwise None."""
+    return varlen(bound) if bound.has_padding or isinstance(structure, BandStructure | BlocksStructure) else None
 
 
 def _attend_softmax(
@@ -308,7 +310,7 @@ def _attend_softmax(
     bias: Bias | None,
     dropping: nn.Module | None,
 ) -> Context:
-    """The softmax form: the quickest, forward and backward, of short sequences."""
+    """Compute the softmax form: the fastest for short sequences, forward and backward."""
     key, value = (share_heads(x, query.shape[1]) for x in (key, value))
     blocked = bound.additive(query.dtype)
     added = blocked if bias is None else bias + blocked
@@ -325,10 +327,10 @@ def _attend_fused(
     *,
     causal: bool,
 ) -> Context:
-    """torch's fused kernel, by itself causal or under a mask no larger than it must be.
+    """Compute torch's fused kernel, causal by itself or under a mask that is no larger than necessary.
 
-    Padding stands at the end of a row, so that causality hides it from all queries but those that are padding
-    themselves. These would see it: they get context 0, and no gradient comes from them.
+    Padding is at the end of a row, so causality hides it from all queries except padded ones. These would see it: they
+    get context 0 and no gradient.
     """
     mask = None
     if bias is not None:
@@ -339,17 +341,17 @@ def _attend_fused(
     context = scaled_dot_product_attention(
         query, key, value, attn_mask=mask, is_causal=causal, scale=scale, enable_gqa=grouped
     )
-    return context.masked_fill(~bound.query.valid[:, None, :, None], 0.0) if causal and bound.padded else context
+    return context.masked_fill(~bound.query.valid[:, None, :, None], 0.0) if causal and bound.has_padding else context
 
 
 def share_heads(x: Float[Tensor, "batch key_heads key width"], heads: int) -> Float[Tensor, "batch {heads} key width"]:
-    """Each key head serves heads / key heads query heads, neighbors first (Ainslie et al. 2023)."""
+    """Repeat each key head for heads / key heads query heads, neighbors first (Ainslie et al. 2023)."""
     return x if x.shape[1] == heads else x.repeat_interleave(heads // x.shape[1], 1)
 
 
-def blank_unseen(
+def zero_masked(
     x: Float[Tensor, "batch key_heads key width"], bound: Bound
 ) -> Float[Tensor, "batch key_heads key width"]:
-    """Keys or values with 0 in the columns that no query of the row may look at."""
+    """Return keys or values with 0 where no query of the row may attend."""
     unseen = ~bound.narrow().any(1)
     return x.masked_fill(unseen[:, None, :, None], 0.0) if x.shape[2] else x

@@ -1,4 +1,4 @@
-"""Cache of keys and values of one sequence: what causal self-attention has seen, whole or the last of it."""
+"""Cache of keys and values of one sequence for causal self-attention: all of them, or the last ones."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ BUCKET = 32  # a cache grows by this many slots at a time
 class KeyValue(NamedTuple):
     """Cache of the keys and values seen so far, and the span of the keys.
 
-    A row's next key goes into its first slot that is not valid, so rows at different steps share a batch. Pieces follow
-    one another: a piece starts where the cache ends, unless its positions are given. ``forgotten``: keys of each row
-    that a window has left behind; () where none ever are.
+    A row's next key is written to its first slot that is not valid, so rows at different steps share a batch. Pieces
+    are consecutive: a piece starts where the cache ends, unless its positions are given. ``forgotten``: number of keys
+    of each row that a window has dropped; () if keys are never dropped.
     """
 
     key: Float[Tensor, "batch prepared_heads slots prepared"]
@@ -41,36 +41,35 @@ class KeyValue(NamedTuple):
         value: Float[Tensor, "batch key_heads length value"],
         span: Span,
     ) -> KeyValue:
-        """Cache with more columns, of which the valid ones, a prefix of each row, count."""
+        """Return the cache with more columns; only the valid ones, a prefix of each row, count."""
         if self.key.shape[2] == 0:
             return KeyValue(key, value, span, self.forgotten)
-        n, length = key.shape[2], self.length
-        needed = max(length.tolist(), default=0) + n
-        at = length[:, None] + torch.arange(n, device=key.device)
-        keys, values = _write(self.key, key, at, needed), _write(self.value, value, at, needed)
+        added, length = key.shape[2], self.length
+        needed = max(length.tolist(), default=0) + added
+        slots = length[:, None] + torch.arange(added, device=key.device)
+        keys, values = _write(self.key, key, slots, needed), _write(self.value, value, slots, needed)
         return KeyValue(keys, values, self.span.append(span, length, keys.shape[2]), self.forgotten)
 
-    def recent(self, most: int) -> KeyValue:
-        """Cache of the last ``most`` keys of each row, so that it stays as large however many follow.
+    def recent(self, limit: int) -> KeyValue:
+        """Return the cache of the last ``limit`` keys of each row, which bounds its size.
 
-        Where positions are given all are kept: which keys are near is not known from their order.
+        If positions are given, all keys are kept: their order does not show which ones are near.
         """
         if not isinstance(self.forgotten, Tensor) or isinstance(self.span.given_position, Tensor):
             return self
-        passed = (self.length - most).clamp_min(0)
-        if self.key.shape[2] == 0 or not bool(passed.any()):
+        dropped = (self.length - limit).clamp_min(0)
+        if self.key.shape[2] == 0 or not bool(dropped.any()):
             return self
-        columns = passed[:, None] + torch.arange(most, device=passed.device)
+        columns = dropped[:, None] + torch.arange(limit, device=dropped.device)
         key, value = (_gather(x, columns) for x in (self.key, self.value))
-        return KeyValue(key, value, self.span.gather(columns, passed), self.forgotten + passed)
+        return KeyValue(key, value, self.span.gather(columns, dropped), self.forgotten + dropped)
 
     def truncate(self, length: Int[Tensor, "batch"]) -> KeyValue:
         if isinstance(self.forgotten, Tensor):
             length = length - self.forgotten
             if bool(((self.forgotten > 0) & (length < self.length)).any()):
                 raise TypeError(
-                    "this state cannot be truncated: it keeps the keys of a window, and has forgotten older ones; "
-                    "keep the state from before the draft instead"
+                    "the state cannot be truncated: its window has dropped older keys; keep the earlier state instead"
                 )
         return self._replace(span=self.span.truncate(length))
 
@@ -82,7 +81,7 @@ class KeyValue(NamedTuple):
 def _gather(
     x: Float[Tensor, "batch key_heads slots width"], columns: Int[Tensor, "batch kept"]
 ) -> Float[Tensor, "batch key_heads kept width"]:
-    """Columns of each row; those beyond the last are the last."""
+    """Return some columns of each row; indices after the last column read the last."""
     return x.gather(2, columns.clamp_max(x.shape[2] - 1)[:, None, :, None].expand(-1, x.shape[1], -1, x.shape[3]))
 
 

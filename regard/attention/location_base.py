@@ -1,4 +1,4 @@
-"""Bases of mechanisms whose score depends on where earlier queries looked."""
+"""Bases of mechanisms whose score depends on the attention weights of earlier queries."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from regard.attention.sequential import Sequential
 class LocationMechanism(Sequential):
     """e_ij = wᵀ tanh(W s_i + V h_j + x_ij + b), α_i = softmax(β e_i), x_i = location(m_{i−1}),
 
-    m_i = remember(m_{i−1}, α_i), m_0 = α_0. A subclass writes ``location`` and ``remember``.
+    m_i = update_memory(m_{i−1}, α_i), m_0 = α_0. A subclass implements ``location`` and ``update_memory``.
 
     ``heads``, ``query_width``, ``key_width``: number of heads, and features of a query and of a key per head.
     ``width``: hidden units of the score; None: ``query_width``.
-    ``reach``: keys to either side that the widest filter sees; 0: no filters.
+    ``reach``: keys on either side that the widest filter sees; 0: no filters.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist (see ``AdditiveScore``).
     ``sharpening``: β. ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
@@ -72,17 +72,17 @@ class LocationMechanism(Sequential):
     ) -> tuple[Float[Tensor, "batch heads 1 key"], PreviousWeights]:
         previous = state.weights.to(query.dtype)
         weights = self.weigh(self.content(query, key, self.location(previous)), bound, previous)
-        return weights, PreviousWeights(self.remember(state.weights, weights.squeeze(2)))
+        return weights, PreviousWeights(self.update_memory(state.weights, weights.squeeze(2)))
 
     @abstractmethod
     def location(self, previous: Float[Tensor, "batch heads *past key"]) -> Float[Tensor, "batch heads key width"]:
-        """x of every key, the third term of the score, from the remembered weights."""
+        """Return x of every key, the third term of the score, from the memory of earlier weights."""
 
     @abstractmethod
-    def remember(
+    def update_memory(
         self, before: Float[Tensor, "batch heads *past key"], now: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads *past key"]:
-        """Weights that ``location`` gets for the next query, from those it got for this one and this one's own."""
+        """Return the memory for the next query, from the memory before this query and this query's weights."""
 
     def weigh(
         self,
@@ -90,15 +90,15 @@ class LocationMechanism(Sequential):
         bound: Bound,
         previous: Float[Tensor, "batch heads *past key"],
     ) -> Float[Tensor, "batch heads 1 key"]:
-        """Weights from the energies of one query: ``normalize`` over the allowed keys."""
+        """Return the weights from the energies of one query: ``normalize`` over the allowed keys."""
         return weigh(energy, bound, self.normalize)
 
 
 class FilteredLocation(LocationMechanism):
-    """x_i = U (F ∗ m_{i−1}): location-aware attention, but for ``remember``.
+    """x_i = U (F ∗ m_{i−1}): location-aware attention without ``update_memory``.
 
-    F ``filters``, ``channels`` a head, 2·``reach`` + 1 wide; U ``location_weight`` (heads, width, channels); the other
-    options are those of ``LocationMechanism``.
+    F ``filters``, ``channels`` per head, 2·``reach`` + 1 wide; U ``location_weight`` (heads, width, channels). The
+    other options are those of ``LocationMechanism``.
     """
 
     def __init__(

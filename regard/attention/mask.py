@@ -1,12 +1,12 @@
-"""Masks: predicates over absolute positions, combined with ``&`` and ``|``, lowered at the border.
+"""Masks: predicates over absolute positions, combined with ``&`` and ``|``.
 
-``True`` means *may look* everywhere in Regard. (``nn.MultiheadAttention`` means the opposite, additive masks mean
-0 and −∞: conversions happen here and nowhere else.)
+``True`` means *may attend* everywhere in Regard. (``nn.MultiheadAttention`` means the opposite, and additive masks hold
+0 and −∞. Conversions happen in this file only.)
 
-A ``Mask`` is an expression that holds no tensor (``Matrix`` apart, for studies): all that is known of columns lies in
+A ``Mask`` is an expression without tensors, except ``Matrix``, which is for studies. Properties of the columns are in
 their ``Span``. ``mask.bind(query_span, key_span)`` gives a ``Bound``, whose primitive is ``at(batch, query, key)``.
-``structure`` names the shape of the mask from the expression and the spans, without a table of queries × keys;
-``narrow``, ``additive`` and, last, ``dense`` lower it to what a kernel wants.
+``structure`` derives the shape of the mask from the expression and the spans, without a table of queries × keys.
+``narrow``, ``additive`` and ``dense`` compute the tensor that a kernel needs.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from regard.attention.structure import (
     BandStructure,
     BlocksStructure,
     CausalStructure,
-    ColumnOffset,
     EdgesStructure,
     FullStructure,
+    IndexOffset,
     Reach,
     Structure,
-    column_structure,
     hides_nothing,
+    reach_structure,
 )  # fmt: skip
 
 Index = Int[Tensor, "*#shape"]  # rows or columns; the indices of one call broadcast against each other
 Allowed = Bool[Tensor, "*#shape"]
-BEFORE, TOGETHER = Reach(math.inf, 0), ColumnOffset(0, 0)
+BEFORE, NO_OFFSET = Reach(math.inf, 0), IndexOffset(0, 0)
 
 
 class Mask(ABC):
-    """An expression of predicates; True = may look."""
+    """An expression of predicates; True = may attend."""
 
     @property
     def reach(self) -> Reach | None:
-        """Positions around its own that a query may look at, where that says everything; None elsewhere."""
+        """Positions around its own that a query may attend to, if these define the mask; otherwise None."""
         return None
 
     @abstractmethod
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
-        """Return whether column ``i`` of the query span may look at column ``j`` of the key span; indices broadcast."""
+        """Return whether query column ``i`` may attend to key column ``j`` in row ``batch``; indices broadcast."""
 
     def __and__(self, other: Mask) -> Mask:
         return Both(self, other)
@@ -58,17 +58,17 @@ class Mask(ABC):
         return Either(self, other)
 
     def bind(self, query: Span, key: Span) -> Bound:
-        """The mask over the columns of two tensors."""
+        """Bind the mask to the columns of two tensors."""
         return Bound(self, query, key)
 
     def conjuncts(self) -> tuple[Mask, ...]:
-        """The parts whose conjunction this mask is."""
+        """Return the masks whose conjunction is this mask."""
         return (self,)
 
 
 @dataclass(frozen=True)
 class Causal(Mask):
-    """Look at no position after one's own: key position ≤ query position (absolute, so right with a cache)."""
+    """Attend to no later position: key position ≤ query position. Positions are absolute, so a cache works."""
 
     @property
     def reach(self) -> Reach:
@@ -83,7 +83,8 @@ class Causal(Mask):
 class Window(Mask):
     """Restricted self-attention (Vaswani et al. 2017, Table 1): |query position − key position| ≤ ``radius``.
 
-    Besides these the first ``sinks`` positions, which a softmax needs to rest on (Xiao et al. 2023, §3.2).
+    The first ``sinks`` positions are visible to all queries, which a softmax over a window needs (Xiao et al. 2023,
+    §3.2).
     """
 
     radius: int
@@ -91,7 +92,7 @@ class Window(Mask):
 
     def __post_init__(self) -> None:
         if min(self.radius, self.sinks) < 0:
-            raise ValueError(f"a window's radius and sinks are 0 or more, not {self.radius} and {self.sinks}")
+            raise ValueError(f"a window requires radius ≥ 0 and sinks ≥ 0, got {self.radius} and {self.sinks}")
 
     @property
     def reach(self) -> Reach | None:
@@ -99,7 +100,7 @@ class Window(Mask):
 
     @property
     def around(self) -> Reach:
-        """Positions around its own, sinks left aside."""
+        """Positions around its own that a query may attend to, without the sinks."""
         return Reach(self.radius, self.radius)
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
@@ -110,7 +111,7 @@ class Window(Mask):
 
 @dataclass(frozen=True)
 class Padding(Mask):
-    """Look at valid keys only. What a padded *query* sees does not matter: all that is valid, or nothing."""
+    """Attend to valid keys only. Results of a has_padding *query* are undefined: it sees all valid keys, or none."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return key.valid[batch, j]
@@ -118,7 +119,7 @@ class Padding(Mask):
 
 @dataclass(frozen=True)
 class Segments(Mask):
-    """Packed sentences: look only within one's own ``Span.segment``."""
+    """Packed sentences: attend only within one's own ``Span.segment``."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         return query.read("segment")[batch, i] == key.read("segment")[batch, j]
@@ -126,7 +127,7 @@ class Segments(Mask):
 
 @dataclass(frozen=True)
 class VisibleUntil(Mask):
-    """Look at key positions below the query's ``Span.visible_until``: as much of a source as has been heard.
+    """Attend to key positions below the query's ``Span.visible_until``: the part of a source that has been read.
 
     Wait-k (Ma et al. 2019, §3) is ``visible_until`` = position + k.
     """
@@ -137,9 +138,9 @@ class VisibleUntil(Mask):
 
 @dataclass(frozen=True)
 class Global(Mask):
-    """Columns of ``Span.is_global`` look at all and are looked at by all (Longformer, Beltagy et al. 2020, §3.1; ETC).
+    """Columns of ``Span.is_global`` attend to all and are visible to all (Longformer, Beltagy et al. 2020, §3.1; ETC).
 
-    For use beside a narrow mask: ``(Window(2) | Global()) & Padding()``.
+    Combine it with a narrow mask: ``(Window(2) | Global()) & Padding()``.
     """
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
@@ -148,7 +149,7 @@ class Global(Mask):
 
 @dataclass(frozen=True)
 class Edges(Mask):
-    """A graph: the pairs (query, key) in ``edges`` of the query's span may look, the same for the whole batch."""
+    """A graph: the pairs (query, key) in ``edges`` of the query's span may attend, the same for the whole batch."""
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         pairs = _edges(query).pairs
@@ -165,7 +166,7 @@ class Matrix(Mask):
 
     def __post_init__(self) -> None:
         if not bool(((self.matrix == 0) | (self.matrix == float("-inf"))).all()):
-            raise ValueError("a mask matrix holds only 0 and −∞; a finite bias belongs to the score, not to the mask")
+            raise ValueError("a mask matrix may contain only 0 and −∞: pass a finite bias to the score")
 
     def at(self, query: Span, key: Span, batch: Index, i: Index, j: Index) -> Allowed:
         allowed = self.matrix == 0
@@ -195,7 +196,7 @@ class Either(Mask):
 
 @dataclass(frozen=True, eq=False)
 class _Column(Mask):
-    """``mask`` as query column ``offset`` of ``whole`` sees it, where the query span is that column alone."""
+    """``mask`` for query column ``offset`` of ``whole``, where the query span is that column alone."""
 
     mask: Mask
     whole: Span
@@ -206,17 +207,17 @@ class _Column(Mask):
 
 
 class Bound:
-    """A mask over the columns of a query and a key tensor. What is computed is computed once and kept."""
+    """A mask over the columns of a query and a key tensor. Computed tables are cached."""
 
     def __init__(self, mask: Mask, query: Span, key: Span) -> None:
         self.mask, self.query, self.key = mask, query, key
-        self._dense: Tensor | None = None  # with size 1 along what it does not depend on
+        self._dense: Tensor | None = None  # size 1 along dimensions that it does not depend on
         self._additive: Tensor | None = None
         self._empty: tuple[Tensor | None] | None = None
 
     @property
     def query_position(self) -> Int[Tensor, "batch query"]:
-        """Absolute positions, for mechanisms that need them (Luong's local attention)."""
+        """Absolute positions of the queries, for mechanisms that need them (Luong's local attention)."""
         return self.query.position
 
     @property
@@ -225,18 +226,18 @@ class Bound:
         return self.key.length
 
     def at(self, batch: Index, i: Index, j: Index) -> Allowed:
-        """The primitive: may column ``i`` look at column ``j`` in row ``batch``? Indices broadcast."""
+        """Return whether column ``i`` may attend to column ``j`` in row ``batch``; indices broadcast."""
         return self.mask.at(self.query, self.key, batch, i, j)
 
     @property
-    def placed(self) -> bool:
-        """Return whether positions are given, so that no column tells those of others."""
+    def has_given_positions(self) -> bool:
+        """Return whether positions are given explicitly, so one column does not determine those of others."""
         return any(isinstance(span.given_position, Tensor) for span in (self.query, self.key))
 
-    def _runs(self) -> bool:
-        """Whether given positions go up by 1 from column to column as far as a query may look. Looks at the columns.
+    def _consecutive(self) -> bool:
+        """Return whether given positions increase by 1 per column as far as a query may attend. Reads the columns.
 
-        Then reaches in positions are reaches in columns, as in a pack whose documents restart at 0.
+        If so, reaches in positions equal reaches in columns, as in a pack whose documents restart at 0.
         """
         if not self.same_columns:
             return False
@@ -250,53 +251,55 @@ class Bound:
         return bool(follows.all())
 
     @cached_property
-    def offset(self) -> ColumnOffset | None:
-        """Distance between the columns of queries and keys; None where finding it costs more than it saves.
+    def offset(self) -> IndexOffset | None:
+        """Distance between the columns of queries and keys; None where computing it costs more than it saves.
 
-        Spans with one ``start`` are not looked at, and given positions only where both are the same columns. For a
-        single query, a step of decoding, a table is as small as what it would save.
+        Spans with the same ``start`` tensor are not read. Given positions are read only if queries and keys are the
+        same columns. For a single query, a step of decoding, a table is as small as the work it would save.
         """
-        if self.placed:
-            return TOGETHER if self._runs() else None
+        if self.has_given_positions:
+            return NO_OFFSET if self._consecutive() else None
         if self.query.start is self.key.start or not len(self.key.start):
-            return TOGETHER
+            return NO_OFFSET
         if self.query.valid.shape[1] == 1:
             return None
-        apart = self.query.start - self.key.start
-        return ColumnOffset(int(apart.min()), int(apart.max()))
+        offset = self.query.start - self.key.start
+        return IndexOffset(int(offset.min()), int(offset.max()))
 
     @cached_property
     def parts(self) -> tuple[Mask, ...]:
-        """Conjuncts of the mask without those that hide no column, as a window wider than the sequence."""
+        """Conjuncts of the mask, without those that hide no column, such as a window wider than the sequence."""
         return tuple(part for part in self.mask.conjuncts() if not self._hides_nothing(part.reach))
 
     def _hides_nothing(self, reach: Reach | None) -> bool:
-        if reach is None or self.placed or self.offset is None:
+        if reach is None or self.has_given_positions or self.offset is None:
             return False
         return hides_nothing(reach, self.offset, self.query.valid.shape[1], self.key.valid.shape[1])
 
     @cached_property
-    def pads(self) -> bool:
-        """Return whether keys that are padding are hidden."""
+    def masks_padding(self) -> bool:
+        """True if padded keys are hidden."""
         return any(isinstance(part, Padding) for part in self.parts)
 
     @cached_property
-    def padded(self) -> bool:
-        """Return whether some key is hidden because it is padding. Looks at the columns."""
-        return self.pads and not bool(self.key.valid.all())
+    def has_padding(self) -> bool:
+        """True if a key is hidden because it is padding. Reads the columns."""
+        return self.masks_padding and not bool(self.key.valid.all())
 
     @cached_property
     def same_columns(self) -> bool:
-        """Return whether queries and keys are the same columns of the same sequences."""
+        """True if queries and keys are the same columns of the same sequences. May read the columns."""
         query, key = self.query, self.key
         if query is key:
             return True
-        together = torch.equal(query.position, key.position) if self.placed else self.offset == TOGETHER
-        return together and query.same_but_for_positions(key)
+        same_positions = (
+            torch.equal(query.position, key.position) if self.has_given_positions else self.offset == NO_OFFSET
+        )
+        return same_positions and query.equal_except_positions(key)
 
     def structure(self) -> Structure | None:
-        """The mask by its shape, padding left aside, and without a table; None where it has none that is known."""
-        others: list[Mask] = []
+        """Return the shape of the mask without padding and without building a table; None for an unknown shape."""
+        other_parts: list[Mask] = []
         reaches: list[Reach] = []
         sinks = 0
         for part in self.parts:
@@ -306,58 +309,61 @@ class Bound:
                 reaches.append(part.around)
                 sinks = max(sinks, part.sinks)
             elif not isinstance(part, Padding):
-                others.append(part)
-        if (reaches and self.offset is None) or (sinks and self.placed):
+                other_parts.append(part)
+        if (reaches and self.offset is None) or (sinks and self.has_given_positions):
             return None
         sizes = (self.query.valid.shape[1], self.key.valid.shape[1])
-        found = column_structure(reaches, self.offset or TOGETHER, *sizes)
-        if isinstance(found, CausalStructure) and self.pads and not self.same_columns:
+        structure = reach_structure(reaches, self.offset or NO_OFFSET, *sizes)
+        if isinstance(structure, CausalStructure) and self.masks_padding and not self.same_columns:
             # A query that is valid where the key of its column is padding must not see that key.
-            found = BandStructure(sizes[0] - 1, 0)
-        if sinks and isinstance(found, BandStructure):
+            structure = BandStructure(sizes[0] - 1, 0)
+        if sinks and isinstance(structure, BandStructure):
             first = sinks - (int(self.key.start.min()) if len(self.key.start) else 0)
-            found = replace(found, first=min(max(first, 0), sizes[1]))
-        if not others or isinstance(found, BandStructure):
-            return found
-        if all(isinstance(part, Segments) for part in others):
-            return BlocksStructure(causal=isinstance(found, CausalStructure))
-        if isinstance(found, FullStructure) and len(others) == 1 and isinstance(others[0], Edges):
+            structure = replace(structure, first=min(max(first, 0), sizes[1]))
+        if not other_parts or isinstance(structure, BandStructure):
+            return structure
+        if all(isinstance(part, Segments) for part in other_parts):
+            return BlocksStructure(causal=isinstance(structure, CausalStructure))
+        if isinstance(structure, FullStructure) and len(other_parts) == 1 and isinstance(other_parts[0], Edges):
             return EdgesStructure(_edges(self.query).pairs)
         return None
 
     def narrow(self) -> Bool[Tensor, "#batch #query key"]:
-        """The mask with size 1 along rows or queries that it does not depend on: padding alone is one row of keys."""
+        """Return the mask with size 1 along rows or queries that it does not depend on.
+
+        For padding alone this is one row of keys.
+        """
         if self._dense is None:
-            others = [part for part in self.parts if not isinstance(part, Padding)]
-            allowed = self.key.valid[:, None] if self.pads else None
-            if others or allowed is None:
+            other_parts = [part for part in self.parts if not isinstance(part, Padding)]
+            allowed = self.key.valid[:, None] if self.masks_padding else None
+            if other_parts or allowed is None:
                 (batch, queries), keys = self.query.valid.shape, self.key.valid.shape[1]
                 device = self.key.valid.device
                 rows, i, j = (torch.arange(n, device=device) for n in (batch, queries, keys))
-                for part in others:
-                    more = part.at(self.query, self.key, rows[:, None, None], i[None, :, None], j[None, None, :])
-                    allowed = more if allowed is None else more & allowed
+                for part in other_parts:
+                    visible = part.at(self.query, self.key, rows[:, None, None], i[None, :, None], j[None, None, :])
+                    allowed = visible if allowed is None else visible & allowed
                 if allowed is None:
                     allowed = torch.ones(1, 1, keys, dtype=torch.bool, device=device)
             self._dense = allowed
         return self._dense
 
     def dense(self) -> Bool[Tensor, "batch query key"]:
-        """The mask as a table. Cost: up to batch·query·key bytes."""
+        """Return the mask as a table. Cost: up to batch·query·key bytes."""
         return self.narrow().expand(*self.query.valid.shape, self.key.valid.shape[1])
 
     def column(self, i: int) -> Bound:
-        """The bound of query column ``i`` alone, for mechanisms that take the queries in turn."""
+        """Return the bound of query column ``i`` alone, for mechanisms that process queries one by one."""
         column = Bound(_Column(self.mask, self.query, i), self.query.columns(i, i + 1), self.key)
         column._dense = self.dense()[:, i : i + 1]
         return column
 
     def sdpa(self) -> Bool[Tensor, "batch 1 query key"]:
-        """The table with a dimension for the heads, where True also means may look."""
+        """Return the table with a dimension for the heads, for torch's attention, where True also means may attend."""
         return self.dense()[:, None]
 
     def additive(self, dtype: torch.dtype) -> Float[Tensor, "#batch 1 #query key"]:
-        """0 where allowed, the most negative finite number elsewhere; as small as ``narrow``."""
+        """Return 0 where allowed, the most negative finite number elsewhere; as small as ``narrow``."""
         if self._additive is None or self._additive.dtype != dtype:
             blocked = ~self.narrow()[:, None]
             self._additive = torch.zeros(blocked.shape, dtype=dtype, device=blocked.device)
@@ -365,7 +371,7 @@ class Bound:
         return self._additive
 
     def empty(self) -> Bool[Tensor, "#batch #query"] | None:
-        """Queries that may look at nothing; None where there are none. Kept."""
+        """Return the queries that may attend to no key; None if every query may attend. Cached."""
         if self._empty is None:
             empty = ~self.narrow().any(2)
             self._empty = (empty if bool(empty.any()) else None,)
@@ -380,14 +386,14 @@ def limited(mask: Mask, query: Span) -> Mask:
 
 
 def _positions(query: Span, key: Span, batch: Index, i: Index, j: Index) -> tuple[Index, Index]:
-    """Positions of query columns ``i`` and key columns ``j``, from wherever both spans are counted."""
-    given = isinstance(query.given_position, Tensor) or isinstance(key.given_position, Tensor)
-    if query.start is key.start and not given:
+    """Return positions of query columns ``i`` and key columns ``j``, counted from a common origin."""
+    has_given_positions = isinstance(query.given_position, Tensor) or isinstance(key.given_position, Tensor)
+    if query.start is key.start and not has_given_positions:
         return i, j
     return query.position_at(batch, i), key.position_at(batch, j)
 
 
 def _edges(span: Span) -> EdgeList:
     if not isinstance(span.edges, EdgeList):
-        raise ValueError("the mask reads Span.edges, and this span has none")
+        raise ValueError("the mask requires Span.edges, which this span lacks")
     return span.edges

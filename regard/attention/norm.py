@@ -1,4 +1,4 @@
-"""Norm by the root mean square, in one pass over memory while training on a CPU."""
+"""Root-mean-square normalization, in one pass over memory in training on a CPU."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from regard.native.passes import covers, root_mean_square
 class RootMeanSquareNorm(nn.RMSNorm):
     """x / √(mean of x² + ε) · g over the last dimension, g learned (Zhang and Sennrich 2019, Eq. 4).
 
-    ``torch.nn.RMSNorm``, which is composed of some ten operations on a CPU; in training, where there are kernels, it is
-    two passes over memory, one a direction.
+    ``torch.nn.RMSNorm`` consists of about ten operations on a CPU. In training with the compiled kernels, this class
+    makes two passes over memory, one forward and one backward.
     """
 
     def forward(self, x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:

@@ -1,4 +1,4 @@
-"""Record of the weights of every attention of a model, by name, through hooks: modules stay as they are."""
+"""Record of the weights of every attention of a model, by name, through hooks; modules are not modified."""
 
 from __future__ import annotations
 
@@ -27,59 +27,60 @@ class AttentionCall(NamedTuple):
     weights: Tensor  # (batch, heads, query, key)
 
     def extended(self, later: AttentionCall) -> AttentionCall:
-        """This call with the queries of a later one of the same pass, to the same keys, put after its own."""
+        """Return this call followed by the queries of a later call of the same pass to the same keys."""
         query = torch.cat([self.query, later.query], 2)
         return later._replace(query=query, weights=torch.cat([self.weights, later.weights], 2))
 
     def allowed(self, row: int = 0) -> Tensor:
-        """Return (query, key) whether the mask lets a query of one row of the batch see a key."""
+        """Return, as (query, key), whether the mask lets a query of one row of the batch see a key."""
         queries, keys = self.weights.shape[2:]
         return self.bound.dense()[row, :queries, :keys].expand(queries, keys)
 
 
 @contextmanager
 def observe(model: nn.Module) -> Iterator[dict[str, Tensor]]:
-    """Weights of every attention of ``model`` while the block runs: name -> (batch, heads, query, key).
+    """Record the weights of every attention of ``model`` inside the block: name → (batch, heads, query, key).
 
     Names are ``encoder.0.self``, ``decoder.0.self``, ``decoder.0.source`` and so on (``decoder.source`` where cells are
-    stacked and read once, ``copying.source`` of a pointer). A later pass overwrites an earlier one, so run one,
-    teacher-forced; the queries of a recurrent decoder, token by token within a pass, are joined. Every mechanism has to
-    return weights, hence takes its reference path: decode fast first, then observe the outcome. Hooks are on ``model``
-    meanwhile: not for a model that other threads are using (see ``twin``). Weights show where a model looked, not why
-    it decided.
+    stacked and read once, ``copying.source`` of a pointer). A later pass overwrites an earlier one, so run one
+    teacher-forced pass. The queries of a recurrent decoder, token by token within a pass, are joined.
+
+    Every mechanism has to return weights and therefore uses its reference path: decode first, then observe the output.
+    The hooks are on ``model`` during the block. Do not use it on a model that other threads are using (see
+    ``shared_copy``). Weights show which keys a model attended to, not why it decided.
     """
     seen: dict[str, Tensor] = {}
 
-    def keep(name: str, call: AttentionCall, goes_on: bool) -> None:
-        seen[name] = torch.cat([seen[name], call.weights], 2) if goes_on else call.weights
+    def record(name: str, call: AttentionCall, continues: bool) -> None:
+        seen[name] = torch.cat([seen[name], call.weights], 2) if continues else call.weights
 
-    with _watched(model, seen, keep):
+    with _watched(model, seen, record):
         yield seen
 
 
 @contextmanager
 def observe_calls(model: nn.Module) -> Iterator[dict[str, AttentionCall]]:
-    """Calls of every attention of ``model`` while the block runs, by the names of ``observe``."""
+    """Record the calls of every attention of ``model`` inside the block, by the names of ``observe``."""
     seen: dict[str, AttentionCall] = {}
 
-    def keep(name: str, call: AttentionCall, goes_on: bool) -> None:
-        seen[name] = seen[name].extended(call) if goes_on else call
+    def record(name: str, call: AttentionCall, continues: bool) -> None:
+        seen[name] = seen[name].extended(call) if continues else call
 
-    with _watched(model, seen, keep):
+    with _watched(model, seen, record):
         yield seen
 
 
 def attention_maps(
     calls: Mapping[str, AttentionCall], query: Axis, key: Axis, *, row: int = 0, side: str = "encoder"
 ) -> tuple[AttentionMap, ...]:
-    """Return what the calls of a network over one sequence weighed, for an observation.
+    """Return the attention weights of a network over one sequence, for an observation.
 
     Args:
         calls: by the names of ``observe``.
         query: the positions of the sequence, without its padding.
         key: the same.
         row: the row of the batch.
-        side: the part of the network, where names do not state it.
+        side: prefix for names that do not state a side of the network.
     """
     queries, keys = len(query.labels), len(key.labels)
     return tuple(
@@ -92,30 +93,30 @@ def attention_maps(
 
 
 def mechanisms(model: nn.Module) -> dict[str, Mechanism]:
-    """Mechanism of each attention, by the names of ``observe``."""
+    """Return the mechanism of each attention, by the names of ``observe``."""
     return {_name(path): module for path, module in model.named_modules() if isinstance(module, Mechanism)}
 
 
-def twin(model: Network) -> Network:
-    """Copy of a model with all tensors shared, to be observed while other threads use the first."""
+def shared_copy(model: Network) -> Network:
+    """Return a copy of a model that shares all tensors, to observe it while other threads use the original."""
     shared = [*model.parameters(), *model.buffers()]
     return copy.deepcopy(model, {id(tensor): tensor for tensor in shared})
 
 
 @contextmanager
 def _watched(
-    model: nn.Module, seen: dict[str, Any], keep: Callable[[str, AttentionCall, bool], None]
+    model: nn.Module, seen: dict[str, Any], record: Callable[[str, AttentionCall, bool], None]
 ) -> Iterator[None]:
-    """Call ``keep`` with each attention call, and whether it continues one in ``seen``."""
+    """Call ``record`` with each attention call, and whether it continues one in ``seen``."""
     handles, sides = [], []
     for path, module in model.named_modules():
         if isinstance(module, (Encoder, Decoder)):
             sides.append(f"{path}." if path else "")
-            handles.append(module.register_forward_pre_hook(_forget(seen, _name(path))))
+            handles.append(module.register_forward_pre_hook(_forget_hook(seen, _name(path))))
         if isinstance(module, Mechanism):
             continues = any(path.startswith(side) for side in sides)
             handles.append(module.register_forward_pre_hook(_require_weights, with_kwargs=True))
-            handles.append(module.register_forward_hook(_keep(seen, keep, _name(path), continues=continues)))
+            handles.append(module.register_forward_hook(_record_hook(seen, record, _name(path), continues=continues)))
     try:
         yield
     finally:
@@ -127,8 +128,8 @@ def _require_weights(module: nn.Module, positional: Any, keywords: dict[str, Any
     return positional, {**keywords, "need_weights": True}
 
 
-def _forget(seen: dict[str, Any], side: str) -> Any:
-    """Hook that drops what an earlier pass of that encoder or decoder left."""
+def _forget_hook(seen: dict[str, Any], side: str) -> Any:
+    """Return a hook that drops records of an earlier pass of that encoder or decoder."""
 
     def hook(module: nn.Module, positional: Any) -> None:
         for name in [name for name in seen if not side or name.startswith(f"{side}.")]:
@@ -137,19 +138,24 @@ def _forget(seen: dict[str, Any], side: str) -> Any:
     return hook
 
 
-def _keep(seen: dict[str, Any], keep: Callable[[str, AttentionCall, bool], None], name: str, *, continues: bool) -> Any:
-    """Hook that keeps a call; ``continues``: queries of one pass may come in several calls."""
+def _record_hook(
+    seen: dict[str, Any], record: Callable[[str, AttentionCall, bool], None], name: str, *, continues: bool
+) -> Any:
+    """Return a hook that records a call; ``continues``: the queries of one pass may arrive in several calls."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> None:
         if attended.weights is not None:
             query, key, value, bound = positional[:4]
-            keep(name, AttentionCall(query, key, value, bound, attended.weights.detach()), continues and name in seen)
+            record(name, AttentionCall(query, key, value, bound, attended.weights.detach()), continues and name in seen)
 
     return hook
 
 
 def _name(path: str) -> str:
-    """Name of an attention by module path: ``decoder.layers.0.reader.attention.mechanism`` is ``decoder.0.source``."""
+    """Return the name of an attention by module path.
+
+    ``decoder.layers.0.reader.attention.mechanism`` becomes ``decoder.0.source``.
+    """
     renamed = {"mixer": "self", "reader": "source", "copying": "copying.source"}
     skipped = {"layers", "attention", "mechanism"}
     return ".".join(renamed.get(part, part) for part in path.split(".") if part not in skipped)

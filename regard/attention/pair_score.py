@@ -1,4 +1,4 @@
-"""Base of mechanisms whose energy is a function of one query and one key, by the table of all pairs or by edges."""
+"""Base of mechanisms whose energy is a function of one query and one key, computed for all pairs or for edges."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from regard.core.state import State
 
 
 class PairScore(SoftmaxScore):
-    """α = softmax(e), e = ``pair``(``project``(q), ``prepare``(k)). A subclass writes ``pair``, and what it wants of q.
+    """α = softmax(e), e = ``pair``(``project``(q), ``prepare``(k)).
 
-    Under a mask of ``Edges`` only the energies of edges are computed.
+    A subclass implements ``pair``, and optionally ``project``. Under a mask of ``Edges`` only the energies of edges are
+    computed.
     """
 
     def project(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query projected"]:
-        """Projected queries, which ``pair`` takes: computed once a query; the queries themselves by default."""
+        """Return projected queries for ``pair``, computed once per query; by default the queries themselves."""
         return query
 
     @abstractmethod
     def pair(
         self, query: Float[Tensor, "batch heads *#pairs width"], key: Float[Tensor, "batch heads *#pairs width"]
     ) -> Float[Tensor, "batch heads *pairs"]:
-        """Energies of projected queries and prepared keys that stand in pairs; dimensions of size 1 are shared."""
+        """Return the energies of paired projected queries and prepared keys; dimensions of size 1 broadcast."""
 
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key prepared"]

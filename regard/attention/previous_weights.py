@@ -1,4 +1,4 @@
-"""Attention weights of earlier queries: the first ones, the state that keeps them, and filters over them."""
+"""Attention weights of earlier queries: initial weights, the state that holds them, and filters over them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Initial = Literal["uniform", "first", "nowhere"]
 
 
 class PreviousWeights(NamedTuple):
-    """Weights over the keys, the last ones or a sum of all; joined rows are padded with zeros to the most keys."""
+    """Weights over the keys: the last ones, or a sum of all. Joined rows are padded with zeros to the most keys."""
 
     weights: Float[Tensor, "batch heads *past key"]
 
@@ -29,17 +29,17 @@ class PreviousWeights(NamedTuple):
 def initial_weights(
     initial: str,
 ) -> Callable[[Float[Tensor, "batch prepared_heads key prepared"], Bound, int], Float[Tensor, "batch heads key"]]:
-    """Function of that name: α_0 from keys, their bound and the number of heads."""
+    """Return the function of that name, which computes α_0 from keys, their bound and the number of heads."""
     table = {"uniform": _uniform, "first": _first, "nowhere": _nowhere}
     if initial not in table:
-        raise ValueError(f"initial is one of {', '.join(table)}, not {initial!r}")
+        raise ValueError(f"initial must be one of {', '.join(table)}, got {initial!r}")
     return table[initial]
 
 
 def _uniform(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """Same weight for every valid key of a row, 0 for padding."""
+    """Return the same weight for every valid key of a row, 0 for padding."""
     valid = bound.key.valid.to(key.dtype)
     start = valid / valid.sum(1, keepdim=True).clamp_min(1)
     return start[:, None].expand(-1, heads, -1)
@@ -48,7 +48,7 @@ def _uniform(
 def _first(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """All weight on the first key."""
+    """Return all weight on the first key."""
     start = torch.zeros_like(bound.key.valid, dtype=key.dtype)
     start[:, :1] = bound.key.valid[:, :1]
     return start[:, None].expand(-1, heads, -1)
@@ -57,26 +57,26 @@ def _first(
 def _nowhere(
     key: Float[Tensor, "batch prepared_heads key prepared"], bound: Bound, heads: int
 ) -> Float[Tensor, "batch {heads} key"]:
-    """Weight 0 for every key."""
+    """Return weight 0 for every key."""
     return key.new_zeros(len(key), heads, key.shape[2])
 
 
 def at_least_float32(weights: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Weights in float32 or wider: a sum in bfloat16 soon stops growing by small weights."""
+    """Return the weights in float32 or wider: a sum in bfloat16 soon stops growing by small weights."""
     return weights.to(torch.promote_types(weights.dtype, torch.float32))
 
 
 class Filters(nn.Module):
-    """f = F ∗ a: ``channels`` filters a head over ``past`` earlier weights, 2·reach + 1 keys wide.
+    """f = F ∗ a: ``channels`` filters per head over ``past`` earlier weights, 2·reach + 1 keys wide.
 
-    F ``weight`` (heads·channels, past, 2·reach + 1), without bias, so that padding, whose weight is 0, stays silent.
+    F ``weight`` (heads·channels, past, 2·reach + 1) has no bias, so padding, whose weight is 0, contributes nothing.
     Cost of one query: key·channels·past·(2·reach + 1) multiply-adds per head.
     """
 
     def __init__(self, *, heads: int, channels: int, reach: int, past: int = 1) -> None:
         super().__init__()
         if min(channels, past) < 1 or reach < 0:
-            raise ValueError(f"channels and past are 1 or more and reach is 0 or more, not {channels}, {past}, {reach}")
+            raise ValueError(f"filters require channels ≥ 1, past ≥ 1 and reach ≥ 0, got {channels}, {past}, {reach}")
         self.heads, self.reach = heads, reach
         self.weight = uniform(heads * channels, past, 2 * reach + 1)
 
@@ -86,8 +86,8 @@ class Filters(nn.Module):
 
 
 def width_warning(reach: int, longest: int) -> str | None:
-    """Message for filters that are wider than the longest source, in pieces; None where they are not."""
+    """Return a warning if filters are wider than the longest source, in tokens, else None."""
     width = 2 * reach + 1
     if width <= longest:
         return None
-    return f"a location kernel of {width} is wider than the longest source, {longest} pieces"
+    return f"the location filter of width {width} is wider than the longest source ({longest} tokens)"

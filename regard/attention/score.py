@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import Energy, blank_unseen, masked_softmax, read, share_heads, weigh
+from regard.attention.kernel import Energy, masked_softmax, read, share_heads, weigh, zero_masked
 from regard.attention.mask import Bound
 from regard.core.state import State
 
@@ -31,26 +31,26 @@ class ScoreTerms(NamedTuple):
 
 
 class Score(Mechanism):
-    """Base of mechanisms with an energy e(q, k) for every pair, on which another mechanism may build."""
+    """Base of mechanisms with an energy e(q, k) for every pair, on which other mechanisms can be built."""
 
     @abstractmethod
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]
     ) -> Float[Tensor, "batch heads query key"]:
-        """Energy of every pair, before any mask."""
+        """Return the energy of every pair, before any mask."""
 
     def terms(
         self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
     ) -> ScoreTerms | None:
-        """The energies of one sentence as sums, to be shown to a reader; None where they are no such sum.
+        """Return the energies of one sentence as sums, for display; None if they are not such a sum.
 
-        ``key`` is prepared; ``bound`` may have more queries and keys than given here.
+        ``key`` is prepared. ``bound`` may have more queries and keys than ``query`` and ``key``.
         """
         return None
 
 
 class SoftmaxScore(Score):
-    """α = softmax(e) over the allowed keys, context = Σ α v. A subclass writes ``energy``.
+    """α = softmax(e) over the allowed keys, context = Σ α v. A subclass implements ``energy``.
 
     ``normalize`` turns energies into weights; a subclass may set another. ``may_see_nothing``: an allowed key may have
     the energy −∞. ``same_width``: a query must be as wide as a key.
@@ -83,13 +83,16 @@ class SoftmaxScore(Score):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        key, value = (share_heads(zero_masked(x, bound), query.shape[1]) for x in (key, value))
         weights = weigh(self.energy(query, key), bound, self.normalize)
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)
 
 
 class ReweightedScore(Mechanism):
-    """Base of mechanisms that turn the energies of another ``score`` into weights; a subclass writes ``normalizer``."""
+    """Base of mechanisms that compute weights from the energies of another ``score``.
+
+    A subclass implements ``normalizer``.
+    """
 
     score: Score
 
@@ -97,7 +100,7 @@ class ReweightedScore(Mechanism):
     def normalizer(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Callable[[Energy, Bool[Tensor, "batch 1 query key"]], Energy]:
-        """Function from the energies of these queries and the allowed pairs to weights."""
+        """Return the function from the energies of these queries and the allowed pairs to weights."""
 
     def prepare(self, key: Float[Tensor, "batch key_heads key key_width"]) -> Float[Tensor, "batch heads key prepared"]:
         return self.score.prepare(key)
@@ -112,6 +115,6 @@ class ReweightedScore(Mechanism):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        key, value = (share_heads(zero_masked(x, bound), query.shape[1]) for x in (key, value))
         weights = weigh(self.score.energy(query, key), bound, self.normalizer(query, bound))
         return Attended(read(weights, value, self.dropping), weights if need_weights else None, state)

@@ -1,4 +1,4 @@
-"""Mechanisms that take one query after another, because the weights of a query depend on those before it."""
+"""Mechanisms that process queries one by one, because the weights of a query depend on earlier queries."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, read, share_heads
+from regard.attention.kernel import read, share_heads, zero_masked
 from regard.attention.mask import Bound
 from regard.core.state import State
 
 
 class Sequential(Mechanism):
-    """Base of mechanisms that score by ``content`` and carry a state from query to query.
+    """Base of mechanisms that score with ``content`` and carry a state from query to query.
 
-    A subclass writes ``start`` and ``step``. A padded query leaves the state alone. Not causal: the state has a weight
-    for every key, so all keys must exist from the start.
+    A subclass implements ``start`` and ``step``. A padded query does not change the state. Not causal: the state has a
+    weight for every key, so all keys must exist from the start.
     """
 
     content: AdditiveScore
@@ -32,7 +32,10 @@ class Sequential(Mechanism):
         bound: Bound,
         state: State,
     ) -> tuple[Float[Tensor, "batch heads 1 key"], State]:
-        """Weights of one query and the state after it; query and keys are projected, ``bound`` is of this query."""
+        """Return the weights of one query and the next state.
+
+        Query and keys are projected; ``bound`` is that of this query.
+        """
 
     def can(self) -> Abilities:
         return Abilities(
@@ -58,18 +61,20 @@ class Sequential(Mechanism):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
-        projected, found = self.content.project_query(query), []
+        key, value = (share_heads(zero_masked(x, bound), query.shape[1]) for x in (key, value))
+        projected, weights_per_query = self.content.project_query(query), []
         for i in range(query.shape[2]):
-            weights, after = self.step(projected[:, :, i : i + 1], key, bound.column(i), state)
-            found.append(weights)
-            state = _where(bound.query.valid[:, i], after, state)
-        together = torch.cat(found, 2) if found else query.new_zeros(*query.shape[:3], key.shape[2])
-        return Attended(read(together, value, self.dropping), together if need_weights else None, state)
+            weights, next_state = self.step(projected[:, :, i : i + 1], key, bound.column(i), state)
+            weights_per_query.append(weights)
+            state = _where(bound.query.valid[:, i], next_state, state)
+        all_weights = (
+            torch.cat(weights_per_query, 2) if weights_per_query else query.new_zeros(*query.shape[:3], key.shape[2])
+        )
+        return Attended(read(all_weights, value, self.dropping), all_weights if need_weights else None, state)
 
 
 def _where(rows: Bool[Tensor, "batch"], new: State, old: State) -> State:
-    """``new`` in these rows, ``old`` in the others, leaf by leaf."""
+    """Select ``new`` in these rows and ``old`` in all other rows, leaf by leaf."""
     if isinstance(new, Tensor):
         return torch.where(rows.view(-1, *[1] * (new.dim() - 1)), new, old)
     children = [_where(rows, *pair) for pair in zip(new, old, strict=True)]

@@ -1,4 +1,4 @@
-"""Cache of a window with sinks: the last keys of a sequence, and its first."""
+"""Cache of a window with sinks: the last keys of a sequence, and its first ones."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from regard.core.state import join, select
 
 
 class SinkCache(NamedTuple):
-    """Cache of the last keys and values of each row, and of the first, once the window has left them behind.
+    """Cache of the last keys and values of each row, and of the first, after the window has passed them.
 
-    Its size does not grow with the sequence (Xiao et al. 2023, Fig. 4). Keys keep the positions they had in the
-    sequence, where that paper counts them anew within the cache. Sinks are kept apart when a row first forgets keys;
-    what of them is among the last keys still is hidden there.
+    Its size does not grow with the sequence (Xiao et al. 2023, Fig. 4). Keys keep the positions that they have in the
+    sequence; the paper numbers them again within the cache. Sinks are stored separately when a row first drops keys.
+    Sinks that are still among the last keys are hidden in the separate part.
     """
 
     first: KeyValue
@@ -26,23 +26,23 @@ class SinkCache(NamedTuple):
 
     @classmethod
     def around(cls, empty: KeyValue) -> SinkCache:
-        """Cache without any key, like ``empty``."""
+        """Return a cache without keys, like ``empty``."""
         return cls(empty._replace(forgotten=()), empty)
 
     @property
     def key(self) -> Float[Tensor, "batch prepared_heads slots prepared"]:
         """Keys of both parts, sinks first."""
-        return torch.cat([self.first.key, self.recent_keys.key], 2) if self._parted else self.recent_keys.key
+        return torch.cat([self.first.key, self.recent_keys.key], 2) if self._has_sinks else self.recent_keys.key
 
     @property
     def value(self) -> Float[Tensor, "batch key_heads slots value"]:
         """Values of both parts, sinks first."""
-        return torch.cat([self.first.value, self.recent_keys.value], 2) if self._parted else self.recent_keys.value
+        return torch.cat([self.first.value, self.recent_keys.value], 2) if self._has_sinks else self.recent_keys.value
 
     @property
     def span(self) -> Span:
-        """Span of the columns of ``key``; positions are given where there are two parts."""
-        if not self._parted:
+        """Span of the columns of ``key``; positions are given if there are two parts."""
+        if not self._has_sinks:
             return self.recent_keys.span
         sinks, recent = self.first.span, self.recent_keys.span
         columns = torch.arange(sinks.valid.shape[1], device=sinks.valid.device)
@@ -60,7 +60,7 @@ class SinkCache(NamedTuple):
         return forgotten
 
     @property
-    def _parted(self) -> bool:
+    def _has_sinks(self) -> bool:
         return bool((self._forgotten > 0).any())
 
     def append(
@@ -69,19 +69,24 @@ class SinkCache(NamedTuple):
         value: Float[Tensor, "batch key_heads length value"],
         span: Span,
     ) -> SinkCache:
-        """Cache with more columns, of which the valid ones, a prefix of each row, count."""
+        """Return the cache with more columns; only the valid ones, a prefix of each row, count."""
         return SinkCache(self.first, self.recent_keys.append(key, value, span))
 
-    def recent(self, most: int, sinks: int) -> SinkCache:
-        """Cache of the first ``sinks`` and the last ``most`` keys of each row, or of the last ``sinks`` if these are
-        more: then a row that forgets has all of its sinks.
+    def recent(self, limit: int, sinks: int) -> SinkCache:
+        """Return the cache of the first ``sinks`` and the last ``limit`` keys of each row.
+
+        At least ``sinks`` last keys are kept: then a row that drops keys has all of its sinks.
         """
-        first, recent = self.first, self.recent_keys.recent(max(most, sinks))
+        first, recent = self.first, self.recent_keys.recent(max(limit, sinks))
         if recent is self.recent_keys:
             return self
         if bool((self._forgotten == 0).any()):
-            whole, kept = self.recent_keys, slice(0, sinks)
-            own = KeyValue(whole.key[:, :, kept], whole.value[:, :, kept], whole.span.columns(0, sinks))
-            rows = torch.arange(len(self._forgotten), device=own.key.device)
-            first = select(join([first, own]), rows + (self._forgotten == 0) * len(rows))
+            recent_keys, sink_slots = self.recent_keys, slice(0, sinks)
+            sink_keys = KeyValue(
+                recent_keys.key[:, :, sink_slots],
+                recent_keys.value[:, :, sink_slots],
+                recent_keys.span.columns(0, sinks),
+            )
+            rows = torch.arange(len(self._forgotten), device=sink_keys.key.device)
+            first = select(join([first, sink_keys]), rows + (self._forgotten == 0) * len(rows))
         return SinkCache(first, recent)

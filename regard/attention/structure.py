@@ -1,8 +1,8 @@
 """Shape of a mask without its table: everything, causal, a band, blocks, edges.
 
-A structure speaks of columns and leaves padding aside: keys that are padding are hidden besides, and queries that are
-padding are free, since nobody reads them. ``Bound.structure`` finds the structure, ``kernel.choose`` names the kernel
-that needs no query × key table for it.
+A structure describes the indices of queries and keys and ignores padding. Padded keys are hidden separately; padded
+queries are unconstrained, since their results are not used. ``Bound.structure`` derives the structure, and
+``kernel.choose`` names the kernel that computes it without a query × key table.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class FullStructure:
-    """Every query may look at every key."""
+    """Every query may attend to every key."""
 
 
 @dataclass(frozen=True)
 class CausalStructure:
-    """Query and key columns are the same positions; query column i may look at key columns 0 … i."""
+    """Queries and keys are the same positions; query i may attend to keys 0 … i."""
 
 
 @dataclass(frozen=True)
 class BandStructure:
-    """Query column i looks at no key column before i − ``left`` or after i + ``right``; either may be negative.
+    """Query i attends to no key before i − ``left`` or after i + ``right``, except the ``first`` keys.
 
-    Besides these at none but the ``first`` key columns. An outer bound: within it the mask itself may hide more.
+    ``left`` and ``right`` may be negative. This is an outer bound: within it the mask itself may hide more.
     """
 
     left: int
@@ -39,20 +39,20 @@ class BandStructure:
 
     @property
     def width(self) -> int:
-        """Key columns that a query column may look at, at most."""
+        """Maximum number of keys that a query may attend to."""
         return self.left + self.right + 1 + self.first
 
 
 @dataclass(frozen=True)
 class BlocksStructure:
-    """A pack of sequences: a column looks at columns of its own segment, if ``causal`` at none after itself."""
+    """A pack of sequences: a position attends to its own segment, and if ``causal`` to no later position."""
 
     causal: bool
 
 
 @dataclass(frozen=True, eq=False)
 class EdgesStructure:
-    """The pairs (query, key) of ``index`` and no others, in every row."""
+    """Exactly the pairs (query, key) of ``index``, in every row."""
 
     index: Int[Tensor, "2 edges"]
 
@@ -61,35 +61,35 @@ Structure: TypeAlias = FullStructure | CausalStructure | BandStructure | BlocksS
 
 
 class Reach(NamedTuple):
-    """Distance to the first and to the last position that a query may look at, in positions; ∞ for no limit."""
+    """Distance to the first and to the last position that a query may attend to, in positions; ∞ for no limit."""
 
     before: float
     after: float
 
 
-class ColumnOffset(NamedTuple):
-    """Position of query column 0 minus that of key column 0: the least and the most over the rows of a batch."""
+class IndexOffset(NamedTuple):
+    """Position of query 0 minus that of key 0: minimum and maximum over the rows of a batch."""
 
-    least: int
-    most: int
-
-
-def hides_nothing(reach: Reach, offset: ColumnOffset, queries: int, keys: int) -> bool:
-    """Return whether every query column of every row reaches every key column."""
-    return reach.before - offset.most >= queries - 1 and reach.after + offset.least >= keys - 1
+    minimum: int
+    maximum: int
 
 
-def column_structure(
-    reaches: Sequence[Reach], offset: ColumnOffset, queries: int, keys: int
+def hides_nothing(reach: Reach, offset: IndexOffset, queries: int, keys: int) -> bool:
+    """Return whether every query of every row reaches every key."""
+    return reach.before - offset.maximum >= queries - 1 and reach.after + offset.minimum >= keys - 1
+
+
+def reach_structure(
+    reaches: Sequence[Reach], offset: IndexOffset, queries: int, keys: int
 ) -> FullStructure | CausalStructure | BandStructure:
-    """The structure of all ``reaches`` together, where none of them hides nothing."""
+    """Return the structure of the intersection of ``reaches``, each of which hides at least one key."""
     if not reaches:
         return FullStructure()
-    left = min(reach.before for reach in reaches) - offset.least
-    right = min(reach.after for reach in reaches) + offset.most
+    left = min(reach.before for reach in reaches) - offset.minimum
+    right = min(reach.after for reach in reaches) + offset.maximum
     if offset == (0, 0) and queries == keys and right == 0 and left >= queries - 1:
         return CausalStructure()
     right = min(right, keys - 1)
     left = max(min(left, queries - 1), -right)
-    assert math.isfinite(left + right), "both ends lie within the columns"
+    assert math.isfinite(left + right), "both ends of the band are finite"
     return BandStructure(int(left), int(right))

@@ -1,4 +1,4 @@
-"""Attention of sequences laid end to end, without their padding: torch's FlashAttention on CUDA."""
+"""Attention of concatenated sequences without padding: torch's FlashAttention on CUDA."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from torch.nn.functional import pad
 from regard.attention.mask import Bound, Causal, Padding, Segments, Window
 from regard.attention.span import Span
 
-WIDEST = 256  # features of a head, in FlashAttention
-MULTIPLE = 8
+MAX_WIDTH = 256  # features of a head, in FlashAttention
+WIDTH_MULTIPLE = 8
 
 
 class Varlen(NamedTuple):
-    """Sequences laid end to end without their padding, as FlashAttention's ragged kernels want them.
+    """Concatenated sequences without padding, in the format of FlashAttention's ragged kernels.
 
-    The first offset is 0. ``left`` and ``right`` are the columns that a query may look at before and after its own
-    within its sequence, −1 for no limit.
+    The first offset is 0. ``left`` and ``right``: number of keys that a query may attend to before and after its own
+    position within its sequence; −1: no limit.
     """
 
     query_offsets: Int32[Tensor, "sequences+1"]
@@ -36,23 +36,23 @@ class Varlen(NamedTuple):
 
 
 def serves_varlen(query: Tensor, key: Tensor, value: Tensor) -> bool:
-    """Return whether the kernel takes these tensors: on CUDA, in half precision, with one width that suits it."""
+    """Return whether the kernel supports these tensors: on CUDA, in half precision, with one supported width."""
     width = query.shape[-1]
     return (
         query.is_cuda
         and query.dtype in (torch.float16, torch.bfloat16)
         and width == key.shape[-1] == value.shape[-1]
-        and width <= WIDEST
-        and width % MULTIPLE == 0
+        and width <= MAX_WIDTH
+        and width % WIDTH_MULTIPLE == 0
         and _kernel() is not None
     )
 
 
 @cache
 def _kernel() -> Callable[..., Any] | None:
-    """torch's ``varlen_attn``, where it takes a window, a scale and grouped heads.
+    """Return torch's ``varlen_attn`` if it supports a window, a scale and grouped heads, else None.
 
-    Imported on first use: it brings torch's compiler along, which takes more than a second.
+    Imported on first use: it also imports torch's compiler, which takes more than a second.
     """
     from torch.nn.attention.varlen import varlen_attn
 
@@ -61,19 +61,19 @@ def _kernel() -> Callable[..., Any] | None:
 
 
 def varlen(bound: Bound) -> Varlen | None:
-    """Sequences without padding for a mask of padding, causality, windows and segments; None for any other.
+    """Return sequences without padding for a mask of padding, causality, windows and segments; None for other masks.
 
-    The segments of a row must ascend, and some column must be valid. Cost: batch·length, and a look at the columns.
+    The segments of a row must ascend, and some position must be valid. Cost: batch·length, and reads the span.
     """
-    kinds = {type(part) for part in bound.parts}
-    if Padding not in kinds or not kinds <= {Padding, Causal, Window, Segments}:
+    types = {type(part) for part in bound.parts}
+    if Padding not in types or not types <= {Padding, Causal, Window, Segments}:
         return None
     if any(isinstance(part, Window) and part.sinks for part in bound.parts):
         return None
-    if kinds != {Padding} and not bound.same_columns:
+    if types != {Padding} and not bound.same_columns:
         return None
     lengths = (bound.query.length, bound.key.length)
-    if Segments in kinds:
+    if Segments in types:
         pieces = _segment_lengths(bound.key)
         if pieces is None:
             return None
@@ -99,17 +99,17 @@ def attend_varlen(
     *,
     scale: float,
 ) -> Float[Tensor, "batch heads query width"]:
-    """softmax(scale · Q Kᵀ) V of each sequence of ``ragged``, in which padded columns take no part: they get 0.
+    """softmax(scale · Q Kᵀ) V of each sequence of ``ragged``; padded positions are excluded and get 0.
 
-    Cost: that of the sequences' own lengths, of windows only their band; no weights are kept.
+    Cost: that of the sequences' own lengths, and for windows only their band. No weights are stored.
     """
-    asking, answering = bound.query.valid, bound.key.valid
+    valid_query, valid_key = bound.query.valid, bound.key.valid
     kernel = _kernel()
-    assert kernel is not None, "serves_varlen asked"
-    found = kernel(
-        query.transpose(1, 2)[asking],
-        key.transpose(1, 2)[answering],
-        value.transpose(1, 2)[answering],
+    assert kernel is not None, "serves_varlen checks this"
+    attended = kernel(
+        query.transpose(1, 2)[valid_query],
+        key.transpose(1, 2)[valid_key],
+        value.transpose(1, 2)[valid_key],
         ragged.query_offsets,
         ragged.key_offsets,
         ragged.longest_query,
@@ -119,16 +119,16 @@ def attend_varlen(
         enable_gqa=key.shape[1] != query.shape[1],
     )
     context = query.new_zeros(query.shape).transpose(1, 2).contiguous()
-    return context.index_put((asking,), found).transpose(1, 2)
+    return context.index_put((valid_query,), attended).transpose(1, 2)
 
 
 def _segment_lengths(span: Span) -> Int[Tensor, "sequences"] | None:
-    """Numbers of valid columns of one segment in a row; None where the segments of a row do not ascend."""
-    both = span.valid[:, 1:] & span.valid[:, :-1]
+    """Return the number of valid positions of each segment; None if the segments of a row do not ascend."""
+    both_valid = span.valid[:, 1:] & span.valid[:, :-1]
     steps = span.read("segment").diff(dim=1)
-    if bool((both & (steps < 0)).any()):
+    if bool((both_valid & (steps < 0)).any()):
         return None
     first = span.valid.clone()
-    first[:, 1:] &= ~both | (steps != 0)
-    number = first[span.valid].cumsum(0) - 1
-    return torch.bincount(number)
+    first[:, 1:] &= ~both_valid | (steps != 0)
+    segment_index = first[span.valid].cumsum(0) - 1
+    return torch.bincount(segment_index)

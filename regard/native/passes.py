@@ -42,7 +42,7 @@ def covers(x: Tensor) -> bool:
     )
 
 
-def turn(
+def rotate(
     x: Float[Tensor, "batch heads place width"],
     cosine: Float[Tensor, "#batch place half"],
     sine: Float[Tensor, "#batch place half"],

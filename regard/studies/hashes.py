@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
-from regard.attention.hashing import draw_rotations, hash_columns
+from regard.attention.hashing import draw_rotations, hash_positions
 from regard.attention.span import Span
 from regard.core.randomness import mixed_seed, seeded_generator
 from regard.models.causal_config import CausalStackConfig
@@ -127,7 +127,7 @@ def _collisions(draws: int) -> list[float]:
     pairs = torch.zeros(1, 1, 1 + len(ANGLES), WIDTH)
     pairs[..., 0, 0] = 1
     pairs[..., 1:, 0], pairs[..., 1:, 1] = angles.cos(), angles.sin()
-    bucket = hash_columns(pairs, draw_rotations(1, WIDTH, draws, (BUCKETS,), None), (BUCKETS,))[0, 0]
+    bucket = hash_positions(pairs, draw_rotations(1, WIDTH, draws, (BUCKETS,), None), (BUCKETS,))[0, 0]
     found: list[float] = (bucket[:, 1:] == bucket[:, :1]).double().mean(0).tolist()
     return found
 

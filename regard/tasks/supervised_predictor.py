@@ -12,7 +12,7 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from regard.attention.observe import AttentionCall, attention_maps, observe_calls, twin
+from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
 from regard.core.call_checks import require_list
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
@@ -269,7 +269,7 @@ class SupervisedPredictor:
             what, why = f"an input of {length} positions is too long to inspect", f"up to {limit} can be shown"
             raise ConfigError(what, why=why, help="shorten the input")
         (row,) = rows
-        shared = twin(self.net)  # hooks on the network itself would observe other threads' predictions
+        shared = shared_copy(self.net)  # hooks on the network itself would observe other threads' predictions
         with observe_calls(shared) as calls:
             outputs = self._network(shared, self._padded([row]))
         attention: list[AttentionMap] = []

@@ -224,7 +224,7 @@ def causal(case: MixerCase, draw: Draw) -> None:
         for i in range(5):
             (gradient,) = torch.autograd.grad(output[:, i].square().sum(), x, retain_graph=True)
             assert not gradient[:, i + 1 :].any(), f"position {i} sees a later one"
-            alone = i == 0 or not case.mixer.can().leaves_itself_out
+            alone = i == 0 or not case.mixer.can().excludes_self
             assert gradient[:, i].any() or not alone, f"position {i} does not see itself"
 
 

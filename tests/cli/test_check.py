@@ -64,7 +64,7 @@ def test_a_recipe_is_looked_through_with_the_model_it_names(regard, tmp_path: Pa
     result = regard("check", recipe(tmp_path, '{ kind = "location-aware", reach = 2, width = 4 }'))
     assert result.exit_code == 0
     assert "3 lines in" in result.stdout
-    assert "warning: a location kernel of 5 is wider than the longest source, 3 pieces" in result.stdout
+    assert "warning: the location filter of width 5 is wider than the longest source (3 tokens)" in result.stdout
     found = json.loads(regard("check", tmp_path / "r.toml", "--json").stdout)
     assert found["corpora"][0]["lines"] == 3 and len(found["remarks"]) == 1
     narrow = regard("check", recipe(tmp_path, '{ kind = "location-aware", reach = 1, width = 4 }'))

@@ -205,7 +205,7 @@ def test_a_failure_is_one_row_s(compared: Compared) -> None:
         assert member["error"]["exit_code"] == 3
     assert "tight, seed 2 failed: " in compared.told[2] and "help: lower data.max_length" in compared.told[2]
     assert [member["error"]["exit_code"] for member in by_row["unknown"]] == [2, 2]
-    assert compared.told[0].count("unknown failed: no mechanism is called 'dott'") == 1
+    assert compared.told[0].count("unknown failed: unknown mechanism 'dott'") == 1
     assert compared.told[0].index("unknown failed") < compared.told[0].index("dot, seed 1")
     assert all("Traceback" not in said for said in compared.told)
 

@@ -146,7 +146,7 @@ def test_identity_projections_leave_one_head_alone():
 
 
 def test_an_identity_that_does_not_fit_is_refused():
-    with pytest.raises(ValueError, match="without a query projection 4 features cannot become 6"):
+    with pytest.raises(ValueError, match="a query projection is required: 4 features cannot become 6"):
         MultiHead(4, heads=2, key_width=3, mechanism=Dot(), project=("key", "value", "output"))
 
 

@@ -156,5 +156,5 @@ def test_it_is_a_kind_of_positions_of_a_side_that_does_not_look_ahead() -> None:
         with pytest.raises(ConfigError) as refused:
             build(ModelConfig.model_validate(SIZES | more), source_types=9, target_types=9)
         assert refused.value.where == where
-    with pytest.raises(ValueError, match="ahead"):
+    with pytest.raises(ValueError, match="causal mask"):
         SelfAttention(MultiHead(4, heads=2, mechanism=Dot()), mask=Padding(), forget=ForgetGate(4, 2))

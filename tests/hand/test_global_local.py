@@ -30,7 +30,7 @@ from regard.models.transformer.global_local import GlobalLocal
 from ..laws.cases import FEW, other_mixer
 from ..test_long_attention import Largest
 
-SMALL = {"FEWEST": 2, "MOST": 3, "ATONCE": 50}
+SMALL = {"MIN_BLOCK": 2, "MAX_BLOCK": 3, "MAX_WEIGHTS": 50}
 
 
 def close(actual: Tensor, expected: Tensor, tolerance: float = 1e-10) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import normalize
 
 from regard.attention import hashing
-from regard.attention.hashing import SortedChunks, attend_chunks, draw_rotations, fixed_rotations, hash_columns
+from regard.attention.hashing import SortedChunks, attend_chunks, draw_rotations, fixed_rotations, hash_positions
 from regard.attention.span import Span
 from regard.core.randomness import seeded_generator
 from regard.errors import ConfigError
@@ -32,7 +32,7 @@ def columns(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 def buckets(query: Tensor, *, rounds: int, factors: tuple[int, ...], seed: int = 0) -> Tensor:
     drawn = draw_rotations(1, WIDTH, rounds, factors, torch.Generator().manual_seed(seed))
-    return hash_columns(query[:, None], drawn, factors)[:, 0]
+    return hash_positions(query[:, None], drawn, factors)[:, 0]
 
 
 def in_chunks(
@@ -177,7 +177,7 @@ def test_the_nearer_two_vectors_the_more_often_they_collide() -> None:
 
     def collisions(count: int) -> list[float]:
         drawn = draw_rotations(1, 8, 4000, (count,), torch.Generator().manual_seed(1))
-        found = hash_columns(pairs, drawn, (count,))[0, 0]
+        found = hash_positions(pairs, drawn, (count,))[0, 0]
         return (found[:, :-1] == found[:, -1:]).double().mean(0).tolist()
 
     many = collisions(8)
@@ -191,7 +191,7 @@ def test_factors_are_hashes_of_their_own() -> None:
     x = torch.randn(1, 1, 50, WIDTH, generator=torch.Generator().manual_seed(2))
     drawn = draw_rotations(1, WIDTH, 1, (4, 6), torch.Generator().manual_seed(3))
     both, first, second = (
-        hash_columns(x, part, factors)
+        hash_positions(x, part, factors)
         for part, factors in ((drawn, (4, 6)), (drawn[..., :2], (4,)), (drawn[..., 2:], (6,)))
     )
     assert torch.equal(both, first * 6 + second)

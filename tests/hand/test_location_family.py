@@ -125,7 +125,7 @@ def test_the_first_look_leaves_padding_out(initial, expected):
 
 
 def test_another_first_look_is_refused():
-    with pytest.raises(ValueError, match="initial is one of uniform, first, nowhere, not 'last'"):
+    with pytest.raises(ValueError, match="initial must be one of uniform, first, nowhere, got 'last'"):
         initial_weights("last")
 
 
@@ -313,7 +313,7 @@ def test_the_recurrent_memory_is_an_lstm_cell():
 def test_filters_wider_than_the_source_are_remarked_upon(name):
     mechanism = FAMILY[name]()
     assert mechanism.warning(3) is None
-    assert mechanism.warning(2) == "a location kernel of 3 is wider than the longest source, 2 pieces"
+    assert mechanism.warning(2) == "the location filter of width 3 is wider than the longest source (2 tokens)"
 
 
 @pytest.mark.parametrize("kind", [Coverage, CoverageLocationAware])

@@ -73,7 +73,7 @@ def test_far_positions_are_exact_and_beyond_the_table():
 def test_learned_positions_end():
     position = LearnedPosition(4, longest=3)
     assert torch.equal(position(torch.zeros(1, 1, 4), torch.tensor([[2]]))[0, 0], position.table[2])
-    with pytest.raises(ValueError, match="position 3 is beyond the learned table of 3 rows"):
+    with pytest.raises(ValueError, match="position 3 is outside the learned table of 3 rows"):
         position(torch.zeros(1, 1, 4), torch.tensor([[3]]))
 
 
@@ -373,8 +373,8 @@ def test_a_mechanism_with_no_place_for_a_position_says_so(position):
 @pytest.mark.parametrize(
     "position, more, why",
     [
-        ("rotary", {"key_width": 5}, "a head's width must be even, not 5"),
-        ({"kind": "t5", "buckets": 32, "distance": 16}, {}, "begins beyond 16"),
+        ("rotary", {"key_width": 5}, "an even head width, got 5"),
+        ({"kind": "t5", "buckets": 32, "distance": 16}, {}, "distance must be greater than 16"),
     ],
 )
 def test_positions_that_cannot_be(position, more, why):

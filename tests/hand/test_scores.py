@@ -126,10 +126,10 @@ def test_a_side_without_weights_of_its_own_gives_the_width():
     assert Additive(heads=1, query_width=3, key_width=5, learned=("query",)).content.vector.shape == (1, 5)
     assert Additive(heads=1, query_width=3, key_width=5, learned=("key",)).content.vector.shape == (1, 3)
     with pytest.raises(
-        ValueError, match="a query of 3 features without learned weights cannot be added to 5 hidden units"
+        ValueError, match="a query with 3 features and no learned weights cannot be added to 5 hidden units"
     ):
         Additive(heads=1, query_width=3, key_width=5, learned=())
-    with pytest.raises(ValueError, match="learned names some of query, key, bias, not value"):
+    with pytest.raises(ValueError, match="learned accepts query, key, bias, got value"):
         Additive(heads=1, query_width=3, key_width=3, learned=("key", "value"))
 
 
@@ -156,7 +156,7 @@ def test_location_ignores_the_end_of_a_longer_sentence():
 def test_location_says_when_it_will_ignore_something():
     made = Location(heads=1, query_width=1, longest=2)
     assert made.warning(2) is None
-    assert "knows 2 positions (longest) and ignores the rest of sources up to 3 long" in str(made.warning(3))
+    assert "covers 2 positions (longest) and ignores later ones" in str(made.warning(3))
 
 
 # --- cosine ---------------------------------------------------------------------------------------------------------
@@ -269,14 +269,14 @@ def test_windows_and_choices_take_any_score_between_two_widths(outer, score):
 @pytest.mark.parametrize(
     "kind, options, complaint",
     [
-        ("local-m", {"window": 0}, "1 or more: 0"),
+        ("local-m", {"window": 0}, "≥ 1 .*got 0"),
         ("local-m", {"window": 2.5}, "whole number|window"),
-        ("local-p", {"window": 0}, "narrower than 1"),
-        ("hard", {"temperature": 0.0}, "a temperature is above 0"),
-        ("location", {"longest": 0}, "1 or more, not 0"),
+        ("local-p", {"window": 0}, "window must be at least 1"),
+        ("hard", {"temperature": 0.0}, "temperature must be greater than 0"),
+        ("location", {"longest": 0}, "at least 1, got 0"),
         ("additive", {"normalize": "relu"}, "relu|normalize"),
-        ("hard", {"score": {"kind": "local-p"}}, "'local-p' has no score that another mechanism could build on"),
-        ("hard", {"score": 3}, "a score is a kind, or a table with one"),
+        ("hard", {"score": {"kind": "local-p"}}, "'local-p' cannot be the score of another mechanism"),
+        ("hard", {"score": 3}, "a score must be a kind"),
     ],
 )
 def test_what_cannot_be_built_says_why(kind, options, complaint):

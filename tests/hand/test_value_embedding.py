@@ -100,7 +100,7 @@ class Frames(Input):
 def test_what_has_no_tokens_or_no_values_is_refused() -> None:
     made = model(value_embedding=True)
     made.encoder.embedding = Frames(8)
-    with pytest.raises(ValueError, match="looked up by tokens"):
+    with pytest.raises(ValueError, match="value embeddings are missing"):
         made.encoder(TOKENS, SPAN)
     with pytest.raises(ConfigError, match="'ssru'") as refused:
         model(decoder={"value_embedding": True, "mixer": "ssru"})

@@ -70,21 +70,21 @@ def test_a_config_reaches_a_mechanism_within_a_mechanism():
 @pytest.mark.parametrize(
     "kind, options, complaint",
     [
-        ("dott", {}, "no mechanism is called 'dott'"),
+        ("dott", {}, "unknown mechanism 'dott'"),
         ("dot", {"scales": 1}, "did you mean model.x.scale?"),
         ("dot", {"scale": "much"}, "model.x.scale cannot be 'much'"),
         ("dot", {"scale": float("nan")}, "finite number"),
         ("dot", {"bias": 3}, "unknown key model.x.bias"),
         ("additive", {"key_width": 7}, "unknown key model.x.key_width"),
-        ("additive", {"width": 0}, "1 hidden unit or more .width., not 0"),
-        ("additive", {"width": -1}, "1 hidden unit or more .width., not -1"),
+        ("additive", {"width": 0}, "width ≥ 1 .*got 0"),
+        ("additive", {"width": -1}, "width ≥ 1 .*got -1"),
         ("hard", {"score": {"kind": "general", "heads": 3}}, "unknown key model.x.score.heads"),
         ("multi-resolution", {"reach": "far"}, "model.x.reach cannot be 'far'"),
-        ("location-aware", {"learned": ["query"], "width": 3}, "a key of 4 features without learned weights"),
-        ("location-aware", {"reach": -1}, "reach is 0 or more, not 10, 1, -1"),
-        ("multi-resolution", {"reach": [1, 2, 3]}, "reach has 3 half-widths for 2 heads"),
+        ("location-aware", {"learned": ["query"], "width": 3}, "a key with 4 features and no learned weights"),
+        ("location-aware", {"reach": -1}, "reach ≥ 0, got 10, 1, -1"),
+        ("multi-resolution", {"reach": [1, 2, 3]}, "one half-width per head: got 3 for 2"),
         ("local-p", {"score": {"kind": "generall"}}, r"'generall'\n  where: model.x.score"),
-        ("local-p", {"score": {}, "window": 0.5}, "narrower than 1"),
+        ("local-p", {"score": {}, "window": 0.5}, "window must be at least 1"),
     ],
 )
 def test_what_cannot_be_built_says_why(kind, options, complaint):

@@ -77,4 +77,4 @@ def test_its_buckets() -> None:
     x, _ = columns()
     query = theirs.query_key(x).unflatten(-1, (HEADS, HEAD)).transpose(1, 2)
     drawn = hashed.fixed_rotations(HEADS, HEAD, 1, (BUCKETS,), SEED)
-    assert torch.equal(hashed.hash_columns(query, drawn, (BUCKETS,)), theirs(x).buckets)
+    assert torch.equal(hashed.hash_positions(query, drawn, (BUCKETS,)), theirs(x).buckets)

@@ -45,7 +45,7 @@ def as_big_bird(ours: GlobalLocal, x: Tensor, random: Tensor) -> dict[str, Tenso
     is_global[:, [0, -1]] = True
     span = Span.of(torch.ones_like(is_global))._replace(is_global=is_global)
     with (
-        patch.object(global_local_kernel, "FEWEST", 1),  # blocks of one column
+        patch.object(global_local_kernel, "MIN_BLOCK", 1),  # blocks of one position
         patch.object(Neighborhood, "drawn", lambda around, length, blocks: table.expand(len(length), -1, -1)),
     ):
         return {"output": ours(x, span, ()).output}

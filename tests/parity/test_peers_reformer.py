@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from regard.attention.hashing import SortedChunks, attend_chunks, hash_columns
+from regard.attention.hashing import SortedChunks, attend_chunks, hash_positions
 
 from .peers.asking import Case, Peer, check, needs_peers, ways
 
@@ -31,7 +31,7 @@ def attend(ours: Hashing, query: Tensor, value: Tensor) -> dict[str, Tensor]:
     """Later columns alone: of who sees only itself theirs loses a part, since −50,000 + log 3 is rounded."""
     torch.manual_seed(3)
     drawn = torch.randn(1, WIDTH, ROUNDS, BUCKETS // 2, dtype=query.dtype)
-    bucket = hash_columns(query[:, None], drawn, (BUCKETS,))[:, 0]
+    bucket = hash_positions(query[:, None], drawn, (BUCKETS,))[:, 0]
     valid = torch.ones(query.shape[:2], dtype=torch.bool)
     chunks = SortedChunks.of(bucket, valid, chunk=CHUNK, causal=ours.causal, nearest=False)
     key = normalize(query, dim=-1)

@@ -15,8 +15,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, create_model
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from regard.attention.catalog import BUILDER_ARGUMENTS as MECHANISM_ARGUMENTS
 from regard.attention.catalog import MECHANISMS
-from regard.attention.catalog import PLACED as PLACED_MECHANISM
 from regard.attention.contract import Mixer
 from regard.attention.span import Span
 from regard.config.constructor_options import LARGEST, validate_options
@@ -25,7 +25,7 @@ from regard.core.task import find_task
 from regard.core.task_table import TASKS, locate
 from regard.errors import ConfigError, RegardError
 from regard.models.attention_config import OTHER_MIXERS
-from regard.models.transformer.mixers import PLACED, find_mixer, place_mixer
+from regard.models.transformer.mixers import BUILDER_ARGUMENTS, find_mixer, place_mixer
 from regard.runs.config import load_config
 from regard.runs.plan import Plan
 from regard.runs.size_check import outline, require_proportion
@@ -129,13 +129,15 @@ def options_of(make: type, given: tuple[str, ...]) -> dict[str, Any]:
     return {name: hints[name] for name in signature(make).parameters if name not in given}
 
 
-MAKERS: dict[str, tuple[type, tuple[str, ...]]] = {kind: (make, PLACED_MECHANISM) for kind, make in MECHANISMS.items()}
-MAKERS |= {kind: (find_mixer(kind), PLACED) for kind in OTHER_MIXERS}
+MAKERS: dict[str, tuple[type, tuple[str, ...]]] = {
+    kind: (make, MECHANISM_ARGUMENTS) for kind, make in MECHANISMS.items()
+}
+MAKERS |= {kind: (find_mixer(kind), BUILDER_ARGUMENTS) for kind in OTHER_MIXERS}
 OPTIONS = [
     (kind, name, hint)
     for kind, (make, given) in MAKERS.items()
     for name, hint in options_of(make, given).items()
-    if {int, float} & set(inside(hint)) and not (given is PLACED_MECHANISM and name == "score")
+    if {int, float} & set(inside(hint)) and not (given is MECHANISM_ARGUMENTS and name == "score")
 ]
 
 

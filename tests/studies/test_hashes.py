@@ -47,7 +47,7 @@ def test_it_fails(collisions: list[float], row: tuple[float, ...], first: str) -
 def test_rotations_that_ignore_the_vectors_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """Buckets drawn at random collide equally often at all angles."""
     monkeypatch.setattr(
-        hashes, "hash_columns", lambda x, drawn, factors: torch.randint(16, (1, 1, drawn.shape[2], x.shape[2]))
+        hashes, "hash_positions", lambda x, drawn, factors: torch.randint(16, (1, 1, drawn.shape[2], x.shape[2]))
     )
     assert "least" in failed(hashes.run(seed=1, quick=True, report=ignore_report, trained=(4,), size=SIZE))
 

@@ -16,22 +16,22 @@ from regard.attention.score import ScoreTerms, SoftmaxScore
 class Additive(SoftmaxScore):
     """e(q, k) = β vᵀ tanh(W q + U k + b), α = softmax(e) (Bahdanau et al. 2015, App. A.1.2; β = 1, no b).
 
-    The same as Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version); the
-    concatenation is never built. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
+    Equal to Luong's concat, v_aᵀ tanh(W_a [q; k]) with W_a = [W U] (Luong et al. 2015, §3.1, arXiv version), without
+    building the concatenation. In ``content``: W ``query_weight`` (heads, width, d_q), U ``key_weight`` (heads,
     width, d_k), b ``bias`` and v ``vector`` (heads, width).
 
-    ``heads``: number of heads, each with parameters of its own.
+    ``heads``: number of heads, each with its own parameters.
     ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
     ``width``: n', the hidden units; None: d_q.
-    ``learned``: which of W ("query"), U ("key") and b ("bias") exist; without W or U that side is added unprojected
-    and must be n' wide, as where the heads project already: learned = () is ESPnet's vᵀ tanh(q + k).
+    ``learned``: which of W ("query"), U ("key") and b ("bias") exist. Without W or U that side is added unprojected
+    and must be n' wide, as when the heads already project. learned = () is ESPnet's vᵀ tanh(q + k).
     ``sharpening``: β, a factor of the energy (ESPnet: 2).
     ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e) (Chorowski et al. 2015, §2.3, "smoothing").
 
-    No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products, and as
-    much memory: batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; a
-    constant beside v (ESPnet) is left out, since softmax does not see it (a sigmoid would); the start is uniform in
-    ±1/√fan-in (Bahdanau: v = 0, W and U nearly so).
+    No state. Cost per head: query·d_q·n' + key·d_k·n' once, then query·key·n' additions, tanhs and products. Memory:
+    batch·heads·query·key·n' numbers. Differs from the papers in: every head has its own v, W and U; no constant is
+    added to the energy (ESPnet), since it does not change a softmax (it would change a sigmoid); initialization is
+    uniform in ±1/√fan-in (Bahdanau: v = 0, W and U nearly so).
     """
 
     def __init__(

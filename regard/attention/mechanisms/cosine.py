@@ -7,21 +7,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Attended
-from regard.attention.kernel import attend, blank_unseen
+from regard.attention.kernel import attend, zero_masked
 from regard.attention.mask import Bound
 from regard.attention.score import Score, ScoreTerms
 from regard.core.state import State
 
-TINY = 1e-12  # keeps a query or key of length 0, and its gradient, finite
+TINY = 1e-12  # keeps the result and the gradient finite for a query or key of norm 0
 
 
 class Cosine(Score):
     """e(q, k) = g · q·k / (‖q‖ ‖k‖), α = softmax(e) (Henry et al. 2020, "QKNorm").
 
-    An energy stays within ±g however long q and k grow, so no softmax saturates by length; no 1/√d_k. g
-    ``sharpness`` (heads,) is learned and starts at ``scale``; the paper starts at log₂(L² − L), where L is the
-    length that 97.5 % of the training sentences stay under: 10 is that of L = 32.5. Needs d_q = d_k. No state. Cost:
-    that of dot, and its fused path, plus (query + key)·d_k. Differs from the paper in: g a head, not one for all.
+    An energy stays within ±g for any norms of q and k, so these cannot saturate the softmax; no 1/√d_k. g
+    ``sharpness`` (heads,) is learned and starts at ``scale``. The paper starts at log₂(L² − L), where 97.5 % of the
+    training sentences are shorter than L: 10 corresponds to L = 32.5. Requires d_q = d_k. No state. Cost: that of dot
+    on its fused path, plus (query + key)·d_k. Differs from the paper in: one g per head, not one for all.
     """
 
     def __init__(self, *, heads: int, scale: float = 10.0) -> None:
@@ -55,25 +55,25 @@ class Cosine(Score):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        # Blanked before the division: the gradient of a length is NaN where the key is.
-        unit = _unit(blank_unseen(key, bound))
+        # Mask before the division: the gradient of a norm is NaN where the key is NaN.
+        unit = _unit(zero_masked(key, bound))
         context, weights = attend(
             self._sharpened(query), unit, value, bound, scale=1.0, dropping=self.dropping, need_weights=need_weights
         )
         return Attended(context, weights, state)
 
     def _sharpened(self, query: Float[Tensor, "batch heads query width"]) -> Float[Tensor, "batch heads query width"]:
-        """g q / ‖q‖."""
+        """Return g q / ‖q‖."""
         return _unit(query) * self.sharpness[:, None, None]
 
     def terms(
         self, query: Float[Tensor, "heads query width"], key: Float[Tensor, "heads key prepared"], bound: Bound
     ) -> ScoreTerms | None:
         unit = torch.nn.functional.normalize
-        aimed = unit(query, dim=-1) * self.sharpness[:, None, None]
-        return ScoreTerms("product", "g q/‖q‖ · k/‖k‖", 1.0, aimed, unit(key, dim=-1))
+        sharpened = unit(query, dim=-1) * self.sharpness[:, None, None]
+        return ScoreTerms("product", "g q/‖q‖ · k/‖k‖", 1.0, sharpened, unit(key, dim=-1))
 
 
 def _unit(x: Float[Tensor, "batch heads length width"]) -> Float[Tensor, "batch heads length width"]:
-    """x / ‖x‖; 0 stays 0."""
+    """Return x / ‖x‖; 0 stays 0."""
     return x * torch.rsqrt(x.square().sum(-1, keepdim=True) + TINY)

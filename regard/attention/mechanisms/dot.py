@@ -19,18 +19,19 @@ from regard.core.state import State
 class Dot(Score):
     """e(q, k) = scale · q·k + b, α = softmax(e), context = Σ α v (Vaswani et al. 2017, Eq. 1).
 
-    ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). With components of q and k
-    independent, of mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax out of
-    saturation. Needs d_q = d_k. No state, no parameters but those of ``bias``. Cost: query·key·(d_k + d_v) per head.
+    ``scale`` None is 1/√d_k; 1 is the unscaled product of Luong et al. 2015 (§3.1). If the components of q and k are
+    independent, with mean 0 and variance 1, q·k has variance d_k (footnote 4): the scale keeps the softmax from
+    saturating. Requires d_q = d_k. No state, no parameters except those of ``bias``. Cost: query·key·(d_k + d_v) per
+    head.
 
-    ``bias`` is b(i, j, head), ALiBi's or T5's bias by distance; the paper has none. It is not scaled, and several
-    layers may share one.
+    ``bias`` is b(i, j, head), ALiBi's or T5's bias by distance, which the paper does not use. It is not scaled, and
+    several layers may share one.
     """
 
     def __init__(self, *, scale: float | None = None, bias: EnergyBias | None = None) -> None:
         super().__init__()
         if bias is not None and not isinstance(bias, EnergyBias):
-            raise TypeError(f"bias is an EnergyBias module, not {bias!r}")
+            raise TypeError(f"bias must be an EnergyBias module, got {bias!r}")
         self.scale, self.bias = scale, bias
 
     def can(self) -> Abilities:
@@ -50,7 +51,7 @@ class Dot(Score):
     ) -> Float[Tensor, "batch heads query key"]:
         if self.bias is not None:
             raise ValueError(
-                "dot attention with a bias has energies that depend on positions: no other mechanism can build on them"
+                "dot attention with a bias cannot be the score of another mechanism: its energies depend on positions"
             )
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         return scale * torch.einsum("bhtd,bhsd->bhts", query, key)

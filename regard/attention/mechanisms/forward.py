@@ -1,4 +1,4 @@
-"""Forward attention: from one query to the next, weight stays on a key or moves on to the key after it."""
+"""Forward attention: from one query to the next, weight stays on a key or moves to the next key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.attention.kernel import weigh
 from regard.attention.location_base import FilteredLocation
 from regard.attention.mask import Bound
 
-FLOOR = 1e-6  # the least weight of an allowed key before the last division; ESPnet's
+FLOOR = 1e-6  # minimum weight of an allowed key before the last division, as in ESPnet
 
 
 class Forward(FilteredLocation):
@@ -20,20 +20,20 @@ class Forward(FilteredLocation):
 
     (Zhang, Ling & Dai 2018, "forward attention"; the equation numbers were not checked). e is that of
     location-aware attention, as in ESPnet's AttForward: e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), f_i = F ∗ α_{i−1}.
-    α̂ is at least ``FLOOR`` for every allowed key, so that no gradient is 0/0 and a lost position can be found again.
+    α̂ is at least ``FLOOR`` for every allowed key: no gradient is 0/0, and weight can return to any position.
     F ``filters`` and U ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see
     ``AdditiveScore``).
 
-    ``heads``: number of heads, each with parameters of its own.
+    ``heads``: number of heads, each with its own parameters.
     ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
     ``width``: hidden units; None: d_q.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
+    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
     ``sharpening``: β, 1 in ESPnet.
 
-    Queries are taken in turn; a padded query leaves the state alone. Cost: as location-aware attention. Differs from
-    ESPnet in: several heads; masked keys have weight 0, where ESPnet's floor leaves about 1e-6 on every frame of
-    padding, so that a result depends on the rest of the batch; no transition agent (AttForwardTA).
+    Queries are processed one by one; a padded query does not change the state. Cost: that of location-aware attention.
+    Differs from ESPnet in: several heads; masked keys have weight 0 (ESPnet's floor leaves about 1e-6 on every frame
+    of padding, so a result depends on the rest of the batch); no transition agent (AttForwardTA).
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Forward(FilteredLocation):
         reached = previous + pad(previous, (1, 0))[..., :-1]
         return _normalized(reached[:, :, None] * weigh(energy, bound), bound.sdpa())
 
-    def remember(
+    def update_memory(
         self, before: Float[Tensor, "batch heads key"], now: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads key"]:
         return now
@@ -68,7 +68,7 @@ class Forward(FilteredLocation):
 def _normalized(
     unnormalized: Float[Tensor, "batch heads 1 key"], allowed: Bool[Tensor, "batch 1 1 key"]
 ) -> Float[Tensor, "batch heads 1 key"]:
-    """Weights over their sum: at least ``FLOOR`` before the division where allowed, and 0 elsewhere."""
+    """Return weights divided by their sum: before, at least ``FLOOR`` where allowed and 0 elsewhere."""
     floored = unnormalized.clamp_min(FLOOR).masked_fill(~allowed, 0.0)
     total = floored.sum(-1, keepdim=True)
     return floored / total.masked_fill(total == 0, 1.0)

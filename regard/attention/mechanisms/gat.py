@@ -1,4 +1,4 @@
-"""Attention of graph attention networks (GAT): a rectified sum of what is told of the query and of the key."""
+"""Attention of graph attention networks (GAT): a rectified sum of a term of the query and a term of the key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.attention.pair_score import PairScore
 
 
 def _glorot(heads: int, width: int) -> nn.Parameter:
-    """A vector a head, uniform in ±√(6 / (width + 1)) (Glorot & Bengio 2010)."""
+    """Return a vector per head, uniform in ±√(6 / (width + 1)) (Glorot & Bengio 2010)."""
     limit = (6 / (width + 1)) ** 0.5
     return nn.Parameter(torch.empty(heads, width).uniform_(-limit, limit))
 
@@ -20,13 +20,12 @@ def _glorot(heads: int, width: int) -> nn.Parameter:
 class Gat(PairScore):
     """e(q, k) = LeakyReLU(a_qᵀ q + a_kᵀ k), α = softmax(e) (Veličković et al. 2018, Eq. 1–3, with a = [a_q ‖ a_k]).
 
-    ``query_vector`` a_q (heads, d_q) and ``key_vector`` a_k (heads, d_k). The energy is monotone in a_kᵀ k, whatever
-    the query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so that a query
-    cannot look something up. ``slope``: of the rectifier below 0. In a graph network queries, keys and values are one
-    projection W h.
+    ``query_vector`` a_q (heads, d_q) and ``key_vector`` a_k (heads, d_k). The energy is monotone in a_kᵀ k for every
+    query: all queries that see the same keys rank them alike (Brody et al. 2022, Theorem 1), so a query cannot select
+    a key. ``slope``: of the rectifier below 0. In a graph network queries, keys and values are one projection W h.
 
-    No state. Cost per head: query·d_q + key·d_k once, then an addition a pair, or an edge. Differs from the paper in
-    nothing; the paper's product [Wh_i ‖ Wh_j] is never built.
+    No state. Cost per head: query·d_q + key·d_k once, then one addition per pair, or per edge. Equal to the paper; its
+    product [Wh_i ‖ Wh_j] is never built.
     """
 
     def __init__(self, *, heads: int, query_width: int, key_width: int, slope: float = 0.2) -> None:

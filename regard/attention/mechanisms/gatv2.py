@@ -14,11 +14,11 @@ class Gatv2(PairScore):
     """e(q, k) = aᵀ LeakyReLU(q + k), α = softmax(e) (Brody et al. 2022, Eq. 7, with q = W_q h_i and k = W_k h_j).
 
     ``vector`` a (heads, width), uniform in ±√(6 / (width + 1)). As wide as the projections of the heads, which are
-    W = [W_q ‖ W_k]. Unlike in ``gat`` the ranking of keys depends on the query: a network of that form approximates
+    W = [W_q ‖ W_k]. Unlike in ``gat``, the ranking of keys depends on the query: a network of this form approximates
     any score. ``slope``: of the rectifier below 0.
 
-    No state. Cost per head: width additions and multiply-adds a pair, or an edge, and as much memory. Differs from
-    the paper in nothing.
+    No state. Cost per head: width additions and multiply-adds per pair, or per edge, and as much memory. Equal to the
+    paper.
     """
 
     same_width = True
@@ -26,7 +26,9 @@ class Gatv2(PairScore):
     def __init__(self, *, heads: int, query_width: int, key_width: int, slope: float = 0.2) -> None:
         super().__init__()
         if query_width != key_width:
-            raise ValueError(f"a query of {query_width} features cannot be added to a key of {key_width}")
+            raise ValueError(
+                f"a query of {query_width} features cannot be added to a key of {key_width}: use equal widths"
+            )
         limit = (6 / (query_width + 1)) ** 0.5
         self.vector = nn.Parameter(torch.empty(heads, query_width).uniform_(-limit, limit))
         self.slope = slope

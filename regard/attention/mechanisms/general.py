@@ -20,7 +20,7 @@ class General(SoftmaxScore):
     def __init__(self, *, heads: int, query_width: int, key_width: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(heads, query_width, key_width))
-        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
+        nn.init.uniform_(self.weight, -0.1, 0.1)  # as the paper initializes every parameter
 
     def energy(
         self, query: Float[Tensor, "batch heads query width"], key: Float[Tensor, "batch heads key key_width"]

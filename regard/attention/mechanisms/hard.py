@@ -19,19 +19,19 @@ class Hard(ReweightedScore):
     """α = one-hot(argmax_j e_j): each query reads the one allowed key of highest energy e = ``score``(q, k).
 
     A choice has derivative 0, so the gradient is that of ã = softmax(e / τ), straight through (Bengio et al.
-    2013): ∂α/∂e := ∂ã/∂e. The values get the gradient of what was read, the chosen one alone. τ is ``temperature``: a
-    lower one makes ã, and so the gradient, nearer to the choice. The first of equal energies is chosen. The same in
-    training and in evaluation: nothing is drawn. No parameters but those of ``score``, no state. Cost: that of
-    ``score``, with all its energies; the reading is a product with zeros.
+    2013): ∂α/∂e := ∂ã/∂e. Only the chosen value gets a gradient. τ is ``temperature``: a lower one brings ã, and so
+    the gradient, closer to the choice. The first of equal energies is chosen. Training and evaluation are equal, and
+    nothing is random. No parameters except those of ``score``, no state. Cost: that of ``score`` with all its
+    energies, and a product with zeros.
 
-    Differs from Xu et al. 2015 (§4.1) in: the choice is the argmax, not a draw, and learns by a biased gradient of
-    low variance instead of REINFORCE.
+    Differs from Xu et al. 2015 (§4.1) in: the choice is the argmax, not a draw, and is learned with a biased gradient
+    of low variance instead of REINFORCE.
     """
 
     def __init__(self, score: Score, *, temperature: float = 1.0) -> None:
         super().__init__()
         if not temperature > 0:
-            raise ValueError(f"a temperature is above 0: {temperature}")
+            raise ValueError(f"temperature must be greater than 0, got {temperature}")
         self.score, self.temperature = score, temperature
 
     def can(self) -> Abilities:
@@ -48,4 +48,4 @@ class Hard(ReweightedScore):
         soft = masked_softmax(energy / self.temperature, allowed)
         top, chosen = soft.detach().max(-1, keepdim=True)
         hard = torch.zeros_like(soft).scatter(-1, chosen, (top > 0).to(soft.dtype))
-        return hard + (soft - soft.detach())  # in this order: exactly one-hot
+        return hard + (soft - soft.detach())  # in this order of additions the result is exactly one-hot

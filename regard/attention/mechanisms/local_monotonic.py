@@ -16,17 +16,17 @@ from regard.attention.score import ReweightedScore, Score
 class LocalMonotonic(ReweightedScore):
     """p_t = t, a_t(s) = align(h_t, h̄_s) for |s − p_t| ≤ D, 0 elsewhere (Luong et al. 2015, §3.2, "local-m").
 
-    Source and target are taken to run in step. t is the query's absolute position and s the key's, both from 0;
-    align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys to either side.
-    Positions outside the sentence are ignored: a window that reaches over its edge is normalized over what is left,
-    and a query more than D beyond the last key looks nowhere, with weights 0. No parameters but those of ``score``,
-    no state; but a query's answer depends on its position. Cost: that of ``score``, over all keys.
+    Assumes that source and target are aligned monotonically. t is the query's absolute position and s the key's, both
+    from 0. align is the softmax of ``score`` over the allowed keys of the window, ``window`` = D keys on either side.
+    A window that extends beyond the sentence is normalized over the keys inside. A query more than D after the last
+    key has weights 0. No parameters except those of ``score``, no state; the result of a query depends on its
+    position. Cost: that of ``score``, over all keys.
     """
 
     def __init__(self, score: Score, *, window: int = 10) -> None:
         super().__init__()
         if not isinstance(window, int) or window < 1:
-            raise ValueError(f"a window is a whole number of keys to either side, 1 or more: {window}")
+            raise ValueError(f"window must be a whole number of keys ≥ 1 on either side, got {window}")
         self.score, self.window = score, window
 
     def can(self) -> Abilities:

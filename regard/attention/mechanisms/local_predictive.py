@@ -19,8 +19,8 @@ class LocalPredictive(ReweightedScore):
 
     (Luong et al. 2015, Eq. 9 and 10 of the arXiv version). S is the number of valid keys of the row, s the key's
     position from 0, align the softmax of ``score`` over the allowed keys with |s − p_t| ≤ D, ``window`` = D. The
-    weights are *not* normalized again: they sum to 1 at most. A gradient reaches W_p and v_p through the Gaussian
-    alone; the edge of the window is piecewise constant in p_t.
+    weights are *not* normalized again: they sum to at most 1. W_p and v_p get a gradient through the Gaussian
+    only; the edge of the window is piecewise constant in p_t.
 
     ``center`` is W_p (heads, d_q, d_q), ``direction`` v_p (heads, d_q). No state. Cost: that of ``score``, over all
     keys: the window saves no work here. Differs from the paper in: p_t is predicted per head.
@@ -29,7 +29,7 @@ class LocalPredictive(ReweightedScore):
     def __init__(self, score: Score, *, heads: int, query_width: int, window: float = 10) -> None:
         super().__init__()
         if window < 1:
-            raise ValueError(f"a window narrower than 1 may hold no key at all: {window}")
+            raise ValueError(f"window must be at least 1, got {window}: a narrower one may contain no key")
         self.score, self.window = score, window
         self.center = nn.Parameter(torch.empty(heads, query_width, query_width))
         self.direction = nn.Parameter(torch.empty(heads, query_width))
@@ -37,7 +37,7 @@ class LocalPredictive(ReweightedScore):
             nn.init.uniform_(parameter, -0.1, 0.1)
 
     def can(self) -> Abilities:
-        # A causal query would have to know the length of what is still to come.
+        # A causal query cannot know the length of the whole sequence, which p_t requires.
         return Abilities(
             causal=False,
             cross=True,
@@ -53,7 +53,7 @@ class LocalPredictive(ReweightedScore):
     def predict(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "batch heads query"]:
-        """p_t, in [0, S]."""
+        """Return p_t, in [0, S]."""
         hidden = torch.tanh(torch.einsum("bhtd,hed->bhte", query, self.center))
         share = torch.sigmoid(torch.einsum("bhte,he->bht", hidden, self.direction))
         return bound.key_length[:, None, None] * share

@@ -1,4 +1,4 @@
-"""Location attention (Luong): energies of positions from the query alone, whatever the keys are."""
+"""Location attention (Luong): energies of positions from the query alone, independent of the keys."""
 
 from __future__ import annotations
 
@@ -11,30 +11,31 @@ from regard.attention.score import SoftmaxScore
 
 
 class Location(SoftmaxScore):
-    """a_t = softmax(W_a h_t): one energy a position, whatever the key is (Luong et al. 2015, Eq. 8, arXiv version).
+    """a_t = softmax(W_a h_t): one energy per position, for any key (Luong et al. 2015, Eq. 8, arXiv version).
 
-    W_a ``weight`` (heads, longest, d_q). A shorter sentence uses the first rows of W_a alone. Keys from position
-    ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and a row of W_a that
-    training never reached would mean nothing. Column j of the keys is position j. No bias, no state. Cost:
-    query·min(keys, longest)·d_q per head: cheaper than a product with the keys only where those are wider.
+    W_a ``weight`` (heads, longest, d_q). A shorter sentence uses only the first rows of W_a. Keys from position
+    ``longest`` on get no weight: the paper ignores "words near the end" of longer sentences, and training never reaches
+    further rows. Column j of the keys is position j. No bias, no state. Cost: query·min(keys, longest)·d_q per head:
+    cheaper than a product with the keys only if these are wider.
     """
 
     may_see_nothing = True
-    by_column = True
+    by_key_index = True
 
     def __init__(self, *, heads: int, query_width: int, longest: int = 64) -> None:
         super().__init__()
         if longest < 1:
-            raise ValueError(f"longest, the number of positions with a score, is 1 or more, not {longest}")
+            raise ValueError(f"longest (number of positions with a score) must be at least 1, got {longest}")
         self.weight = nn.Parameter(torch.empty(heads, longest, query_width))
-        nn.init.uniform_(self.weight, -0.1, 0.1)  # the paper's, which has it for every parameter
+        nn.init.uniform_(self.weight, -0.1, 0.1)  # as the paper initializes every parameter
 
     def warning(self, longest: int) -> str | None:
         known = self.weight.shape[1]
         if longest <= known:
             return None
         return (
-            f"location attention knows {known} positions (longest) and ignores the rest of sources up to {longest} long"
+            f"location attention covers {known} positions (longest) and ignores later ones: "
+            f"sources have up to {longest} tokens"
         )
 
     def energy(

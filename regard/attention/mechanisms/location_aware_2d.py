@@ -19,22 +19,22 @@ class LocationAware2D(LocationMechanism):
     """f_i = F ∗ (α_{i−P}, …, α_{i−1}), e_ij = wᵀ tanh(W s_i + V h_j + U f_ij + b), α_i = softmax(β e_i)
 
     (ESPnet's AttLoc2D; not from a paper). F ``filters`` (heads·channels, P, 2·``reach`` + 1), the newest weights last,
-    so that direction and speed can be seen; U ``location_weight`` (heads, width, channels); W, V, b and w are in
+    which shows direction and speed; U ``location_weight`` (heads, width, channels); W, V, b and w are in
     ``content`` (see ``AdditiveScore``). With P = 1 it is location-aware attention.
 
-    ``heads``: number of heads, each with parameters of its own.
+    ``heads``: number of heads, each with its own parameters.
     ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
     ``width``: hidden units; None: d_q.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
-    ``past``: P, how many queries before this one (ESPnet: 5).
+    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
+    ``past``: P, number of previous queries (ESPnet: 5).
     ``sharpening``: β (ESPnet: 2).
     ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
-    ``initial``: α_0, which stands for all P before the first query: "uniform" over the valid keys, all on the
+    ``initial``: α_0, used for all P weights before the first query: "uniform" over the valid keys, all on the
     "first", or "nowhere".
 
-    Queries are taken in turn; a padded query leaves the state alone. Cost: as location-aware attention, with P times
-    its convolution and state. Differs from ESPnet in: several heads.
+    Queries are processed one by one; a padded query does not change the state. Cost: that of location-aware attention
+    with P times its convolution and state. Differs from ESPnet in: several heads.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LocationAware2D(LocationMechanism):
     def location(self, previous: Float[Tensor, "batch heads past key"]) -> Float[Tensor, "batch heads key width"]:
         return torch.einsum("bhcs,hnc->bhsn", self.filters(previous), self.location_weight)
 
-    def remember(
+    def update_memory(
         self, before: Float[Tensor, "batch heads past key"], now: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads past key"]:
         return torch.cat([before, now[:, :, None]], 2)[:, :, 1:]

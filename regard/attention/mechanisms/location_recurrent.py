@@ -27,24 +27,24 @@ class LocationRecurrentState(NamedTuple):
 class LocationRecurrent(Sequential):
     """r_i = max_j relu(F ∗ α_{i−1})_j, m_i = LSTM(r_i, m_{i−1}), e_ij = wᵀ tanh(W s_i + V h_j + m_i + b),
 
-    α_i = softmax(β e_i) (ESPnet's AttLocRec; not from a paper). m is the same for every key: it bends the query and
-    cannot tell two equal keys apart. F ``filters``; the cell, without bias, has ``input_weight`` (heads, 4·width,
+    α_i = softmax(β e_i) (ESPnet's AttLocRec; not from a paper). m is the same for every key: it changes the query and
+    cannot distinguish two equal keys. F ``filters``; the cell, without bias, has ``input_weight`` (heads, 4·width,
     channels) and ``hidden_weight`` (heads, 4·width, width), gates in torch's order: input, forget, candidate, output;
     it starts at 0. W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
-    ``heads``: number of heads, each with parameters of its own.
+    ``heads``: number of heads, each with its own parameters.
     ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
     ``width``: hidden units; None: d_q.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
-    ``channels``, ``reach``: filters a head, 2·reach + 1 keys wide.
+    ``channels``, ``reach``: filters per head, 2·reach + 1 keys wide.
     ``sharpening``: β (ESPnet: 2).
     ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
 
-    Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width and the convolution per
-    head, and 4·width·(width + channels) a query. Differs from ESPnet in: several heads; the maximum is over the
-    valid keys, where ESPnet's runs over padding, too, whose filters see the end of the sentence, so that a result
-    depends on the rest of the batch.
+    Queries are processed one by one; a padded query does not change the state. Cost: query·key·width and the
+    convolution per head, and 4·width·(width + channels) per query. Differs from ESPnet in: several heads; the maximum
+    is over the valid keys. ESPnet's includes padding, whose filters see the end of the sentence, so a result depends
+    on the rest of the batch.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Location-aware attention with filters of another width in each head."""
+"""Location-aware attention with filters of a different width in each head."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ class MultiResolution(LocationMechanism):
     e_ij^n = w^nᵀ tanh(W^n s_i + V^n h_j + U^n f_ij^n + b^n), α_i^n = softmax(β e_i^n). F^n ``filters[n]``; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
-    ``heads``: number of heads, each with parameters of its own.
+    ``heads``: number of heads, each with its own parameters.
     ``query_width``, ``key_width``: d_q and d_k, features of a query and of a key per head.
     ``width``: hidden units; None: d_q.
     ``learned``: which of W ("query"), V ("key") and b ("bias") exist.
     ``channels``: filters of each head.
     ``reach``: the half-width of the last head's filters, in keys: with 4 heads and 100, widths are 51, 101, 151 and
-    201. A list gives each head's F_n itself.
+    201. A list sets F_n of each head.
     ``sharpening``: β.
     ``normalize``: "softmax", or "sigmoid" for σ(e) / Σ σ(e).
     ``initial``: α_0, "uniform" over the valid keys, all on the "first", or "nowhere", 0.
 
-    Queries are taken in turn; a padded query leaves the state alone. Cost: query·key·width·(channels + 1) per head
-    and one convolution a head. Differs from ESPnet in: β is 1 unless given, where ESPnet has 1/√d_k, though 2 for
-    heads of one resolution. ESPnet's docstring says that the number of channels varies from head to head; its code,
-    and this, varies the width.
+    Queries are processed one by one; a padded query does not change the state. Cost: query·key·width·(channels + 1)
+    and one convolution per head. Differs from ESPnet in: β is 1 by default; ESPnet has 1/√d_k, and 2 for heads of one
+    resolution. According to ESPnet's docstring the number of channels varies from head to head; its code, like this
+    class, varies the width.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class MultiResolution(LocationMechanism):
     ) -> None:
         reaches = [reach * (n + 1) // heads for n in range(heads)] if isinstance(reach, int) else list(reach)
         if len(reaches) != heads:
-            raise ValueError(f"reach has {len(reaches)} half-widths for {heads} heads")
+            raise ValueError(f"reach requires one half-width per head: got {len(reaches)} for {heads} heads")
         super().__init__(
             heads=heads, query_width=query_width, key_width=key_width, width=width, reach=max(reaches), learned=learned,
             sharpening=sharpening, normalize=normalize, initial=initial,
         )  # fmt: skip
-        self.filters = nn.ModuleList(Filters(heads=1, channels=channels, reach=each) for each in reaches)
+        self.filters = nn.ModuleList(Filters(heads=1, channels=channels, reach=half_width) for half_width in reaches)
         self.location_weight = uniform(heads, self.content.width, channels)
 
     def location(self, previous: Float[Tensor, "batch heads key"]) -> Float[Tensor, "batch heads key width"]:
@@ -67,7 +67,7 @@ class MultiResolution(LocationMechanism):
         features = torch.cat([head(weights[:, n : n + 1]) for n, head in enumerate(self.filters)], 1)
         return torch.einsum("bhcs,hnc->bhsn", features, self.location_weight)
 
-    def remember(
+    def update_memory(
         self, before: Float[Tensor, "batch heads key"], now: Float[Tensor, "batch heads key"]
     ) -> Float[Tensor, "batch heads key"]:
         return now

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Attended, Mechanism
-from regard.attention.kernel import blank_unseen, read, share_heads, weigh
+from regard.attention.kernel import read, share_heads, weigh, zero_masked
 from regard.attention.mask import Bound
 from regard.attention.positions.distance_bias import distances
 from regard.core.state import State
@@ -19,18 +19,18 @@ class Shaw(Mechanism):
     """e_ij = scale · q_i·(k_j + a^K_ij), α = softmax(e), context_i = Σ_j α_ij (v_j + a^V_ij)
 
     (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{max(−clip, min(clip, j − i))}. ``keys`` w^K (heads, 2·clip + 1, d_k) and
-    ``values`` w^V (heads, 2·clip + 1, d_v) are learned, with vectors of each head, as in the paper's base model.
-    Positions are absolute, so a cache changes nothing. No state. Differs from the paper's big model in: no table that
-    the heads of a layer share.
+    ``values`` w^V (heads, 2·clip + 1, d_v) are learned, with separate vectors per head, as in the paper's base model.
+    Positions are absolute, so a cache gives the same result. No state. Differs from the paper's big model in: the
+    heads of a layer share no table.
 
     ``heads``: number of heads.
     ``query_width``, ``value_width``: d_k and d_v per head; None as ``value_width``: d_k.
     ``clip``: distances beyond ± clip share a vector.
-    ``values``: False: no a^V, which cost the paper nothing (Table 3).
+    ``values``: False: no a^V; the paper found no loss of quality without it (Table 3).
     ``scale``: None: 1/√d_k.
 
-    Computed as two terms (Eq. 5): q·w for each of the 2·clip + 1 vectors, from which every pair takes its own; and
-    weights summed by distance, then times w^V. Cost: query·key·(d_k + d_v) + query·(2·clip + 1)·(d_k + d_v) per head;
+    Computed as two terms (Eq. 5): q·w for each of the 2·clip + 1 vectors, from which every pair gathers its own; and
+    weights summed by distance, times w^V. Cost: query·key·(d_k + d_v) + query·(2·clip + 1)·(d_k + d_v) per head;
     no query·key·d tensor exists.
     """
 
@@ -46,13 +46,13 @@ class Shaw(Mechanism):
     ) -> None:
         super().__init__()
         if clip < 0:
-            raise ValueError(f"distances are clipped at 0 or more, not {clip}")
+            raise ValueError(f"clip must be 0 or more, got {clip}")
         self.clip, self.scale = clip, scale
         self.keys = nn.Parameter(torch.empty(heads, 2 * clip + 1, query_width))
         self.values = nn.Parameter(torch.empty(heads, 2 * clip + 1, value_width or query_width)) if values else None
         for table in self.parameters():
-            most = math.sqrt(6 / (table.shape[1] + table.shape[2]))  # Glorot's, of each head's matrix
-            nn.init.uniform_(table, -most, most)
+            limit = math.sqrt(6 / (table.shape[1] + table.shape[2]))  # Glorot initialization of each head's matrix
+            nn.init.uniform_(table, -limit, limit)
 
     def can(self) -> Abilities:
         return Abilities(
@@ -77,9 +77,9 @@ class Shaw(Mechanism):
         *,
         need_weights: bool = False,
     ) -> Attended:
-        key, value = (share_heads(blank_unseen(x, bound), query.shape[1]) for x in (key, value))
+        key, value = (share_heads(zero_masked(x, bound), query.shape[1]) for x in (key, value))
         row = (distances(bound).clamp(-self.clip, self.clip) + self.clip)[:, None]
-        row = row.expand(*query.shape[:2], -1, -1)  # (batch, heads, query, key): which vector a pair has
+        row = row.expand(*query.shape[:2], -1, -1)  # (batch, heads, query, key): index of the vector of a pair
         scale = 1 / math.sqrt(query.shape[-1]) if self.scale is None else self.scale
         energy = torch.einsum("bhtd,bhsd->bhts", query, key) + self._energy(query, row)
         weights = weigh(scale * energy, bound)
@@ -92,7 +92,7 @@ class Shaw(Mechanism):
     def _energy(
         self, query: Float[Tensor, "batch heads query width"], row: Int[Tensor, "batch heads query key"]
     ) -> Float[Tensor, "batch heads query key"]:
-        """q_i·a^K_ij."""
+        """Return q_i·a^K_ij."""
         return torch.einsum("bhtd,hrd->bhtr", query, self.keys).gather(3, row)
 
     def _context(
@@ -101,6 +101,6 @@ class Shaw(Mechanism):
         row: Int[Tensor, "batch heads query key"],
         table: Float[Tensor, "heads distances value"],
     ) -> Float[Tensor, "batch heads query value"]:
-        """Σ_j α_ij a^V_ij."""
+        """Return Σ_j α_ij a^V_ij."""
         total = weights.new_zeros(*weights.shape[:3], table.shape[1]).scatter_add(3, row, weights)
         return torch.einsum("bhtr,hrv->bhtv", total, table)

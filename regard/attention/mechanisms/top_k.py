@@ -17,16 +17,16 @@ from regard.attention.score import ReweightedScore, Score
 class TopK(ReweightedScore):
     """α = softmax(e) over the ``keep`` allowed keys of highest energy e = ``score``(q, k), 0 elsewhere
 
-    (Chorowski et al. 2015, §2.3: keep the k best frames and normalize again, against long noisy sources). Keys of the
-    same energy as the last that is kept are kept, too, so their order does not matter. The gradient is that of the
-    softmax over the kept keys; which ones are kept is piecewise constant. No parameters but those of ``score``, no
-    state. Cost: that of ``score``, over all keys, and a partial sort: nothing is saved.
+    (Chorowski et al. 2015, §2.3: keep the k best frames and normalize again, for long noisy sources). Ties with the
+    last kept key are kept too, so the order of keys does not matter. The gradient is that of the softmax over the kept
+    keys; the selection is piecewise constant. No parameters except those of ``score``, no state. Cost: that of
+    ``score``, over all keys, and a partial sort; it saves no computation.
     """
 
     def __init__(self, score: Score, *, keep: int = 4) -> None:
         super().__init__()
         if keep < 1:
-            raise ValueError(f"at least 1 key is kept, not {keep}")
+            raise ValueError(f"keep must be at least 1, got {keep}")
         self.score, self.keep = score, keep
 
     def can(self) -> Abilities:

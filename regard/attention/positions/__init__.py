@@ -1,1 +1,1 @@
-"""Positions: tables, rotations, and what distance adds to a score."""
+"""Positions: tables, rotations, and biases by distance."""

@@ -17,19 +17,19 @@ def sinusoids(
 ) -> Float[Tensor, "*shape {width}"]:
     """PE(p, 2i) = sin(p·ω_i), PE(p, 2i+1) = cos(p·ω_i), ω_i = 10000^(−2i/width) (Vaswani et al. 2017, §3.5).
 
-    Computed in float64, so that far positions are exact. PE(p+k) is a rotation of PE(p) that depends on k alone.
-    tensor2tensor, and Marian after it, lay out all sines before all cosines instead, and divide by width/2 − 1 in the
-    exponent: not equal to the paper.
+    Computed in float64, so large positions are exact. PE(p+k) is a rotation of PE(p) that depends on k alone.
+    tensor2tensor and Marian differ from the paper: all sines precede all cosines, and the exponent is divided by
+    width/2 − 1.
     """
     if width % 2:
-        raise ValueError(f"sinusoids come in pairs: the width must be even, not {width}")
+        raise ValueError(f"the width of sinusoidal positions must be even, got {width}")
     exponent = torch.arange(0, width, 2, dtype=torch.float64, device=position.device) / width
     angle = position.to(torch.float64)[..., None] * torch.exp(-math.log(10000.0) * exponent)
     return torch.stack([angle.sin(), angle.cos()], -1).flatten(-2).to(dtype)
 
 
 class Position(nn.Module, ABC):
-    """Base of modules that add absolute positions to embeddings. ``longest``: positions it has; None: any number."""
+    """Base of modules that add absolute positions to embeddings. ``longest``: number of positions; None: unlimited."""
 
     longest: int | None = None
 
@@ -40,7 +40,7 @@ class Position(nn.Module, ABC):
 
 
 class NoPosition(Position):
-    """Adds nothing: an encoder is then permutation-equivariant."""
+    """No positions: the embeddings are unchanged, so an encoder is permutation-equivariant."""
 
     def forward(
         self, embedded: Float[Tensor, "batch length width"], position: Int[Tensor, "batch length"]
@@ -49,14 +49,16 @@ class NoPosition(Position):
 
 
 class SinusoidalPosition(Position):
-    """Adds ``sinusoids``; no parameters, any length. The table of the first positions is computed once."""
+    """Adds ``sinusoids``: no parameters, any length. The table of the first positions is computed once."""
 
     table: Float[Tensor, "longest width"]
 
     def __init__(self, width: int, *, table: int = 512) -> None:
         super().__init__()
         self.width = width
-        if torch.get_default_device().type == "meta":  # sizes alone are asked for; torch would import its compiler
+        if (
+            torch.get_default_device().type == "meta"
+        ):  # only sizes are needed, and computing on meta imports torch's compiler
             self.register_buffer("table", torch.empty(table, width), persistent=False)
         else:
             self.register_buffer("table", sinusoids(torch.arange(table), width), persistent=False)
@@ -70,7 +72,7 @@ class SinusoidalPosition(Position):
 
 
 class LearnedPosition(Position):
-    """Adds row p of a learned table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E); ValueError beyond."""
+    """Adds row p of a learned table of ``longest`` rows (Vaswani et al. 2017, Table 3 row E); ValueError beyond it."""
 
     def __init__(self, width: int, *, longest: int) -> None:
         super().__init__()
@@ -81,12 +83,12 @@ class LearnedPosition(Position):
     ) -> Float[Tensor, "batch length width"]:
         if position.numel() and int(position.max()) >= len(self.table):
             raise ValueError(
-                f"position {int(position.max())} is beyond the learned table of {counted(len(self.table), 'row')}"
+                f"position {int(position.max())} is outside the learned table of {counted(len(self.table), 'row')}"
             )
         return embedded + self.table[position].to(embedded.dtype)
 
 
 def max_positions(net: nn.Module) -> int | None:
-    """The fewest positions that a part of a network has a row for; None where all take any number."""
+    """Return the smallest number of positions of any learned table in a network; None if unlimited."""
     limits = [part.longest for part in net.modules() if isinstance(part, Position) and part.longest is not None]
     return min(limits, default=None)

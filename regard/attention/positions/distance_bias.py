@@ -1,4 +1,4 @@
-"""Biases of energies by the distance of query and key: ALiBi and T5's buckets."""
+"""Biases of energies by the distance between query and key: ALiBi and T5's buckets."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from regard.attention.mask import Bound
 
 
 def distances(bound: Bound) -> Int[Tensor, "#batch query key"]:
-    """Distance j − i of every pair in absolute positions, right with a cache; one row where all rows agree."""
+    """Return the distance j − i of every pair in absolute positions; one row if all rows agree.
+
+    Absolute positions make it correct with a cache.
+    """
     query, key = bound.query, bound.key
-    if bound.placed:
+    if bound.has_given_positions:
         return key.position[:, None] - query.position[:, :, None]
     offset = key.start - query.start
     if len(offset) > 1 and bool((offset == offset[0]).all()):
@@ -31,14 +34,14 @@ class EnergyBias(nn.Module, ABC):
     def forward(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "#batch heads query key"]:
-        """Bias of every pair, in the number format and for the number of heads of ``query``."""
+        """Return the bias of every pair, in the dtype and for the number of heads of ``query``."""
 
 
 def alibi_slopes(heads: int, *, device: torch.device | None = None) -> Float64[Tensor, "{heads}"]:
     """m_h = 2^(−8h/H), h = 1 … H: for 8 heads 1/2, 1/4, … 1/256 (Press et al. 2022, §3).
 
-    Where H is no power of two: those of the largest power P below it, then every other one of those of 2P, as the
-    authors' code has it.
+    If H is not a power of two: the slopes of the largest power P below it, then every second slope of 2P, as in the
+    authors' code.
     """
     power = 2 ** int(math.log2(heads))
     exponent = torch.arange(1, power + 1, dtype=torch.float64, device=device) / power
@@ -49,23 +52,23 @@ def alibi_slopes(heads: int, *, device: torch.device | None = None) -> Float64[T
 class Alibi(EnergyBias):
     """b(i, j, h) = −m_h · |i − j|: attention with linear biases (Press et al. 2022, §3); m is ``alibi_slopes``.
 
-    Nothing is learned, and the bias is not divided by √d_k. The paper is causal, j ≤ i; looking both ways,
-    −m · |i − j| is what its authors suggest. Slopes fall off, so a model trained on short sequences reads longer ones.
+    No parameters; the bias is not divided by √d_k. The paper is causal, j ≤ i; for bidirectional attention its authors
+    suggest −m · |i − j|. The bias decreases with distance, so a model trained on short sequences extrapolates.
     """
 
     def forward(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound
     ) -> Float[Tensor, "#batch heads query key"]:
         slopes = alibi_slopes(query.shape[1], device=query.device)
-        # Products in float64: in bfloat16 distances beyond 256 would already be rounded before they are weighted.
+        # Products in float64: bfloat16 would round distances above 256 before the multiplication.
         return (-slopes[:, None, None] * distances(bound).abs()[:, None]).to(query.dtype)
 
 
 def t5_bucket(past: Int[Tensor, "*shape"], buckets: int, longest: int) -> Int[Tensor, "*shape"]:
-    """Bucket, from 0, of a distance r ≥ 0: half of ``buckets`` hold one distance each, the rest are logarithmic.
+    """Return the bucket, from 0, of a distance r ≥ 0: half of ``buckets`` hold one distance each, the rest grow.
 
-    With m = buckets / 2: r below m, else m + ⌊(buckets − m) · ln(r/m) / ln(longest/m)⌋, and never beyond the last.
-    In float32 and in this order, as Hugging Face computes it: powers of two lie on the edges of buckets.
+    With m = buckets / 2: r if r < m, else m + ⌊(buckets − m) · ln(r/m) / ln(longest/m)⌋, at most the last bucket.
+    Computed in float32 and in this order, like Hugging Face, because powers of two are on bucket boundaries.
     """
     single = buckets // 2
     ratio = torch.log(past.clamp_min(1).float() / single) / math.log(longest / single)
@@ -76,22 +79,22 @@ def t5_bucket(past: Int[Tensor, "*shape"], buckets: int, longest: int) -> Int[Te
 class T5Bias(EnergyBias):
     """b(i, j, h) = table[bucket(j − i), h] (Raffel et al. 2020, §2.1; buckets as in the authors' code).
 
-    ``table`` (buckets, heads) is one for a whole stack: give each layer the same object. It starts at 0. T5 itself
-    has no 1/√d_k on q·k, which its initialization of W_q makes up for: ``Dot(scale=1.0, bias=…)`` is that.
+    ``table`` (buckets, heads) is shared by a whole stack: pass the same object to each layer. It starts at 0. T5 does
+    not scale q·k by 1/√d_k; its initialization of W_q compensates. ``Dot(scale=1.0, bias=…)`` is equal to it.
     """
 
     def __init__(self, heads: int, *, buckets: int = 32, distance: int = 128) -> None:
         super().__init__()
         if buckets < 4 or buckets % 4:
-            raise ValueError(f"buckets are a multiple of 4 (near and far, on both sides), not {buckets}")
+            raise ValueError(f"buckets must be a multiple of 4 (near and far, on both sides), got {buckets}")
         if distance <= buckets // 2:
-            raise ValueError(f"the farthest of {buckets} buckets begins beyond {buckets // 2}, not at {distance}")
+            raise ValueError(f"distance must be greater than {buckets // 2} with {buckets} buckets, got {distance}")
         self.buckets, self.distance = buckets, distance
         self.table = nn.Parameter(torch.zeros(buckets, heads))
 
     @abstractmethod
     def bucket(self, distance: Int[Tensor, "*shape"]) -> Int[Tensor, "*shape"]:
-        """Row of the table for a distance j − i."""
+        """Return the row of the table for a distance j − i."""
 
     def forward(
         self, query: Float[Tensor, "batch heads query width"], bound: Bound

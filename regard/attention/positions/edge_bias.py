@@ -1,4 +1,4 @@
-"""Bias of energies by what two columns of a graph are to each other: itself, a neighbor, or neither."""
+"""Bias of energies by the relation of two nodes in a graph: same node, neighbor, or neither."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SELF, NEIGHBOR, OTHER = range(3)
 class EdgeBias(EnergyBias):
     """b(i, j, h) = table[0, h] for i = j, table[1, h] where the graph has the edge (i, j), table[2, h] elsewhere.
 
-    The learned bias by the distance in the graph of Graphormer (Ying et al. 2021, §3.1.2), with all distances beyond 1
-    as one. ``table`` (3, heads) starts at 0. Under a mask of ``Edges`` only the first two occur, and the bias is one
-    number an edge; under a wider mask every node sees all, and the graph is told by the bias alone.
+    Graphormer's learned bias by the distance in the graph (Ying et al. 2021, §3.1.2), with one value for all distances
+    above 1. ``table`` (3, heads) starts at 0. Under a mask of ``Edges`` only the first two occur, and the bias is one
+    number per edge. Under a wider mask every node sees all nodes, and only the bias encodes the graph.
     """
 
     def __init__(self, heads: int) -> None:
@@ -33,13 +33,13 @@ class EdgeBias(EnergyBias):
         queries, keys = bound.query.valid.shape[1], bound.key.valid.shape[1]
         edges = bound.query.edges
         if not isinstance(edges, EdgeList):
-            raise ValueError("an edge bias reads Span.edges, and this span has none")
+            raise ValueError("an edge bias requires Span.edges, which this span lacks")
         layout = edge_layout(edges.pairs, queries, keys)
-        own = torch.where(layout.query == layout.key, SELF, NEIGHBOR)
+        relation = torch.where(layout.query == layout.key, SELF, NEIGHBOR)
         table = self.table.to(query.dtype)
         if isinstance(bound.structure(), EdgesStructure):
-            return EdgeValues(table.t().index_select(1, own), layout)
-        kind = torch.full((queries, keys), OTHER, device=own.device)
-        kind[layout.query, layout.key] = own
-        kind.fill_diagonal_(SELF)
-        return table[kind].permute(2, 0, 1)[None]
+            return EdgeValues(table.t().index_select(1, relation), layout)
+        relations = torch.full((queries, keys), OTHER, device=relation.device)
+        relations[layout.query, layout.key] = relation
+        relations.fill_diagonal_(SELF)
+        return table[relations].permute(2, 0, 1)[None]

@@ -1,4 +1,4 @@
-"""Forgetting attention: gates in place of positions, by which every column makes all earlier ones count for less."""
+"""Forgetting attention: gates instead of positions; every position decays the energies of earlier ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Sums = Float64[Tensor, "batch length heads"]
 
 
 class ForgettingBias(EnergyBias):
-    """b(i, j, h) = Σ_{l=j+1…i} log f_l = c_i − c_j, with c of ``Span.decay`` (Lin et al. 2025, Eq. 5): causal alone.
+    """b(i, j, h) = Σ_{l=j+1…i} log f_l = c_i − c_j, with c of ``Span.decay`` (Lin et al. 2025, Eq. 5); causal only.
 
-    The difference is taken in float64 and rounded last: c falls without end, differences of neighbors stay small.
+    The difference is computed in float64 and rounded last: c decreases without bound, while differences stay small.
     """
 
     def forward(
@@ -30,8 +30,8 @@ class ForgettingBias(EnergyBias):
 class ForgetGate(nn.Module):
     """f_t = σ(w_f · x_t + b_f), one for each head, and c_t = Σ_{l≤t} log f_l (Lin et al. 2025, §3.1).
 
-    ``width``: features of a column. Parameters: heads · (width + 1). The sums are those of a row, or, where
-    ``Span.segment`` tells documents apart, of each document: nothing of an earlier one is in them, not even rounding.
+    ``width``: features of a position. Parameters: heads · (width + 1). The sums are those of a row, or of each
+    document if the span has ``segment``: earlier documents do not affect them, not even by rounding.
     """
 
     def __init__(self, width: int, heads: int) -> None:
@@ -39,14 +39,14 @@ class ForgetGate(nn.Module):
         self.project = nn.Linear(width, heads)
 
     def forward(self, x: Float[Tensor, "batch length width"], span: Span, past: Span) -> Span:
-        """``span`` with ``decay``, which goes on from the last column of ``past``."""
+        """Return ``span`` with ``decay``, which continues from the last position of ``past``."""
         log_f = logsigmoid(self.project(x).double())
         before = _last(past, log_f)
         if not isinstance(span.segment, Tensor):
             return span._replace(decay=log_f.cumsum(1) + before[:, None])
         first = _first_columns(span, past)
-        goes_on = first.cumsum(1) == 0  # the document that ``past`` ends in
-        return span._replace(decay=_sums_apart(log_f, first) + before[:, None] * goes_on[..., None])
+        continued = first.cumsum(1) == 0  # the document that ``past`` ends in
+        return span._replace(decay=_segmented_sums(log_f, first) + before[:, None] * continued[..., None])
 
 
 def _at_end(past: Span) -> Int[Tensor, "batch 1"]:
@@ -54,15 +54,15 @@ def _at_end(past: Span) -> Int[Tensor, "batch 1"]:
 
 
 def _last(past: Span, like: Sums) -> Float64[Tensor, "batch heads"]:
-    """c of the last valid column of each row; 0 where there is none."""
+    """Return c of the last valid position of each row; 0 for an empty row."""
     if not isinstance(past.decay, Tensor):
         return like.new_zeros(like.shape[0], like.shape[2])
-    found = past.decay.take_along_dim(_at_end(past)[..., None], 1)[:, 0]
-    return found.masked_fill((past.length == 0)[:, None], 0.0)
+    last = past.decay.take_along_dim(_at_end(past)[..., None], 1)[:, 0]
+    return last.masked_fill((past.length == 0)[:, None], 0.0)
 
 
 def _first_columns(span: Span, past: Span) -> Bool[Tensor, "batch length"]:
-    """Return whether a column is the first of its document."""
+    """Return whether a position is the first of its document."""
     segment = span.read("segment")
     changes = segment.diff(dim=1) != 0
     if not past.valid.shape[1]:
@@ -71,11 +71,11 @@ def _first_columns(span: Span, past: Span) -> Bool[Tensor, "batch length"]:
     return torch.cat([(segment[:, :1] != before) | (past.length == 0)[:, None], changes], 1)
 
 
-def _sums_apart(x: Sums, first: Bool[Tensor, "batch length"]) -> Sums:
-    """Running sums that start anew at each column of ``first``.
+def _segmented_sums(x: Sums, first: Bool[Tensor, "batch length"]) -> Sums:
+    """Return running sums that restart at each position of ``first``.
 
-    By doubling: after step k a sum has the last 2^k columns, as far as they are of its document, so that the order of
-    additions depends on the column's place in its document alone.
+    Computed by doubling: after step k a sum has the last 2^k terms of its document. The order of additions therefore
+    depends only on the position within the document.
     """
     column = torch.arange(x.shape[1], device=x.device)
     place = column - (column * first).cummax(1).values if x.shape[1] else column

@@ -51,7 +51,7 @@ class BahdanauDecoder(RecurrentDecoder):
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)  # the first state is a summary of the whole source
         queries, contexts = [], []
-        for x, column, counts in zip(embedded.unbind(1), span.each_column(), counted(span.valid), strict=True):
+        for x, column, counts in zip(embedded.unbind(1), span.split_columns(), counted(span.valid), strict=True):
             queries.append(layers[-1][0])
             read = self.reader(queries[-1][:, None], column, memory.source, rows, reader)
             contexts.append(read.output[:, 0])

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.global_local_kernel import (
-    GlobalColumns,
+    GlobalPositions,
     Neighborhood,
     attend_neighbors,
     attend_neighbors_reference,
@@ -123,8 +123,8 @@ class GlobalLocal(Mixer):
         context = near(
             query, key, value, span.valid, is_global, self.around, scale=scale, labels=self.label, dropping=dropping
         )
-        places = GlobalColumns.of(is_global)
-        if places.column.shape[1]:
+        places = GlobalPositions.of(is_global)
+        if places.indices.shape[1]:
             if self.separate:
                 query, key, value = self._separate(x, span)
             context = self._seeing_all(context, places, query, key, value, span, dropping)
@@ -148,7 +148,7 @@ class GlobalLocal(Mixer):
     def _seeing_all(
         self,
         context: Float[Tensor, "batch heads length width"],
-        places: GlobalColumns,
+        places: GlobalPositions,
         query: Float[Tensor, "batch heads length width"],
         key: Float[Tensor, "batch heads length width"],
         value: Float[Tensor, "batch heads length width"],
@@ -157,10 +157,10 @@ class GlobalLocal(Mixer):
     ) -> Float[Tensor, "batch heads length width"]:
         """Context in which global columns have looked at all."""
         asked = places.take(query)
-        bound = Padding().bind(Span.of(places.there), Span.of(span.valid))
+        bound = Padding().bind(Span.of(places.valid), Span.of(span.valid))
         found, _ = attend(asked, key, value, bound, dropping=dropping)
-        kept = torch.where(places.there[:, None, :, None], found.to(context.dtype), places.take(context))
-        return context.scatter(2, places.column[:, None, :, None].expand_as(kept), kept)
+        kept = torch.where(places.valid[:, None, :, None], found.to(context.dtype), places.take(context))
+        return context.scatter(2, places.indices[:, None, :, None].expand_as(kept), kept)
 
 
 def _windowed(width: int, heads: int, window: Window, dropout: float, rotary: Rotary | None) -> SelfAttention:

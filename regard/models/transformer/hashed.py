@@ -19,7 +19,7 @@ from regard.attention.hashing import (
     attend_chunks,
     draw_rotations,
     fixed_rotations,
-    hash_columns,
+    hash_positions,
 )
 from regard.attention.key_value import KeyValue
 from regard.attention.positions.rotary import Rotary
@@ -122,7 +122,7 @@ class HashedAttention(Mixer):
             order_free=False,
             normalized=True,
             fused=True,
-            leaves_itself_out=True,
+            excludes_self=True,
         )
 
     @property
@@ -166,7 +166,7 @@ class HashedAttention(Mixer):
             drawn = draw_rotations(self.heads, width, self.rounds, self.factors, generator(), query.device)
         else:
             drawn = fixed_rotations(self.heads, width, self.evaluation_rounds, self.factors, self.seed)
-        return hash_columns(query, drawn, self.factors)
+        return hash_positions(query, drawn, self.factors)
 
     def _in_chunks(
         self,

@@ -19,7 +19,7 @@ from regard.models.attention_config import OTHER_MIXERS
 from regard.models.parts import multi_head
 from regard.models.transformer.site import MixerSite
 
-PLACED = (
+BUILDER_ARGUMENTS = (
     "width",
     "heads",
     "causal",
@@ -60,13 +60,13 @@ def build_mixer(site: MixerSite) -> Mixer:
 def place_mixer(kind: str, options: Mapping[str, Any], placed: Mapping[str, Any], *, where: str) -> Mixer:
     """Mixer of ``OTHER_MIXERS`` with these options.
 
-    ``placed``: values of ``PLACED``, of which it gets those that its constructor names: ``heads`` of the side,
+    ``placed``: values of ``BUILDER_ARGUMENTS``, of which its constructor gets those it has: ``heads`` of the side,
     ``causal``: whether a column sees none after it, ``dropout`` of attention weights, ``rotary`` positions or None,
     ``layer``: its number in the stack.
     ``where``: the config key of the mixer, for errors. ConfigError where it cannot be built.
     """
     mixer = find_mixer(kind)
-    fitting = validate_options(mixer, options, given=PLACED, where=where)
+    fitting = validate_options(mixer, options, given=BUILDER_ARGUMENTS, where=where)
     wanted = signature(mixer).parameters
     given = {name: value for name, value in placed.items() if name in wanted}
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from regard.attention.observe import attention_maps, observe_calls, twin
+from regard.attention.observe import attention_maps, observe_calls, shared_copy
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
@@ -34,7 +34,7 @@ def observe_tokens(
         help = f"at most {longest} tokens"
         raise ConfigError(f"a text of {len(tokens)} tokens is too long to look at", why=why, help=help)
     read = [BEGIN, *tokens]
-    shared = twin(model)  # hooks on the model itself would be seen by whoever generates meanwhile
+    shared = shared_copy(model)  # hooks on the model itself would be seen by whoever generates meanwhile
     with observe_calls(shared) as calls:
         log_p, _ = shared.step(torch.tensor([read], device=next(model.parameters()).device), shared.start(1))
     labels = token_labels(tokenizer, read)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.observe import attention_maps, observe_calls, twin
+from regard.attention.observe import attention_maps, observe_calls, shared_copy
 from regard.attention.span import Span
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
@@ -133,7 +133,7 @@ class Filler:
         labels = tuple(
             self.settings.blank if token == self.mask else self.tokenizer.pieces([token])[0] for token in tokens
         )
-        shared = twin(self.model)  # hooks on the model itself would be seen by whoever fills meanwhile
+        shared = shared_copy(self.model)  # hooks on the model itself would be seen by whoever fills meanwhile
         with observe_calls(shared) as calls:
             row = torch.tensor([tokens], device=self.device)
             shared(row, Span.without_padding(row))

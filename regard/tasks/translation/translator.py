@@ -15,7 +15,7 @@ import torch
 from pydantic import ValidationError
 from torch import Tensor
 
-from regard.attention.observe import observe, twin
+from regard.attention.observe import observe, shared_copy
 from regard.config.explain import explain
 from regard.config.search_requests import SearchRequest
 from regard.config.search_settings import SearchSettings
@@ -233,7 +233,7 @@ class Translator(PairScorer):
 
     @cached_property
     def _twin(self) -> EncoderDecoder:
-        return twin(self.model)
+        return shared_copy(self.model)
 
     def parts(self, line: str) -> list[list[int]]:
         """The line's pieces, in one part unless it is too long; none for a blank line.
