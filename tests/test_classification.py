@@ -14,7 +14,7 @@ import torch
 from regard.attention.span import Span
 from regard.core.observation import WHOLE
 from regard.core.task import find_task
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
@@ -413,7 +413,7 @@ def test_an_example_of_another_number_of_texts_is_refused_with_its_place(tmp_pat
             model([good, bad])
         found = caught.value
         assert found.where == "input 2" and found.why and found.help
-        assert found.what == f"{counted(len(bad), 'text')} where the model reads {len(good)}"
+        assert found.what == f"{pluralize(len(bad), 'text')} where the model reads {len(good)}"
         with pytest.raises(DataError, match="where the model reads"):
             model.inspect(bad)
     with pytest.raises(DataError, match="a tab between two"):

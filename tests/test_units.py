@@ -14,7 +14,7 @@ from regard.cli import build_app
 from regard.commands.train import open_display
 from regard.core.task import find_task
 from regard.core.task_table import TASKS
-from regard.core.wording import counted_units
+from regard.core.wording import pluralize_unit
 from regard.runs.config import load_config
 from regard.runs.parameter_counts import _part
 from regard.runs.run_folder import RunFolder
@@ -68,8 +68,8 @@ def test_a_parameter_is_a_norm_exactly_where_its_name_has_one(kind: str, tmp_pat
 
 
 def test_a_unit_agrees_with_its_number() -> None:
-    assert [counted_units(n, "nodes") for n in (0, 1, 2, 1000)] == ["0 nodes", "1 node", "2 nodes", "1,000 nodes"]
-    assert counted_units(1, "%") == "1 %"
+    assert [pluralize_unit(n, "nodes") for n in (0, 1, 2, 1000)] == ["0 nodes", "1 node", "2 nodes", "1,000 nodes"]
+    assert pluralize_unit(1, "%") == "1 %"
 
 
 def test_a_run_folder_names_its_unit(tmp_path: Path) -> None:

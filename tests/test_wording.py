@@ -20,12 +20,12 @@ from regard.config.settings import SearchConfig, TrainConfig
 from regard.config.toml_layers import Key
 from regard.core.wording import (
     SHOULD_BE,
-    counted,
-    counted_with,
     describe_error,
     describe_failure,
     describe_validation_error,
     did_you_mean,
+    pluralize,
+    pluralize_with_verb,
 )
 from regard.data.public.catalog import corpora, corpus_named
 from regard.data.reading import CorpusConfig
@@ -191,8 +191,8 @@ def test_files_that_do_not_fit_are_told_in_plain_words(tmp_path: Path) -> None:
 
 
 def test_a_count_agrees_with_its_noun() -> None:
-    assert [counted(number, "row") for number in (0, 1, 2, 1500)] == ["0 rows", "1 row", "2 rows", "1,500 rows"]
-    assert [counted(number, "class", "classes") for number in (1, 3)] == ["1 class", "3 classes"]
+    assert [pluralize(number, "row") for number in (0, 1, 2, 1500)] == ["0 rows", "1 row", "2 rows", "1,500 rows"]
+    assert [pluralize(number, "class", "classes") for number in (1, 3)] == ["1 class", "3 classes"]
 
 
 PLURAL = re.compile(r" ((?:[a-z-]+ )?[a-z]+s)\b")
@@ -221,14 +221,18 @@ def uncounted(path: Path) -> Iterator[str]:
 
 
 def test_numbers_agree_with_their_nouns() -> None:
-    """ "1 lines are done": every message counts by ``counted`` and its relatives."""
+    """ "1 lines are done": every message counts by ``pluralize`` and its relatives."""
     package = Path(regard.__file__).parent
     files = [path for path in package.rglob("*.py") if not {*path.relative_to(package).parts} & {*UNCHECKED}]
     assert [each for path in files for each in uncounted(path)] == []
 
 
 def test_verbs_agree_with_their_number() -> None:
-    assert [counted_with(n, "line", "is", "are") for n in (0, 1, 2)] == ["0 lines are", "1 line is", "2 lines are"]
+    assert [pluralize_with_verb(n, "line", "is", "are") for n in (0, 1, 2)] == [
+        "0 lines are",
+        "1 line is",
+        "2 lines are",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
 from regard.core.task import Metric, MetricSums, Report, RunFiles
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.rows import Column, Row, aligned_tokens
 from regard.metrics.classes import class_metrics
 
@@ -85,7 +85,7 @@ class TagSequence(NamedLabels):
         tokens = (token for value in values for token in value.tokens)
         self.words = MajorityTags.learn(run, tokens, names, self.labels)
         self.spelling.save(run)
-        log(f"words: {counted(len(self.words.words), 'different one')}")
+        log(f"words: {pluralize(len(self.words.words), 'different one')}")
         if self.spelling.scheme is not None:
             log(f"tags spell spans in the scheme {self.spelling.scheme.upper()}")
         elif self.needs_spans:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import DataError
 
 
@@ -44,7 +44,7 @@ def read(path: Path, job: str, lines: int) -> tuple[dict[str, Any], bytes]:
         elif hashlib.sha256(data).hexdigest() != about["sha256"]:
             why = "its sha256 is not what was written"
         elif not data.count(b"\n") == about["lines"] == lines:
-            why = f"it has {counted(data.count(10), 'line')} for {lines:,} of the input"
+            why = f"it has {pluralize(data.count(10), 'line')} for {lines:,} of the input"
         else:
             return about, data
     except (OSError, ValueError, KeyError, TypeError) as error:

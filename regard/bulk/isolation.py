@@ -15,7 +15,7 @@ import torch
 from regard.bulk.block_file import SetAside
 from regard.bulk.journal import Journal
 from regard.bulk.work import Work
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import DataError, RegardError
 
 CHUNK = 1024  # distinct lines of like length in one call of the work
@@ -95,7 +95,7 @@ def _isolated(lines: Sequence[str], chunk: tuple[int, int], work: Work, journal:
         yield dict(zip(range(start, end), journal.outputs[chunk], strict=True))
         return
     if alone and start not in journal.failed and deaths >= DEATHS:
-        journal.fail(start, f"the process died {counted(deaths, 'time')} while it worked on this line alone")
+        journal.fail(start, f"the process died {pluralize(deaths, 'time')} while it worked on this line alone")
     if not (alone and start in journal.failed) and (alone or not deaths):
         journal.begin(chunk)
         try:
@@ -121,7 +121,7 @@ def _isolated(lines: Sequence[str], chunk: tuple[int, int], work: Work, journal:
 def _require_lines(outputs: Sequence[str], wanted: int) -> None:
     """ValueError unless there are so many outputs, each of which can be written as one line of UTF-8."""
     if len(outputs) != wanted:
-        raise ValueError(f"{counted(len(outputs), 'output')} for {counted(wanted, 'line')}")
+        raise ValueError(f"{pluralize(len(outputs), 'output')} for {pluralize(wanted, 'line')}")
     whole = "\n".join(outputs).encode()
     if whole.count(b"\n") != wanted - 1:
         raise ValueError("an output has several lines")
@@ -140,7 +140,7 @@ def _require_few(failed: int, tried: int, journal: Journal, name: str, first: in
     journal.remove()
     reason = next(iter(journal.failed.values()), "not UTF-8")
     raise DataError(
-        f"{failed:,} of {counted(tried, 'line')} failed, so that the job stops",
+        f"{failed:,} of {pluralize(tried, 'line')} failed, so that the job stops",
         where=f"{name}:{first}",
         why=f"such as: {reason}",
         help="a few failing lines are set aside; this is something else: the file, the settings or the machine",

@@ -15,7 +15,7 @@ from regard.bulk.block_file import read
 from regard.bulk.job import PATIENCE, QUARANTINE, BulkJob
 from regard.bulk.scan import Block
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import DataError
 
 NAMED = 5  # missing blocks and failed lines that messages name
@@ -61,7 +61,7 @@ def _require_all(job: BulkJob) -> None:
         more = ", …" if len(missing) > NAMED else ""
         lines = sum(block.lines for block in missing)
         raise DataError(
-            f"{len(missing):,} of {counted(len(job.blocks), 'block')} are missing, of {counted(lines, 'line')}",
+            f"{len(missing):,} of {pluralize(len(job.blocks), 'block')} are missing, of {pluralize(lines, 'line')}",
             where=str(job.out),
             why=f"these are blocks {numbers}{more}; block k is of shard ((k − 1) mod N) + 1 of N",
             help="the same command without --merge makes them; with --shard I/N those of one shard",

@@ -16,7 +16,7 @@ from regard.bulk.scan import BlockReader
 from regard.bulk.work import open_work
 from regard.bulk.worker import WAIT, Order, Report, Share, do_block, open_order
 from regard.core.installation import extra_command
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, RegardError
 
 
@@ -59,7 +59,7 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     device = order.spec.get("device") or ""
     resources = {"num_gpus": 1} if device.startswith("cuda") else {"num_cpus": order.spec.get("threads") or 1}
-    say(f"{workers} actors on {counted(len(ray.nodes()), 'machine')} of Ray")
+    say(f"{workers} actors on {pluralize(len(ray.nodes()), 'machine')} of Ray")
     try:
         rows = from_items([{"block": block.number} for block in missing], override_num_blocks=len(missing))
         done = rows.map_batches(

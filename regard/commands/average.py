@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import Run, epilog
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError
 
 EPILOG = epilog("regard average runs/m30k --last 10")
@@ -38,7 +38,7 @@ def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
     wanted = None if steps is None else _numbers(steps)
     used = average_run(RunFolder.open(run), last=last or 10, steps=wanted)
     fewer = f" ({last} were asked for; no more are kept)" if last is not None and len(used) < last else ""
-    print(f"averaged {counted(len(used), 'checkpoint')}{fewer}: steps {', '.join(map(str, used))}")
+    print(f"averaged {pluralize(len(used), 'checkpoint')}{fewer}: steps {', '.join(map(str, used))}")
     print(f"in {run / 'checkpoints' / 'average'}, which is now loaded unless --checkpoint names another")
 
 

@@ -14,7 +14,7 @@ import typer
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, taken_together
 from regard.core.cores import usable_cores
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> N
             run(order, min(bulk.workers or 1, len(missing)), _once(advance), lambda text: typer.echo(text, err=True))
     except BaseException:
         left = len(job.missing(share.blocks(job)))
-        typer.echo(f"{counted_with(left, 'block', 'is', 'are')} left; the same command goes on", err=True)
+        typer.echo(f"{pluralize_with_verb(left, 'block', 'is', 'are')} left; the same command goes on", err=True)
         raise
 
 
@@ -263,11 +263,12 @@ def _told_of(job: BulkJob, share: Share) -> dict[str, Any]:
 def _tell(made: dict[str, Any], named: Sequence[str], seconds: float, out: Path, bulk: Bulk, *, as_json: bool) -> None:
     where = f"in {out}" if bulk.shard is None else f"as shard {bulk.shard} of {out}, for --merge"
     typer.echo(
-        f"{counted(made['lines'], 'line')}, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s", err=True
+        f"{pluralize(made['lines'], 'line')}, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s",
+        err=True,
     )
     if made["quarantined"]:
         place = "" if bulk.shard is not None else f", see {out / 'quarantine.jsonl'}"
-        typer.echo(f"{counted(made['quarantined'], 'line')} failed, with a blank output{place}:", err=True)
+        typer.echo(f"{pluralize(made['quarantined'], 'line')} failed, with a blank output{place}:", err=True)
         for each in named:
             typer.echo(f"  {each}", err=True)
     if as_json:

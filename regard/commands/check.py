@@ -12,7 +12,7 @@ import typer
 from regard.commands import completion
 from regard.commands.options import AsJson, PairTarget, epilog
 from regard.commands.progress import progress
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 if TYPE_CHECKING:
     from regard.data.lint.check import LintReport
@@ -120,7 +120,7 @@ def _print(found: CheckReport) -> None:
 def _print_findings(name: str, found: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
-    print(f"{counted(found.lines, 'training example' if found.summary else 'line')} in {name}")
+    print(f"{pluralize(found.lines, 'training example' if found.summary else 'line')} in {name}")
     for fact in found.summary:
         print(fact)
     for kind, count in found.counts.items():

@@ -13,7 +13,7 @@ import typer
 
 from regard.commands import completion, data_music, data_stdlib
 from regard.commands.options import AsJson
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 if TYPE_CHECKING:
     from regard.data.public.catalog import PublicCorpus, PublicFile
@@ -52,7 +52,9 @@ def list_corpora(*, as_json: AsJson = False) -> None:
     for corpus in corpora().values():
         means = "" if corpus.address else ", only with --from"
         print(f"{corpus.name:<16} {corpus.title}")
-        print(f"{'':<16} {counted(len(corpus.files), 'file')}, {_megabytes(corpus.size)}{means} · {corpus.repository}")
+        print(
+            f"{'':<16} {pluralize(len(corpus.files), 'file')}, {_megabytes(corpus.size)}{means} · {corpus.repository}"
+        )
         print(f"{'':<16} license: {corpus.license}")
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ def notes(
     times = f", at {2 * shifts + 1} heights" if shifts else ""
     if left := len(pieces) * (2 * (shifts or 0) + 1) - len(rows):
         times += f" but {left:,}, beyond the pitches that there are"
-    print(f"{output}: {counted(len(pieces), 'piece')}, {counted(sum(map(len, pieces)), 'frame')}{times}")
+    print(f"{output}: {pluralize(len(pieces), 'piece')}, {pluralize(sum(map(len, pieces)), 'frame')}{times}")
 
 
 def _at_height(piece: list[Frame], shift: int) -> list[dict[str, str]]:
@@ -106,7 +106,7 @@ def midi(
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(frames, output, steps=steps, tempo=tempo)
-    print(f"{output}: {counted(len(frames), 'frame')}, {60 * len(frames) / steps / tempo:.0f} s")
+    print(f"{output}: {pluralize(len(frames), 'frame')}, {60 * len(frames) / steps / tempo:.0f} s")
     if draw is not None:
         _draw(frames, draw, steps)
 

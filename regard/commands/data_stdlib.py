@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 
 def register(commands: typer.Typer) -> None:
@@ -34,6 +34,6 @@ def stdlib(
 
     source = Path(sysconfig.get_path("stdlib")) if library is None else library
     for name, part in write_parts(source, to).items():
-        print(f"{part.path}: {counted(part.files, 'file')}, {counted(part.bytes, 'byte')} ({name})")
+        print(f"{part.path}: {pluralize(part.files, 'file')}, {pluralize(part.bytes, 'byte')} ({name})")
     if library is None:
         print(f"of {platform.python_implementation()} {platform.python_version()}")

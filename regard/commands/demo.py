@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from regard.commands.options import epilog
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 if TYPE_CHECKING:
     from regard.data.public.cmudict import Dictionary
@@ -73,7 +73,7 @@ def _pronunciation_demo(minutes: float, runs: Path) -> None:
         dictionary = Dictionary(dictionary.entries[::QUICK])
     paths = write_corpora(dictionary, Path("data") / "cmudict-demo")
     typer.echo(
-        f"CMUdict: {counted(len(dictionary.words), 'word')}, {counted(len(dictionary.entries), 'pronunciation')}"
+        f"CMUdict: {pluralize(len(dictionary.words), 'word')}, {pluralize(len(dictionary.entries), 'pronunciation')}"
     )
     _check(paths)
     overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
@@ -107,7 +107,7 @@ def _check(paths: dict[str, Path]) -> None:
     found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
     counts = ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items() if count)
     typer.echo(
-        f"check: {counted(found.lines, 'pair')} to train on; {f'findings: {counts}' if counts else 'no findings'}"
+        f"check: {pluralize(found.lines, 'pair')} to train on; {f'findings: {counts}' if counts else 'no findings'}"
     )
 
 
@@ -122,7 +122,7 @@ def _measure(model: Translator, test: Path) -> None:
         outputs = [each.text for each in model.translate(sources, done=done)]
     wer, per = (evaluate(metric, outputs, references) for metric in ("wer", "per"))
     typer.echo(
-        f"\n{counted(len(sources), 'word')} held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
+        f"\n{pluralize(len(sources), 'word')} held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
         "(stress stripped, any reference counts)\n"
         "published: 20.6 % WER, a Transformer of the CMUSphinx project; another split, full training: not comparable"
     )

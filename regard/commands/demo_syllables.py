@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 if TYPE_CHECKING:
     from regard.tasks.supervised_predictor import SupervisedPredictor
@@ -33,7 +33,7 @@ def syllable_demo(minutes: float, runs: Path) -> None:
     if quick:
         dictionary = dictionary._replace(entries=dictionary.entries[::50])
     paths = write_corpora(dictionary, Path("data") / "cmudict-syllables")
-    typer.echo(f"CMUdict: {counted(len(dictionary.words), 'word')} with 1 to 5 syllables, or 6 and more")
+    typer.echo(f"CMUdict: {pluralize(len(dictionary.words), 'word')} with 1 to 5 syllables, or 6 and more")
     overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo-syllables"), load_config("demo-syllables", overrides))
@@ -69,7 +69,7 @@ def _measure(model: SupervisedPredictor, test: Path) -> None:
         f"{100 * sum(one == label for one, (_, label) in zip(answers, rows, strict=True)) / len(rows):.1f} % {name}"
         for name, answers in right.items()
     )
-    typer.echo(f"\n{counted(len(rows), 'word')} held out: {first}; {', '.join(others)}")
+    typer.echo(f"\n{pluralize(len(rows), 'word')} held out: {first}; {', '.join(others)}")
 
 
 def vowel_groups(word: str) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.commands.metric_tables import aligned, table_as_json
-from regard.core.wording import counted, counted_units
+from regard.core.wording import pluralize, pluralize_unit
 
 if TYPE_CHECKING:
     from regard.core.task import Metric
@@ -29,7 +29,7 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
     for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
-    counts = [counted_units(int(value), name) for name, value in evaluation.sums.items() if value.is_integer()]
+    counts = [pluralize_unit(int(value), name) for name, value in evaluation.sums.items() if value.is_integer()]
     cut = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
         for name, value in evaluation.settings.items()
@@ -43,10 +43,10 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
 
 def _sizes(evaluation: Evaluation) -> list[str]:
     """Return the number of examples, and of the task's unit where sums lack it; one graph is counted by its nodes."""
-    examples = counted(evaluation.examples, "example")
+    examples = pluralize(evaluation.examples, "example")
     if evaluation.units is None or evaluation.unit in evaluation.sums:
         return [examples]
-    units = counted_units(evaluation.units, evaluation.unit)
+    units = pluralize_unit(evaluation.units, evaluation.unit)
     return [units] if evaluation.examples in (1, evaluation.units) else [examples, units]
 
 
@@ -64,10 +64,10 @@ def print_scores(
         print(f"\n{aligned(table, decimals=2)}\n")
     lines, items = evaluation.examples, int(evaluation.sums["distinct_sources"])
     search = f"beam {evaluation.settings['beam']}, checkpoint {evaluation.checkpoint}"
-    print(f"{counted(lines, 'line')}, {search}, {evaluation.seconds:.1f} s")
+    print(f"{pluralize(lines, 'line')}, {search}, {evaluation.seconds:.1f} s")
     if items < lines:
         print(
-            f"{counted(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
+            f"{pluralize(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
             "several references; for the other metrics each line stands by itself"
         )
     _print_differences(against, differences)

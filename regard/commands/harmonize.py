@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError
 
 EXAMPLES = epilog(
@@ -68,6 +68,6 @@ def harmonize(
         write_midi(found.frames, output, steps=steps, tempo=tempo)
     met = f"; {found.left_out:,} have no room and meet a neighbor" if found.left_out else ""
     print(
-        f"{output}: {counted(len(frames), 'frame')}, "
-        f"{counted(len(found.probabilities), 'new pitch', 'new pitches')}{met}"
+        f"{output}: {pluralize(len(frames), 'frame')}, "
+        f"{pluralize(len(found.probabilities), 'new pitch', 'new pitches')}{met}"
     )

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import epilog
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError
 
 EPILOG = epilog(
@@ -42,5 +42,5 @@ def import_(folder: Folder, run: New) -> None:
         raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
     made = import_folder(folder, run)
     plan = made.read_plan()
-    types = f", {counted(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
+    types = f", {pluralize(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
     print(f"{run}: {made.config.summary}{types}")

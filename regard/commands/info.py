@@ -12,7 +12,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson, epilog
-from regard.core.wording import counted, did_you_mean
+from regard.core.wording import did_you_mean, pluralize
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -146,12 +146,12 @@ def _lines(found: dict[str, Any]) -> Iterator[str]:
         return
     for part, corpus in found["corpora"].items():
         left_out = f", {corpus['long']:,} over {corpus['max_length']} pieces left out" if corpus["long"] else ""
-        yield f"{part:<11} {corpus['name']}: {counted(corpus['pairs'], 'pair')}{left_out}"
+        yield f"{part:<11} {corpus['name']}: {pluralize(corpus['pairs'], 'pair')}{left_out}"
     plan = found["plan"]
     if plan is None:
         yield "plan        none yet: training has not begun"
     else:
-        yield f"plan        {plan['precision']}" + (f", {counted(plan['steps'], 'update')}" if plan["steps"] else "")
+        yield f"plan        {plan['precision']}" + (f", {pluralize(plan['steps'], 'update')}" if plan["steps"] else "")
     steps = found["checkpoints"]
     kept = f"{len(steps)}, steps {steps[0]:,} to {steps[-1]:,}" if steps else "none yet"
     yield f"checkpoints {kept}" + (", and an average" if found["average"] else "")

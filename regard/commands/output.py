@@ -10,7 +10,7 @@ from typing import Any
 
 from regard.core import atomic_files
 from regard.core.resumable_output import ResumableOutput
-from regard.core.wording import counted_with
+from regard.core.wording import pluralize_with_verb
 from regard.errors import ConfigError
 
 
@@ -94,7 +94,8 @@ def _resumable(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[L
         journal.close()
         if journal.inputs:
             print(
-                f"{counted_with(journal.inputs, 'line', 'is', 'are')} done; the same command with --resume goes on",
+                f"{pluralize_with_verb(journal.inputs, 'line', 'is', 'are')} "
+                "done; the same command with --resume goes on",
                 file=sys.stderr,
             )
         raise

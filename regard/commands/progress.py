@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import typer
 
-from regard.core.wording import counted_units
+from regard.core.wording import pluralize_unit
 
 QUIET = 2.0  # seconds before a bar appears
 EVERY = 30.0  # seconds between lines where there is no terminal
@@ -70,9 +70,9 @@ def _lines(doing: str, total: int | None, unit: str) -> Callable[[int], None]:
         if now - told < EVERY or not done:
             return
         told = now
-        shown = counted_units(done, unit)
+        shown = pluralize_unit(done, unit)
         if total:
-            shown = f"{done:,} of {counted_units(total, unit)}, {(total - done) / done * (now - began):,.0f} s left"
+            shown = f"{done:,} of {pluralize_unit(total, unit)}, {(total - done) / done * (now - began):,.0f} s left"
         typer.echo(f"{doing}: {shown}", err=True)
 
     return advance

@@ -24,7 +24,7 @@ from regard.commands.options import (
     open_predictor,
 )
 from regard.commands.progress import progress
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:
@@ -219,7 +219,9 @@ def _print_scores(
         whole = {what: found, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
         print(json.dumps(whole | (cut or {}) | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
     else:
-        told = f"{found:,} {what}, {counted(pieces, 'piece')}, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
+        told = (
+            f"{found:,} {what}, {pluralize(pieces, 'piece')}, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
+        )
         told += "" if bits is None else f", {bits:.4f} bits a byte"
         typer.echo(", ".join([told, *(f"{name} {value}" for name, value in (cut or {}).items())]), err=True)
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from regard.core.installation import extra_command
-from regard.core.wording import counted, figure_text
+from regard.core.wording import figure_text, pluralize
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
@@ -93,7 +93,7 @@ class TrainingDisplay:
                 return
             self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
-        done = f"done ({outcome.reason}) after {counted(progress.step, 'update')} in {_duration(progress.seconds)}"
+        done = f"done ({outcome.reason}) after {pluralize(progress.step, 'update')} in {_duration(progress.seconds)}"
         hidden = self.validations > FIRST_VALIDATIONS and progress.best_step
         self.said(f"{done}; best validation: step {progress.best_step:,}" if hidden else done)
 

@@ -30,7 +30,7 @@ from regard.commands.output import open_output, printable
 from regard.commands.progress import progress
 from regard.commands.setting_options import takes_settings
 from regard.config.search_settings import SearchSettings
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -264,13 +264,13 @@ class _Prefixes:
         """Raise DataError if prefixes are left over."""
         if self.lines is not None and (rest := sum(1 for _ in self.lines)):
             where = f"{self.file}:{self.taken + 1}"
-            raise DataError(f"{self.file} has {counted(rest, 'line')} more than there were sentences", where=where)
+            raise DataError(f"{self.file} has {pluralize(rest, 'line')} more than there were sentences", where=where)
 
 
 def _never_seen(unknown: Counter[str]) -> str:
     """Describe unknown words or characters in one line, the most frequent first."""
-    counted = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
-    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in counted]
+    most_frequent = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
+    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in most_frequent]
     words = any(len(each) > 1 for each in unknown)
     kind = ("word" if words else "character") + "s" * (len(unknown) > 1)
     more = ", …" if len(unknown) > SHOWN else ""

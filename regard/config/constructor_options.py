@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted, describe_failure, did_you_mean
+from regard.core.wording import describe_failure, did_you_mean, pluralize
 from regard.errors import ConfigError
 
 TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
@@ -49,4 +49,4 @@ def _require_bounded(value: Any, key: str) -> None:
         if isinstance(number, int) and abs(number) > limit:
             raise ConfigError(f"{key} cannot be {number:,}", where=key, why=f"the limit is {limit:,}")
     if len(numbers) > LONGEST:
-        raise ConfigError(f"{key} has {counted(len(numbers), 'number')}", where=key, why=f"the limit is {LONGEST:,}")
+        raise ConfigError(f"{key} has {pluralize(len(numbers), 'number')}", where=key, why=f"the limit is {LONGEST:,}")

@@ -16,7 +16,7 @@ from regard.core.wording import describe_failure, did_you_mean
 from regard.errors import ConfigError
 
 
-class Misfit(ValueError):
+class InvalidCombination(ValueError):
     """A conflict between keys of different tables; raised by validators and reported with every key."""
 
     def __init__(self, *keys: str, why: str, help: str) -> None:
@@ -92,7 +92,7 @@ def explain(
     failure = failures[0]
     written = _Written(model, layers, overridden)
     problem = failure.get("ctx", {}).get("error")
-    if isinstance(problem, Misfit):
+    if isinstance(problem, InvalidCombination):
         named = [written.spelling(key) for key in problem.keys]
         what = f"{' and '.join(map(dotted, named))} do not fit together"
         where = next(filter(None, map(written.place, named)), None)

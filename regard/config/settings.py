@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.search_settings import ChoiceSettings, SearchSettings
 from regard.config.setting_models import config_model
 
@@ -177,7 +177,7 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _keeps_what_it_averages(self) -> Self:
         if self.average > self.keep:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.average",
                 "train.keep",
                 why=f"of the last {self.average} checkpoints only {self.keep} are kept",

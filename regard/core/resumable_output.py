@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from regard.core import atomic_files
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
-from regard.core.wording import counted_with
+from regard.core.wording import pluralize_with_verb
 from regard.errors import ConfigError
 
 FORMAT = 1
@@ -109,7 +109,7 @@ class ResumableOutput:
 
     def _refuse_changed(self) -> None:
         raise ConfigError(
-            f"the first {counted_with(self.inputs, 'input', 'has', 'have')} changed since the interruption",
+            f"the first {pluralize_with_verb(self.inputs, 'input', 'has', 'have')} changed since the interruption",
             where=str(self._record),
             help="leave out --resume to begin anew",
         )

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
 
@@ -70,7 +70,7 @@ def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
     if found != wanted:
         differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
         told = (
-            f"{counted(len(found), 'tensor')}, not {len(wanted)}"
+            f"{pluralize(len(found), 'tensor')}, not {len(wanted)}"
             if differing is None
             else f"{differing[0]}, not {differing[1]}"
         )
@@ -83,7 +83,7 @@ def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
     return walk(like)
 
 
-def begun_anew(state: State, start: State, rows: Bool[Tensor, "rows"]) -> State:
+def reset_rows(state: State, start: State, rows: Bool[Tensor, "rows"]) -> State:
     """Return the state with ``start`` in these rows; both have the same sizes."""
     pairs = zip(leaves(state), leaves(start), strict=True)
     return rebuilt(state, [torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old) for old, new in pairs])

@@ -154,7 +154,7 @@ class RunFiles(Protocol):
         """Return whether codecs are to be made of the data; else they are there."""
 
 
-def never() -> bool:
+def not_interrupted() -> bool:
     """Answer of whoever does not interrupt."""
     return False
 
@@ -176,7 +176,7 @@ class Predictor(Protocol):
         """An output as exactly one line, without its end: for people, or as a JSON object."""
 
     def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
         """Sums of the metrics ``names`` over these of the examples, such as counts over decoded outputs.
 
@@ -187,7 +187,7 @@ class Predictor(Protocol):
 
 
 Report = Callable[[str], None]
-Advance = Callable[[int], None]
+ProgressCallback = Callable[[int], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,7 +196,9 @@ class Task:
 
     name: str
     open: Callable[[RunFiles], CodecsAndSpec]  # codecs of a run that was prepared before
-    prepare: Callable[[RunFiles, Report, Advance | None], Data]  # files to examples; makes codecs or reopens them
+    prepare: Callable[
+        [RunFiles, Report, ProgressCallback | None], Data
+    ]  # files to examples; makes codecs or reopens them
     build: Callable[[Any, Mapping[str, int]], nn.Module]  # (config, spec) to a net; reads no file
     small_spec: Mapping[str, int]  # the smallest sizes of a net: to try a config alone
     objective: Callable[[Any], Objective]

@@ -85,19 +85,19 @@ def describe_error(error: Exception) -> str:
     return str(error)
 
 
-def counted(number: int, noun: str, plural: str | None = None) -> str:
+def pluralize(number: int, noun: str, plural: str | None = None) -> str:
     """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` where it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def counted_with(number: int, noun: str, singular: str, plural: str) -> str:
+def pluralize_with_verb(number: int, noun: str, singular: str, plural: str) -> str:
     """Return a number, its noun and the verb that agrees: "1 line is", "2 lines are"."""
-    return f"{counted(number, noun)} {singular if number == 1 else plural}"
+    return f"{pluralize(number, noun)} {singular if number == 1 else plural}"
 
 
-def counted_units(number: int, unit: str) -> str:
+def pluralize_unit(number: int, unit: str) -> str:
     """Return a number and a unit whose name is a plural in s: "1 token", "2,000 tokens"."""
-    return counted(number, unit.removesuffix("s"), unit)
+    return pluralize(number, unit.removesuffix("s"), unit)
 
 
 def figure_text(value: float) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import DataError
 
 FileNames = Path | tuple[Path, ...]  # each may be a pattern; one that is the name of a file is that file
@@ -45,7 +45,7 @@ def paired_files(source: FileNames, target: FileNames | None) -> list[tuple[Path
     targets = named_files(target)
     if len(sources) != len(targets):
         raise DataError(
-            f"there are {len(sources):,} source and {counted(len(targets), 'target file')}",
+            f"there are {len(sources):,} source and {pluralize(len(targets), 'target file')}",
             where=spelled(source),
             why=f"they are pairs in the order of names, {sources[0]} and {targets[0]} the first",
             help="ls both patterns: a part is missing, or a file too much matches",

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted, did_you_mean
+from regard.core.wording import did_you_mean, pluralize
 from regard.data.column_names import EDGES, NODES, SPLITS, edge_columns, first_of, part_of, unnamed_counters
 from regard.data.feature_file import FeatureFile
 from regard.data.file_names import has_ending
@@ -84,7 +84,7 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     if edges.shape[1] != 2:
         raise refuse("edges are (number, 2)", f"they are {edges.shape}")
     outside = np.flatnonzero(((edges < 0) | (edges >= nodes)).any(1))
-    told = counted(nodes, "node") if file is None else f"{counted(nodes, 'row')} in {file.path}"
+    told = pluralize(nodes, "node") if file is None else f"{pluralize(nodes, 'row')} in {file.path}"
     if len(outside):
         row = edges[outside[0]].tolist()
         raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {told}")
@@ -123,7 +123,7 @@ def _features(
         data, index, start = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
         shape = array("x_shape", "iu", 1).tolist()
         if len(shape) != 2 or not all(0 < each < 1 << 31 for each in shape) or len(start) != shape[0] + 1:
-            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {counted(len(start), 'place')}")
+            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {pluralize(len(start), 'place')}")
         nodes, features = shape
         steps = np.diff(start.astype(np.int64))
         whole = start[0] == 0 and (steps >= 0).all() and start[-1] == len(index) == len(data)
@@ -187,7 +187,7 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
     for place, (number, cells) in enumerate(rows[1:]):
         where = f"{nodes}:{number}"
         if len(cells) != len(head):
-            why = f"it has {counted(len(cells), 'cell')}, and the first line names {counted(len(head), 'column')}"
+            why = f"it has {pluralize(len(cells), 'cell')}, and the first line names {pluralize(len(head), 'column')}"
             raise DataError("a node has not the columns of the first line", where=where, why=why)
         if names.setdefault(cells[columns.name], place) != place:
             raise DataError(f"the node {cells[columns.name]} stands there twice", where=where)
@@ -234,7 +234,7 @@ def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.
             if cells[place] not in names:
                 raise DataError(
                     f"an edge leads to {cells[place]!r}, which is no node", where=where,
-                    why=f"{nodes} has {counted(len(names), 'node')}",
+                    why=f"{nodes} has {pluralize(len(names), 'node')}",
                     help=did_you_mean(cells[place], list(names)[:10_000]),
                 )  # fmt: skip
         ends.append((names[cells[places[0]]], names[cells[places[1]]]))

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.data.file_names import JSON_LINES, has_ending, named_files
 from regard.data.rows import Row, describe_keys, parse_object
 from regard.data.shared_files import FilesConfig, falls_into
@@ -124,10 +124,12 @@ def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str | Non
     counts = [count for count in (number, None if features is None else len(features)) if count is not None]
     nodes = counts[0] if counts else 1 + max((max(pair) for pair in pairs), default=-1)
     if len({*counts}) > 1:
-        raise reader.wrong(f"{counted_with(counts[0], 'node', 'has', 'have')} {counted(counts[1], 'row')} of features")
+        raise reader.wrong(
+            f"{pluralize_with_verb(counts[0], 'node', 'has', 'have')} {pluralize(counts[1], 'row')} of features"
+        )
     if not 0 < nodes <= MOST_NODES:
         why = f"a graph has 1 to {MOST_NODES:,} nodes"
-        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {counted(nodes, 'node')}", why)
+        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {pluralize(nodes, 'node')}", why)
     for place, pair in enumerate(pairs):
         if not 0 <= min(pair) <= max(pair) < nodes:
             raise reader.wrong("an edge leads to no node", f"edge {place} is {pair}, and nodes are 0 to {nodes - 1:,}")
@@ -180,10 +182,10 @@ class _Reader:
             raise self.wrong("features has a list of numbers for each node")
         width = len(found[0]) if found else 0
         if width > MOST_FEATURES:
-            raise self.wrong(f"a node has {counted(width, 'feature')}", f"{MOST_FEATURES:,} are read")
+            raise self.wrong(f"a node has {pluralize(width, 'feature')}", f"{MOST_FEATURES:,} are read")
         for node, each in enumerate(found):
             if len(each) != width:
-                raise self.wrong(f"node {node} has {counted(len(each), 'feature')}", f"node 0 has {width}")
+                raise self.wrong(f"node {node} has {pluralize(len(each), 'feature')}", f"node 0 has {width}")
             if not all(type(value) in (int, float) and abs(value) < 1e30 and math.isfinite(value) for value in each):
                 raise self.wrong(f"a feature of node {node} is no finite number", shortened(str(each)))
         return found

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.feature_file import FeatureFile
 
 PARTS = ("train", "valid", "test")
@@ -87,8 +87,12 @@ class Graph:
         """Sizes in a line."""
         edges = edge_count([self])
         alone = f", {len(self.isolated):,} of them without an edge" if len(self.isolated) else ""
-        sizes = [f"{counted(self.nodes, 'node')}{alone}", counted(edges, "edge"), counted(self.features, "feature")]
-        return ", ".join([*sizes, counted(len(self.classes), "class", "classes")])
+        sizes = [
+            f"{pluralize(self.nodes, 'node')}{alone}",
+            pluralize(edges, "edge"),
+            pluralize(self.features, "feature"),
+        ]
+        return ", ".join([*sizes, pluralize(len(self.classes), "class", "classes")])
 
 
 def edge_count(graphs: Sequence[Graph]) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.untrusted_files import SMALL
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import DataError
 
 MOST_CLASSES = 10_000
@@ -38,7 +38,7 @@ class Labels(NamedTuple):
         """Sorted by name. DataError where there are not two, or too many."""
         if not 2 <= len(counts) <= MOST_CLASSES:
             limit = "needs at least 2" if len(counts) < 2 else f"takes at most {MOST_CLASSES:,}"
-            raise DataError(f"found {counted(len(counts), 'label')}; classification {limit}", where=where, help=help)
+            raise DataError(f"found {pluralize(len(counts), 'label')}; classification {limit}", where=where, help=help)
         names = tuple(sorted(counts))
         return cls(names, tuple(counts[name] for name in names))
 

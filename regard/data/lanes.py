@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.task import ExampleIndices, Indices
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.document_stream import DocumentStream
 from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import PAD
@@ -112,8 +112,8 @@ class LaneExamples:
     @property
     def description(self) -> str:
         """Summary of the lanes, for people."""
-        lanes = f"{counted(self.lanes, 'lane')} of {counted(self.context, 'token')}"
-        return f"{counted(len(self._training.counts), 'document')} or parts in {lanes}"
+        lanes = f"{pluralize(self.lanes, 'lane')} of {pluralize(self.context, 'token')}"
+        return f"{pluralize(len(self._training.counts), 'document')} or parts in {lanes}"
 
     def __len__(self) -> int:
         return len(self._training) + (0 if self._same else len(self._whole))
@@ -146,14 +146,14 @@ class LaneExamples:
             text = self.streams[int(segments.runs.text[run[row]])]
             tokens[row, : end[row] - begin[row] + 1] = text.tokens[begin[row] : end[row] + 1]
         columns, length = np.arange(self.context), (end - begin)[:, None]
-        counted = (columns >= uncounted[:, None]) & (columns < length)
+        loss_mask = (columns >= uncounted[:, None]) & (columns < length)
         return TokenBatch(
             torch.from_numpy(tokens[:, :-1].copy()),
             torch.from_numpy(tokens[:, 1:].copy()),
             torch.from_numpy(columns < length),
             torch.from_numpy(index),
-            float(counted.sum()),
-            counted=torch.from_numpy(counted),
+            float(loss_mask.sum()),
+            counted=torch.from_numpy(loss_mask),
             fresh=torch.from_numpy(fresh),
         )
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.data.tokenizers.tokenizer import END, SPECIALS, Tokenizer
 
 Tokens = npt.NDArray[np.int64]
@@ -39,7 +39,7 @@ class MaskingConfig(BaseModel):
     @model_validator(mode="after")
     def _parts_of_one(self) -> MaskingConfig:
         if self.mask + self.random > 1 + 1e-9:
-            raise Misfit(
+            raise InvalidCombination(
                 "masking.mask",
                 "masking.random",
                 why=f"{self.mask:g} masked and {self.random:g} drawn at random are more than all",

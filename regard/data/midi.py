@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from regard.core.atomic_files import write_bytes_atomically
 from regard.core.installation import extra_command
 from regard.core.untrusted_files import SMALL, read_bytes
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.foreign_errors import foreign_errors, unreadable
 from regard.data.notes import PITCHES, Frame
 from regard.errors import ConfigError, DataError
@@ -57,7 +57,7 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     if file.type == 2 and len(file.tracks) > 1:
         help = "save each piece as a file of type 0 or 1"
         raise DataError(
-            f"the file holds {counted(len(file.tracks), 'independent piece')} (type 2)", where=str(path), help=help
+            f"the file holds {pluralize(len(file.tracks), 'independent piece')} (type 2)", where=str(path), help=help
         )
     if not notes:
         raise DataError("no note sounds in this file", where=str(path))
@@ -68,7 +68,7 @@ def _frames(notes: Sequence[Note], limit: int, path: Path) -> list[Frame]:
     """The pitches of each frame; equal frames next to each other are one object, so a long note costs no memory."""
     first, last = min(note.begin for note in notes), max(note.end for note in notes)
     if last - first > MOST_FRAMES:
-        what = f"the piece lasts {counted(last - first, 'frame')}"
+        what = f"the piece lasts {pluralize(last - first, 'frame')}"
         raise DataError(what, where=str(path), why=f"the limit is {MOST_FRAMES:,}", help="fewer --steps")
     changes = defaultdict[int, list[tuple[int, int]]](list)
     for pitch, begin, end in notes:

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import ExampleIndices, Indices
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, DataError
 
 Lengths = npt.NDArray[np.integer]
@@ -44,9 +44,9 @@ def epoch_batches(
 def does_not_fit(number: int, length: int, tokens: int, where: str) -> DataError:
     """The error for ``number`` examples that exceed a batch; the first of them is at ``where`` and has ``length``."""
     return DataError(
-        f"{counted_with(number, 'sentence', 'does', 'do')} not fit into a batch of {tokens:,} tokens",
+        f"{pluralize_with_verb(number, 'sentence', 'does', 'do')} not fit into a batch of {tokens:,} tokens",
         where=where,
-        why=f"that pair has {counted(length, 'piece')}, the end symbol included",
+        why=f"that pair has {pluralize(length, 'piece')}, the end symbol included",
         help="lower data.max_length below the tokens of a batch, or raise the latter",
     )
 

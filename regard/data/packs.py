@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.task import ExampleIndices, Indices
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.computed_order import even_batches
 from regard.data.document_stream import DocumentStream
 from regard.data.tokenizers.tokenizer import PAD
@@ -127,8 +127,8 @@ class PackExamples:
     def description(self) -> str:
         """Summary of the packing, for people."""
         documents, rows = sum(each.documents for each in self.streams), len(self._training.rows)
-        into = f"{counted(rows, 'row')} of {counted(self.context, 'token')}"
-        return f"packed {counted(documents, 'document')} into {into}, {self.padding:.1%} padding"
+        into = f"{pluralize(rows, 'row')} of {pluralize(self.context, 'token')}"
+        return f"packed {pluralize(documents, 'document')} into {into}, {self.padding:.1%} padding"
 
     def __len__(self) -> int:
         return sum(len(plan.rows) for plan in self._plans)
@@ -153,7 +153,7 @@ class PackExamples:
         shape = (len(rows), max(int(plan.pieces.length[row].sum()) for plan, row in rows))
         names = ("input", "target", "segment", "position")
         found = {name: np.full(shape, PAD, np.int64) for name in names}
-        valid, counted = np.zeros(shape, bool), np.zeros(shape, bool)
+        valid, loss_mask = np.zeros(shape, bool), np.zeros(shape, bool)
         for number, (plan, row) in enumerate(rows):
             at = 0
             for segment, piece in enumerate(row):
@@ -162,14 +162,14 @@ class PackExamples:
                 found["input"][number, at:stop], found["target"][number, at:stop] = tokens[:-1], tokens[1:]
                 # To the end of the row: padding goes on as the last document does.
                 found["segment"][number, at:], found["position"][number, at:] = segment, np.arange(shape[1] - at)
-                counted[number, stop - int(plan.pieces.counted[piece]) : stop] = True
+                loss_mask[number, stop - int(plan.pieces.counted[piece]) : stop] = True
                 at = stop
             valid[number, :at] = True
         one = {name: torch.from_numpy(each) for name, each in found.items()}
         index = torch.from_numpy(np.asarray(examples.index, np.int64))
         return TokenBatch(
-            **one, valid=torch.from_numpy(valid), counted=torch.from_numpy(counted), index=index,
-            weight=float(counted.sum()),
+            **one, valid=torch.from_numpy(valid), counted=torch.from_numpy(loss_mask), index=index,
+            weight=float(loss_mask.sum()),
         )  # fmt: skip
 
     def where(self, index: int) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from regard.core.atomic_files import explain_os_errors
 from regard.core.contents import require_unchanged
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.corpus import FORMAT, Corpus, CorpusHead, Report
 from regard.data.encoding import encode_chunks, in_chunks, processes_for
 from regard.data.prepared import file_version, replacing_folder, token_type
@@ -178,8 +178,8 @@ def _refuse_foreign(folder: Path) -> None:
 
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
     if report.long:
-        most = counted(report.max_length, "piece")
-        why = f"left out for its length: {counted(report.long, 'pair')} of more than {most}"
+        most = pluralize(report.max_length, "piece")
+        why = f"left out for its length: {pluralize(report.long, 'pair')} of more than {most}"
         return DataError("no pair of the corpus is left", where=name, why=why, help="raise data.max_length")
     if share != WHOLE:
         return DataError(

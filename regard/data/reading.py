@@ -10,7 +10,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.alignment import first_shifted_line
 from regard.data.column_names import PAIR, pair_columns
 from regard.data.file_names import FileNames, named_files, paired_files, spelled
@@ -261,7 +261,7 @@ def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
         return columns[0], columns[1]
     if not line.strip():
         return "", ""
-    found = "no tab" if len(columns) == 1 else f"{counted(len(columns), 'column')}"
+    found = "no tab" if len(columns) == 1 else f"{pluralize(len(columns), 'column')}"
     raise DataError(
         "a line of a TSV file needs two columns, source and target",
         where=where,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json, shortened
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.data.column_names import is_head, part_of
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.molecules import FASTA, read_fasta
@@ -163,7 +163,7 @@ def aligned_tokens(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]
     """Return the tokens and the tags of two cells. DataError if there is none, or more of one than of the other."""
     tokens, tags = cells = [tokens_of(row, column) for column in columns]
     if len(tokens) != len(tags) or not tokens:
-        what = f"{counted_with(len(tags), 'tag', 'does', 'do')} not fit {counted(len(tokens), 'token')}"
+        what = f"{pluralize_with_verb(len(tags), 'tag', 'does', 'do')} not fit {pluralize(len(tokens), 'token')}"
         raise DataError(what, where=row.where, why="every token has one tag, and a sentence has tokens")
     return cells
 
@@ -213,9 +213,9 @@ def _csv_cells(rows: Iterator[TableRow], places: Sequence[int], width: int, path
     for number, cells in rows:
         if len(cells) != width:
             raise DataError(
-                f"the row has {counted(len(cells), 'cell')}",
+                f"the row has {pluralize(len(cells), 'cell')}",
                 where=f"{path}:{number}",
-                why=f"the first line names {counted(width, 'column')}",
+                why=f"the first line names {pluralize(width, 'column')}",
                 help="a cell with a comma or a line break is written in quotes",
             )
         yield TableRow(number, tuple(cells[place] for place in places))
@@ -305,7 +305,7 @@ def _line_rows(path: Path, columns: Sequence[Column], form: Form) -> Iterator[Ro
             places = [number - 1 for number in numbers]
         if len(cells) <= max(places):
             raise DataError(
-                f"the line has {counted(len(cells), 'column')}",
+                f"the line has {pluralize(len(cells), 'column')}",
                 where=f"{path}:{number}",
                 why=f"columns {', '.join(map(str, columns))} are read",
                 help="cells are separated by tabs; a config names the columns that are read (regard train --help)",

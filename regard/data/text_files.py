@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.foreign_errors import foreign_errors, unreadable
 from regard.data.packed_files import is_gzipped, longest_line, open_unpacked
 from regard.errors import DataError, RegardError
@@ -151,7 +151,7 @@ def _refuse_other_kinds(path: Path, first: bytes) -> None:
     if first.count(b"\0") >= ZEROS:
         wide = max(first[0::2].count(0), first[1::2].count(0)) > len(first) // 4
         command = _recode(path, f"UTF-16{'BE' if first[0] == 0 else 'LE'}")
-        why = f"{first.count(bytes(1)):,} of its first {counted(len(first), 'byte')} are 0"
+        why = f"{first.count(bytes(1)):,} of its first {pluralize(len(first), 'byte')} are 0"
         raise DataError("the file is not text", where=str(path), why=why, help=command if wide else None)
     if b"\n" not in first and first.count(b"\r") > 1:
         raise DataError(

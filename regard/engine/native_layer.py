@@ -26,7 +26,7 @@ def known_activation(layer: FeedForward | GatedFeedForward) -> bool:
     return layer.activation in (NAMES if isinstance(layer, FeedForward) else GATE_NAMES)
 
 
-class Rooms(NamedTuple):
+class Scratch(NamedTuple):
     """Places of a record that the layers of a stack share."""
 
     x: Region
@@ -38,7 +38,7 @@ class Rooms(NamedTuple):
     inner_gated: Region
 
     @classmethod
-    def of(cls, program: Program, layers: list[TransformerLayer], width: int) -> Rooms:
+    def of(cls, program: Program, layers: list[TransformerLayer], width: int) -> Scratch:
         """Rooms for the widest of these layers."""
         attentions = [
             part.attention
@@ -77,13 +77,13 @@ def _epsilon(layer: nn.RMSNorm) -> float:
 class NativeFrame:
     """A residual frame around a part that reads ``source`` and adds to x."""
 
-    def __init__(self, program: Program, frame: Residual, rooms: Rooms) -> None:
-        self._program, self._frame, self._rooms = program, frame, rooms
+    def __init__(self, program: Program, frame: Residual, scratch: Scratch) -> None:
+        self._program, self._frame, self._rooms = program, frame, scratch
         self._post = isinstance(frame, PostNorm)
         plain = self._post or isinstance(frame.norm, nn.Identity)
-        self.source = rooms.x if plain else rooms.normed
+        self.source = scratch.x if plain else scratch.normed
         if not plain:
-            add_norm(program, frame.norm, rooms.x, rooms.normed)
+            add_norm(program, frame.norm, scratch.x, scratch.normed)
 
     def close(self) -> None:
         if self._post:
@@ -117,7 +117,7 @@ class Attention:
         return matrix.map(lambda x: relayout(x, heads=heads, to="interleaved")) if self.half else matrix
 
     def add_own(
-        self, program: Program, rooms: Rooms, source: Region, layer: int | None, angles: Tensor | None
+        self, program: Program, scratch: Scratch, source: Region, layer: int | None, angles: Tensor | None
     ) -> list[Any]:
         """Self-attention over the cells of a layer, or without one over the rows of a sequence.
 
@@ -126,7 +126,7 @@ class Attention:
         queries, keys, values = (len(each.weight) for each in (self.query, self.key, self.value))
         parts = [self.query, self.key, self.value, *([self.gate] if self.gate else [])]
         whole = stacked(*parts)
-        projected = rooms.projected.part(0, len(whole.weight))
+        projected = scratch.projected.part(0, len(whole.weight))
         program.product(source, projected, fill(whole.weight), whole.bias)
         query, key = projected.part(0, queries), projected.part(queries, keys)
         value = projected.part(queries + keys, values)
@@ -136,26 +136,26 @@ class Attention:
         if angles is not None:
             for place, heads in ((query, self.sizes.heads), (key, self.sizes.key_heads)):
                 turns.append(program.turn(place, angles, heads))
-        context = rooms.context.part(0, self.sizes.heads * self.sizes.value_width)
+        context = scratch.context.part(0, self.sizes.heads * self.sizes.value_width)
         if layer is None:
             program.attend_rows(query, key, context, self.sizes)
         else:
             program.keep(key, value, self.sizes, layer)
             program.attend(query, context, self.sizes, layer)
-        self._close(program, rooms, context, projected.part(queries + keys + values, 0))
+        self._close(program, scratch, context, projected.part(queries + keys + values, 0))
         return turns
 
-    def add_reading(self, program: Program, rooms: Rooms, source: Region, layer: int) -> None:
+    def add_reading(self, program: Program, scratch: Scratch, source: Region, layer: int) -> None:
         """Attention to the source of a layer."""
         queries = len(self.query.weight)
         whole = stacked(self.query, *([self.gate] if self.gate else []))
-        projected = rooms.projected.part(0, len(whole.weight))
+        projected = scratch.projected.part(0, len(whole.weight))
         program.product(source, projected, fill(whole.weight), whole.bias)
         query = projected.part(0, queries)
         self._norm(program, self.attention.query_norm, query, self.scale)
-        context = rooms.context.part(0, self.sizes.heads * self.sizes.value_width)
+        context = scratch.context.part(0, self.sizes.heads * self.sizes.value_width)
         program.attend(query, context, self.sizes, layer, source=True)
-        self._close(program, rooms, context, projected.part(queries, 0))
+        self._close(program, scratch, context, projected.part(queries, 0))
 
     def add_source(self, program: Program, states: Region, out: Region, layer: int) -> None:
         """Keys and values of a row of the source into the tables of a layer."""
@@ -173,29 +173,35 @@ class Attention:
             gains = relayout(gains, heads=1, to="interleaved")
         program.norm(x, x, gains, None, _epsilon(norm), groups=x.width // filled(len(gains)))
 
-    def _close(self, program: Program, rooms: Rooms, context: Region, gate: Region) -> None:
+    def _close(self, program: Program, scratch: Scratch, context: Region, gate: Region) -> None:
         self._norm(program, self.attention.context_norm, context)
         if self.gate:
             program.gate(gate, context)
         output = PackedMatrix.of(cast(nn.Linear, self.attention.output))
         weight = filled_heads(output.weight.t(), self.sizes.heads).t()
-        program.product(context, rooms.x, weight, output.bias, add=True)
+        program.product(context, scratch.x, weight, output.bias, add=True)
 
 
-def feed_forward_layer(program: Program, rooms: Rooms, layer: FeedForward | GatedFeedForward, source: Region) -> None:
+def feed_forward_layer(
+    program: Program, scratch: Scratch, layer: FeedForward | GatedFeedForward, source: Region
+) -> None:
     """x += FFN(source)."""
     inner = filled(layer.up.out_features)
     down = PackedMatrix.of(layer.down)
     if isinstance(layer, FeedForward):
         up = PackedMatrix.of(layer.up)
         program.product(
-            source, rooms.inner.part(0, inner), fill(up.weight), up.bias, activation=cast(Any, NAMES[layer.activation])
+            source,
+            scratch.inner.part(0, inner),
+            fill(up.weight),
+            up.bias,
+            activation=cast(Any, NAMES[layer.activation]),
         )
-        hidden = rooms.inner.part(0, inner)
+        hidden = scratch.inner.part(0, inner)
     else:
         both = stacked(*(PackedMatrix(filled_heads(each.weight, 1)) for each in (layer.gate, layer.up)))
-        program.product(source, rooms.inner.part(0, 2 * inner), fill(both.weight))
-        hidden = rooms.inner_gated.part(0, inner)
-        halves = rooms.inner.part(0, inner), rooms.inner.part(inner, inner)
+        program.product(source, scratch.inner.part(0, 2 * inner), fill(both.weight))
+        hidden = scratch.inner_gated.part(0, inner)
+        halves = scratch.inner.part(0, inner), scratch.inner.part(inner, inner)
         program.glu(*halves, hidden, cast(Any, GATE_NAMES[layer.activation]))
-    program.product(hidden, rooms.x, fill(down.weight), down.bias, add=True)
+    program.product(hidden, scratch.x, fill(down.weight), down.bias, add=True)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from regard.attention.heads import AttentionReader, SelfAttention
 from regard.attention.positions.absolute import NoPosition, Position, max_positions
 from regard.attention.positions.rotary import Rotary
-from regard.engine.native_layer import Attention, NativeFrame, Rooms, add_norm, feed_forward_layer, known_activation
+from regard.engine.native_layer import Attention, NativeFrame, Scratch, add_norm, feed_forward_layer, known_activation
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.native.library import Library, Operation
@@ -43,37 +43,37 @@ class NativeStack:
     ) -> None:  # fmt: skip
         self.program = program = Program(library, format)
         stack = list(layers)
-        self.rooms = rooms = Rooms.of(program, stack, embedding.width)
+        self.scratch = scratch = Scratch.of(program, stack, embedding.width)
         self.lookups: list[tuple[Operation, Position | Rotary]] = []
         self.positions = 0
         self.width = embedding.width
-        program.embed(embedding.weight.detach() * embedding.scale, rooms.x)
+        program.embed(embedding.weight.detach() * embedding.scale, scratch.x)
         if type(embedding.position) is not NoPosition:
-            nothing = torch.zeros(0, rooms.x.width)
-            self.lookups.append((program.position(nothing, rooms.x), embedding.position))
+            nothing = torch.zeros(0, scratch.x.width)
+            self.lookups.append((program.position(nothing, scratch.x), embedding.position))
         if any(layer.start_mix is not None for layer in stack):
-            program.copy(rooms.x, rooms.embedded)
+            program.copy(scratch.x, scratch.embedded)
         for number, layer in enumerate(stack):
             self._add(layer, number if own_cells else None)
-        self.features = rooms.x if isinstance(norm, nn.Identity) else rooms.normed
-        add_norm(program, norm, rooms.x, self.features)
+        self.features = scratch.x if isinstance(norm, nn.Identity) else scratch.normed
+        add_norm(program, norm, scratch.x, self.features)
 
     def _add(self, layer: TransformerLayer, number: int | None) -> None:
-        program, rooms, mixer = self.program, self.rooms, cast(SelfAttention, layer.mixer)
+        program, scratch, mixer = self.program, self.scratch, cast(SelfAttention, layer.mixer)
         if layer.start_mix is not None:
-            program.mix(rooms.x, rooms.embedded, rooms.x, *layer.start_mix.detach().tolist())
-        frame = NativeFrame(program, layer.around_mixer, rooms)
+            program.mix(scratch.x, scratch.embedded, scratch.x, *layer.start_mix.detach().tolist())
+        frame = NativeFrame(program, layer.around_mixer, scratch)
         angles = None if mixer.rotary is None else torch.zeros(0, mixer.rotary.width // 2)
-        turns = Attention(mixer.attention, mixer.rotary).add_own(program, rooms, frame.source, number, angles)
+        turns = Attention(mixer.attention, mixer.rotary).add_own(program, scratch, frame.source, number, angles)
         self.lookups += [(turn, cast(Rotary, mixer.rotary)) for turn in turns]
         frame.close()
         if isinstance(layer.reader, AttentionReader):
             assert number is not None
-            frame = NativeFrame(program, layer.around_reader, rooms)
-            Attention(layer.reader.attention).add_reading(program, rooms, frame.source, number)
+            frame = NativeFrame(program, layer.around_reader, scratch)
+            Attention(layer.reader.attention).add_reading(program, scratch, frame.source, number)
             frame.close()
-        frame = NativeFrame(program, layer.around_feed_forward, rooms)
-        feed_forward_layer(program, rooms, layer.feed_forward, frame.source)
+        frame = NativeFrame(program, layer.around_feed_forward, scratch)
+        feed_forward_layer(program, scratch, layer.feed_forward, frame.source)
         frame.close()
 
     def grow(self, positions: int) -> bool:

@@ -16,7 +16,7 @@ from regard.core.field import EncodedRow, EncodedRows, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.rows import Column, Row
 from regard.errors import DataError
 from regard.fields.field_base import FieldBase
@@ -84,7 +84,7 @@ class Frames(FieldBase):
         variance = sum(np.square(value.frames - mean).sum(0) for value in values) / count
         self.scale = np.stack([mean, np.where(variance > 0, np.sqrt(variance), 1.0)])
         save_codec_file(run.tokenizers / FILE, self.scale.tolist())
-        log(f"frames: {count:,}, each of {counted(len(mean), 'number')}")
+        log(f"frames: {count:,}, each of {pluralize(len(mean), 'number')}")
         return self
 
     def open(self, run: RunFiles) -> Frames:

@@ -12,7 +12,7 @@ from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.field import EncodedRow, EncodedRows, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.graph_lines import GraphLine, graph_of, parse_graph
 from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabilities
 from regard.data.graphs import UNLABELED, Graph, edge_count, edge_pairs
@@ -64,7 +64,7 @@ class Graphs(FieldBase):
         if self.codec is not None:
             self.codec.require(graph, where)
         if self.walks and graph.nodes > MAX_WALKED:
-            what, why = f"the graph has {counted(graph.nodes, 'node')}", f"walks are followed on up to {MAX_WALKED:,}"
+            what, why = f"the graph has {pluralize(graph.nodes, 'node')}", f"walks are followed on up to {MAX_WALKED:,}"
             raise DataError(what, where=graph.where or where, why=why, help="data.walks = 0")
         return graph
 
@@ -122,7 +122,7 @@ class Graphs(FieldBase):
 
     def describe(self, rows: Sequence[EncodedGraph]) -> str:
         sizes, edges = [*map(len, rows)], edge_count([row.graph for row in rows])
-        return f"of {min(sizes):,} to {counted(max(sizes), 'node')}, {counted(edges, 'edge')}"
+        return f"of {min(sizes):,} to {pluralize(max(sizes), 'node')}, {pluralize(edges, 'edge')}"
 
     def cost(self, value: GraphLine) -> int:
         heads, width, complete = self.layer

@@ -12,7 +12,7 @@ from regard.core.field import EncodedRow, EncodedRows, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.padding import padded
 from regard.data.rows import Column, Row
 from regard.data.sessions import ITEMS, require_items
@@ -71,7 +71,7 @@ class Items(FieldBase):
     def learn(self, run: RunFiles, values: Sequence[Session], log: Report) -> Items:
         self.tokenizer = learn_items(run, values)
         items, events = len(self.tokenizer) - len(SPECIALS), sum(map(len, values))
-        log(f"{counted(items, 'item')}, {counted(events, 'time')} in {counted(len(values), 'session')}")
+        log(f"{pluralize(items, 'item')}, {pluralize(events, 'time')} in {pluralize(len(values), 'session')}")
         return self
 
     def open(self, run: RunFiles) -> Items:

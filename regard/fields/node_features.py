@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.graph_lines import MOST_FEATURES, GraphLine
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -34,7 +34,7 @@ class NodeCodec(NamedTuple):
         """Learn from the graphs of training. Raises DataError if their nodes differ in form."""
         kinds = tuple(sorted({kind for graph in graphs for kind in graph.kinds}))
         if len(kinds) > MAX_KINDS:
-            what, why = f"nodes have {counted(len(kinds), 'different label')}", f"up to {MAX_KINDS:,} can be learned"
+            what, why = f"nodes have {pluralize(len(kinds), 'different label')}", f"up to {MAX_KINDS:,} can be learned"
             raise DataError(what, where=graphs[0].where, why=why)
         codec = cls((1.0,) * graphs[0].features.shape[1], kinds)
         for graph in graphs:
@@ -58,7 +58,7 @@ class NodeCodec(NamedTuple):
         width, where = graph.features.shape[1], graph.where or where
         if width != len(self.scale):
             why = f"those of training have {len(self.scale)}"
-            raise DataError(f"the nodes of the graph have {counted(width, 'feature')}", where=where, why=why)
+            raise DataError(f"the nodes of the graph have {pluralize(width, 'feature')}", where=where, why=why)
         if bool(graph.kinds) != bool(self.kinds):
             what = "the nodes of the graph have labels" if graph.kinds else "the nodes of the graph have no labels"
             raise DataError(what, where=where, why=f"those of training have {'' if self.kinds else 'no '}labels")

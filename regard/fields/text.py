@@ -11,7 +11,7 @@ import torch
 from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.affixes import AFFIXES, affix_buckets
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
@@ -65,8 +65,8 @@ class Text(FieldBase):
             return texts
         named = "" if all(isinstance(column, int) for column in columns) else f": {', '.join(map(str, columns))}"
         raise DataError(
-            f"{counted(len(texts), 'text')} where the model reads {len(columns)}", where=where,
-            why=f"an example was {counted(len(columns), 'text')} in training{named}",
+            f"{pluralize(len(texts), 'text')} where the model reads {len(columns)}", where=where,
+            why=f"an example was {pluralize(len(columns), 'text')} in training{named}",
             help="the texts of one example: a tab between two of a line, a tuple in Python"
             if len(columns) > 1 else "one text alone",
         )  # fmt: skip

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 REPR_LENGTH = 60  # characters of a text in a representation of one line
 
@@ -27,7 +27,7 @@ class Candidate(NamedTuple):
     finished: bool  # False where the length limit cut it
 
     def __repr__(self) -> str:
-        text, pieces = shortened(self.text, REPR_LENGTH), counted(len(self.pieces), "piece")
+        text, pieces = shortened(self.text, REPR_LENGTH), pluralize(len(self.pieces), "piece")
         return f"Candidate({text!r}, score={self.score:.3f}, {pieces})"
 
 
@@ -106,7 +106,7 @@ class Translation:
         return {"source": self.source, **candidates[0], "unknown": unknown, **unread, "candidates": candidates}
 
     def __repr__(self) -> str:
-        more = f", {counted(len(self.candidates), 'candidate')}" if len(self.candidates) > 1 else ""
+        more = f", {pluralize(len(self.candidates), 'candidate')}" if len(self.candidates) > 1 else ""
         return f"Translation({shortened(self.text, REPR_LENGTH)!r}, score={self.score:.3f}{more})"
 
     def _repr_html_(self) -> str:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.config.settings import ChoiceConfig
 from regard.core.state import State
-from regard.core.task import never
+from regard.core.task import not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.errors import ConfigError
 from regard.inference.search_model import SearchInput, SearchModel
@@ -54,7 +54,7 @@ def run_search(
     settings: ChoiceConfig,
     *,
     rows: int,
-    interrupted: Callable[[], bool] = never,
+    interrupted: Callable[[], bool] = not_interrupted,
 ) -> Iterator[list[Finished]]:
     """Yield the inputs that finished, by their numbers, after each step; others take their places.
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import VERSION
-from regard.core.wording import counted, counted_with, did_you_mean
+from regard.core.wording import did_you_mean, pluralize, pluralize_with_verb
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
@@ -62,8 +62,8 @@ def evaluate(
         raise DataError("there is nothing to score: the test set is empty")
     if len(outputs) != len(references) or not all(references):
         raise DataError(
-            f"{counted_with(len(outputs), 'output', 'does', 'do')} not have one or more references each "
-            f"({counted(len(references), 'item')})"
+            f"{pluralize_with_verb(len(outputs), 'output', 'does', 'do')} not have one or more references each "
+            f"({pluralize(len(references), 'item')})"
         )
     sums, signature = _measured(metric, outputs, references, language)
     return MetricScore(metric, metric_value(metric, sums), signature, METRICS[metric].lower_is_better)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.models.attention_config import MechanismConfig, unprojected
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.net_config import NetConfig
@@ -52,7 +52,7 @@ class ModelConfig(NetConfig):
         if decoder.kind == "recurrent" and decoder.order == "none":
             defaults = [{}, PRESETS.get(str(self.preset), {}).get("decoder", {}).get("cross_attention", {})]
             if decoder.cross_attention not in [MechanismConfig(**unprojected(each)) for each in defaults]:
-                raise Misfit(
+                raise InvalidCombination(
                     "model.decoder.order",
                     "model.decoder.cross_attention",
                     why="a decoder of order none does not read the source, so it has no attention",

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.models.convolutional.config import ConvolutionalEncoderConfig
 from regard.models.net_config import NetConfig
 from regard.models.origin_config import EncoderStart
@@ -56,7 +56,7 @@ class MaskedModelConfig(NetConfig):
     @model_validator(mode="after")
     def _sees_both_sides(self) -> MaskedModelConfig:
         if isinstance(self.encoder, RecurrentEncoderConfig) and not self.encoder.bidirectional:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.encoder.bidirectional",
                 why="what stands in a gap is predicted from both sides of it",
                 help="--set model.encoder.bidirectional=true",
@@ -67,7 +67,7 @@ class MaskedModelConfig(NetConfig):
     def _one_matrix_fits(self) -> MaskedModelConfig:
         encoder = self.encoder
         if self.share == "all" and encoder.features != encoder.embedding_width:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.share",
                 "model.encoder.embedding",
                 why=f"the encoder ends in {encoder.features} features and embeddings have {encoder.embedding_width}: "

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import ConfigDict, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.toml_layers import Key, merge_layer, move_key
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.models.attention_config import OTHER_MIXERS, ROTATED_MIXERS, kind_of
 from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
@@ -95,12 +95,14 @@ class NetConfig(Started):
             starts, key = encoder.origin is not None, "model.encoder.frozen"
             if starts and self.origin is not None:
                 why = "the encoder is part of the network that starts from another run"
-                raise Misfit("model.encoder.from", "model.from", why=why, help="leave one of them out")
+                raise InvalidCombination("model.encoder.from", "model.from", why=why, help="leave one of them out")
             if encoder.frozen != "none" and not starts:
                 why = "weights that begin at random have to learn: only one with model.encoder.from stays as it is"
-                raise Misfit(key, why=why, help=f"--set {key}=none")
+                raise InvalidCombination(key, why=why, help=f"--set {key}=none")
             if isinstance(encoder.frozen, int) and encoder.frozen > encoder.depth:
-                raise Misfit(key, why=f"it has {counted(encoder.depth, 'layer')}", help=f"--set {key}=all")
+                raise InvalidCombination(
+                    key, why=f"it has {pluralize(encoder.depth, 'layer')}", help=f"--set {key}=all"
+                )
         return self
 
     @model_validator(mode="before")
@@ -127,7 +129,7 @@ class NetConfig(Started):
         kind = preset.get("kind")
         if kind is not None:
             if given.get("kind", kind) != kind:
-                raise Misfit(
+                raise InvalidCombination(
                     "model.kind",
                     "model.preset",
                     why=f"the preset {given['preset']} is {kind}",

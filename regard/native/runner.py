@@ -70,7 +70,7 @@ class Runner:
             self._check_cut(given, dealt, rows)
             cut = (ctypes.c_int64 * (threads + 1))(*dealt)
             batch.cut = ctypes.addressof(cut)
-        self._make_room(rows, longest, threads)
+        self._reserve(rows, longest, threads)
         if ahead > 1 and given.beam is not None:
             beam = given.beam.filled(rows, ahead)
             return self.library.run_beam(self._operations, self._count, batch, pool, ahead, end, beam)
@@ -99,7 +99,7 @@ class Runner:
             self._record = torch.zeros(rows * self.program.stride)
         return self._record[: rows * self.program.stride].view(rows, -1)
 
-    def _make_room(self, rows: int, longest: int, threads: int) -> None:
+    def _reserve(self, rows: int, longest: int, threads: int) -> None:
         batch, stride = self._addresses, self.program.stride
         each = SPARE_ROWS * stride + rows * (stride + 4 * 64 + 12) + 4 * (longest + 32)
         each += -each % 64

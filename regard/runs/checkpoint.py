@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.core import atomic_files
 from regard.core.tensors import digest, mean
 from regard.core.untrusted_files import SMALL
-from regard.core.wording import counted, describe_error
+from regard.core.wording import describe_error, pluralize
 from regard.errors import ModelError, RegardError
 from regard.runs.checkpoint_files import (
     FORMAT,
@@ -120,7 +120,7 @@ def load_latest(folder: Path, on_problem: Callable[[str], None]) -> Checkpoint |
             on_problem(f"{candidates[step].name} cannot be used, trying the one before it. {error}")
     if candidates:
         raise ModelError(
-            f"none of the {counted(len(candidates), 'checkpoint')} in {folder} can be used",
+            f"none of the {pluralize(len(candidates), 'checkpoint')} in {folder} can be used",
             where=str(folder),
             help="start again in a new run folder",
         )

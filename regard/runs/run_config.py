@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.settings import ChoiceConfig, TrainConfig
 from regard.config.toml_layers import Key
 from regard.core.wording import did_you_mean
@@ -180,7 +180,7 @@ class RunConfig(BaseModel):
         settings = self.train
         if not self.data.valid and (settings.early_stopping is not None or settings.best_by != "loss"):
             key = "train.best_by" if settings.early_stopping is None else "train.early_stopping"
-            raise Misfit(
+            raise InvalidCombination(
                 key,
                 "data.valid",
                 why="without data.valid nothing is validated: no checkpoint is better than another",
@@ -192,7 +192,7 @@ class RunConfig(BaseModel):
     def _best_by_is_measured(self) -> Self:
         by, known = self.train.best_by, ("loss", *self.metric_names)
         if by not in known:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.best_by",
                 why=f"it should be one of {', '.join(known)}",
                 help=did_you_mean(by, known) or f"--set train.best_by={known[0]}",

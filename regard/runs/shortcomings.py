@@ -8,7 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from regard.core.task import Metric
-from regard.core.wording import counted, figure_text
+from regard.core.wording import figure_text, pluralize
 from regard.runs import checkpoint
 from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
 from regard.runs.run_folder import RunFolder
@@ -53,7 +53,7 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
     if course.epochs > 0 and not found:
         return list(_learned_nothing(run, course))
     if course.epochs == 0:
-        done = counted(course.updates, "update")
+        done = pluralize(course.updates, "update")
         what = f"training ended within its first epoch, after {done}: some examples are unused"
         found.append(Shortcoming(what, _longer(run, course)))
     return found

@@ -16,7 +16,7 @@ from torch.overrides import TorchFunctionMode
 from regard.attention.contract import Mixer
 from regard.core.out_of_memory import total_memory
 from regard.core.state import State
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError, TrainingError
 from regard.runs import checkpoint
 
@@ -66,7 +66,9 @@ def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) 
     """
     found = checkpoint.shapes(path, "model")
     if layers > max(len(found), MANY):
-        raise _misfit(path, f"the config has {counted(layers, 'layer')}, and there are {counted(len(found), 'tensor')}")
+        raise _misfit(
+            path, f"the config has {pluralize(layers, 'layer')}, and there are {pluralize(len(found), 'tensor')}"
+        )
     model = _sketch(build)
     wanted = _named(model)
     if differing := sorted(wanted.keys() ^ found.keys()):

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.tokenizers.closed import CharacterTokenizer
 from regard.data.tokenizers.subword import HuggingFaceTokenizer
 from regard.data.tokenizers.tokenizer import END, SPECIALS, Tokenizer, TokenizerConfig
@@ -41,7 +41,7 @@ def read_vocabulary(folder: Path, settings: CausalSettings) -> CausalVocabulary:
     names = _names(spelled, rows, copies)
     tokenizer = _tokenizer(path, found, names)
     if len(tokenizer) != len(rows):
-        raise invalid_folder(path, f"it makes {counted(len(tokenizer), 'piece')}, not {len(rows):,}")
+        raise invalid_folder(path, f"it makes {pluralize(len(tokenizer), 'piece')}, not {len(rows):,}")
     return CausalVocabulary(tokenizer, rows, copies)
 
 
@@ -62,7 +62,9 @@ def _numbers(path: Path, found: dict[str, Any], types: int) -> dict[str, int]:
     if not all(type(number) is int and 0 <= number < types for number in numbers.values()):
         raise invalid_folder(path, f"its numbers are not all from 0 to {types - 1:,}, as the model has rows")
     if types - len(numbers) > SPARE:
-        raise invalid_folder(path, f"it has {counted(len(numbers), 'piece')}, and the model {counted(types, 'row')}")
+        raise invalid_folder(
+            path, f"it has {pluralize(len(numbers), 'piece')}, and the model {pluralize(types, 'row')}"
+        )
     if len(set(numbers.values())) < len(numbers):
         raise invalid_folder(path, "two of its pieces have one number")
     return numbers

@@ -12,7 +12,7 @@ from torch import nn
 from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.export_forms import EncoderForm
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import BEGIN
 from regard.runs.run_folder import environment
 from regard.share.encoder_head import HEADS
@@ -38,8 +38,8 @@ class EncoderParity(NamedTuple):
     def __str__(self) -> str:
         warning = "" if self.same else "warning: not the same: "
         return (
-            f"{warning}logits of {counted(self.rows, 'row')} differ by at most {self.difference:.1e}; "
-            f"of {counted(self.texts, 'text')} "
+            f"{warning}logits of {pluralize(self.rows, 'row')} differ by at most {self.difference:.1e}; "
+            f"of {pluralize(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces"
         )
 

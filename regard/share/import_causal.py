@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainConfig
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError
 from regard.runs import checkpoint
 from regard.runs.model_card import write_import_card
@@ -99,7 +99,7 @@ def _load(
     if layers > len(tensors.names):
         raise invalid_folder(
             tensors.path,
-            f"it has {counted(len(tensors.names), 'tensor')}, and {counted(layers, 'layer')} by its config",
+            f"it has {pluralize(len(tensors.names), 'tensor')}, and {pluralize(layers, 'layer')} by its config",
         )
     try:
         with torch.device("meta"):

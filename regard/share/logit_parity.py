@@ -12,7 +12,7 @@ from torch import Tensor
 
 from regard.attention.span import Span
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.language_model import LanguageModel
 from regard.runs.run_folder import environment
@@ -48,8 +48,8 @@ class LogitParity(NamedTuple):
     def __str__(self) -> str:
         warning = "" if self.same else "warning: not the same: "
         return (
-            f"{warning}logits of {counted(self.logits, 'token')} differ by at most {self.difference:.1e}; "
-            f"of {counted(self.texts, 'text')} "
+            f"{warning}logits of {pluralize(self.logits, 'token')} differ by at most {self.difference:.1e}; "
+            f"of {pluralize(self.texts, 'text')} "
             f"{self.pieces:,} have the same pieces, {self.continued:,} the same greedy continuation"
         )
 

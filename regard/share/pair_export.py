@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.export_forms import PairForm
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError
 from regard.runs.run_folder import RunFolder
 from regard.share.export_format import Decode, ExportFormat, lines_to_compare
@@ -46,7 +46,7 @@ class PairExport:
         encoded = [self.model.source.encode(line) for line in lines]
         if min(map(len, encoded)) > self.longest:
             raise ConfigError(
-                f"no sentence to compare has at most {counted(self.longest, 'piece')}", help="--source FILE"
+                f"no sentence to compare has at most {pluralize(self.longest, 'piece')}", help="--source FILE"
             )
         return encoded
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from regard.config.settings import SearchConfig
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.inference.decoding import Decoding
 from regard.inference.run_search import run_search
@@ -58,9 +58,11 @@ class Parity(NamedTuple):
     def __str__(self) -> str:
         same = self.sentences - len(self.differences)
         speeds = [self.pieces / seconds for seconds in self.seconds]
-        left_out = f"; {self.left_out:,} longer than {counted(self.longest, 'piece')} left out" if self.left_out else ""
+        left_out = (
+            f"; {self.left_out:,} longer than {pluralize(self.longest, 'piece')} left out" if self.left_out else ""
+        )
         return (
-            f"{same:,} of {counted(self.sentences, 'sentence')} the same, piece by piece, greedily; "
+            f"{same:,} of {pluralize(self.sentences, 'sentence')} the same, piece by piece, greedily; "
             f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}{left_out}"
         )
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.text_files import read_lines
 from regard.runs import checkpoint
 from regard.runs.metrics_log import read_validations
@@ -35,7 +35,7 @@ class SameOutputs(NamedTuple):
     same: int
 
     def __str__(self) -> str:
-        return f"of {counted(self.lines, 'line')} {self.same:,} have the same output"
+        return f"of {pluralize(self.lines, 'line')} {self.same:,} have the same output"
 
     def write(self, folder: Path, to: str) -> None:
         """Write ``parity.json``."""

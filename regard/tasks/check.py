@@ -10,7 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.task import Advance, find_task
+from regard.core.task import ProgressCallback, find_task
 from regard.core.task_table import locate
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
@@ -22,7 +22,7 @@ from regard.tasks.find_config import find_config, tasks_by_confidence
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse
 
-Showing = Callable[[str], AbstractContextManager[Advance]]  # opens a display of work of that name
+Showing = Callable[[str], AbstractContextManager[ProgressCallback]]  # opens a display of work of that name
 
 
 class CheckedCorpus(NamedTuple):

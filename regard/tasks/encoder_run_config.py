@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.models.position_config import LearnedConfig
 from regard.runs.run_config import UnsmoothedRunConfig
 
@@ -43,7 +43,7 @@ class EncoderRunConfig(UnsmoothedRunConfig):
         encoder = self.model.encoder
         position = None if encoder.kind == "recurrent" else encoder.position
         if isinstance(position, LearnedConfig) and position.longest < self.longest:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.encoder.position.longest",
                 "data.max_length",
                 why=f"{self.data.max_length} pieces and the symbols around them need {self.longest} learned positions",

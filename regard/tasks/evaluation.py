@@ -14,7 +14,7 @@ from torch import nn
 
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
-from regard.core.task import Advance, Examples, MetricTable
+from regard.core.task import Examples, MetricTable, ProgressCallback
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import unreadable
@@ -58,7 +58,7 @@ def evaluate_run(
     *,
     checkpoint: str | None = None,
     device: str | None = None,
-    progress: Advance | None = None,
+    progress: ProgressCallback | None = None,
     peers: Peers | None = None,
     memory: int | None = None,
     **settings: Any,
@@ -93,7 +93,7 @@ def evaluate_run(
 
 def _evaluate_objective(
     run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
-    requested: bool, checkpoint: str | None, progress: Advance | None, peers: Peers | None,
+    requested: bool, checkpoint: str | None, progress: ProgressCallback | None, peers: Peers | None,
 ) -> Evaluation:  # fmt: skip
     """Return the figures of the objective and of the predictor over the data of ``config``, as validation does."""
     task = run.task
@@ -142,7 +142,7 @@ class ReferenceTest(Protocol):
     def warnings(self) -> Iterator[str]:
         """Warnings about the files."""
 
-    def outputs(self, search: SearchConfig, done: Advance = ..., peers: Peers | None = None) -> list[str]:
+    def outputs(self, search: SearchConfig, done: ProgressCallback = ..., peers: Peers | None = None) -> list[str]:
         """Return an output for each line. ``peers``: the ranks that share the work."""
 
     def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
@@ -162,7 +162,7 @@ def evaluate_outputs(
     search: SearchConfig,
     *,
     checkpoint: str | None = None,
-    progress: Advance | None = None,
+    progress: ProgressCallback | None = None,
     peers: Peers | None = None,
 ) -> Evaluation:
     """Return the figures of outputs that are compared with references; ``search``: settings of the outputs."""

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import PARTS, SPLITS, first_of
 from regard.data.file_names import named_files
 from regard.data.packed_files import is_gzipped
@@ -201,8 +201,8 @@ def held_out_parts(
             known = ", ".join(f"{name} {count:,}" for name, count in corpus.parts.items())
             raise DataError(what, where=str(corpus.first), why=f"its parts are {known}", help="rename the column")
         test = corpus.parts.get("test", 0)
-        rest = f"; {counted(test, 'row')} marked test left for regard evaluate" if test else ""
-        marked = f"column {corpus.split}: {counted(corpus.parts['train'], 'row')} to train on{rest}; "
+        rest = f"; {pluralize(test, 'row')} marked test left for regard evaluate" if test else ""
+        marked = f"column {corpus.split}: {pluralize(corpus.parts['train'], 'row')} to train on{rest}; "
         whole["part"] = [corpus.split, "train"]
     if valid:
         given = [{"source": str(each)} for each in valid]

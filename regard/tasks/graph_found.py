@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import edge_columns, session_columns
 from regard.data.file_names import has_ending
 from regard.data.graph_files import NodeColumns, node_columns
@@ -93,7 +93,7 @@ def _describe_columns(head: Sequence[str], columns: NodeColumns, edge: Sequence[
     named = [f"{head[place]} ({role})" for role, place in parts.items() if place is not None]
     left = [f"column {place + 1}, which has no name and counts rows" for place in columns.counters]
     lines = [
-        f"columns of nodes: {', '.join(named)}, {counted(len(columns.features), 'feature')}"
+        f"columns of nodes: {', '.join(named)}, {pluralize(len(columns.features), 'feature')}"
         + (f"; not read: {', '.join(left)}" if left else "")
     ]
     ends = edge_columns(edge)
@@ -102,7 +102,7 @@ def _describe_columns(head: Sequence[str], columns: NodeColumns, edge: Sequence[
         rest = f"; not read: {', '.join(others)}" if others else ""
         lines.append(f"columns of edges: {ends[0]} and {ends[1]}{rest}")
     elif len(edge) > 2:
-        lines.append(f"{edges}: the first two of {counted(len(edge), 'column')} are the ends of an edge")
+        lines.append(f"{edges}: the first two of {pluralize(len(edge), 'column')} are the ends of an edge")
     return lines
 
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from regard.core.task import RunFiles
 from regard.core.untrusted_files import FileVersion
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.data.feature_file import FeatureFile
 from regard.data.graph_files import read_graph, save_graph
 from regard.data.graphs import PARTS, UNLABELED, Graph, normalized_rows
@@ -63,8 +63,8 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
         rank[members] = np.arange(members.sum())
     first, rest = order[rank < split.per_class], order[rank >= split.per_class]
     if len(rest) < split.valid:
-        why = f"{counted_with(len(order), 'node', 'has', 'have')} a label, {len(first):,} of them to train on"
-        what = f"there are no {counted(split.valid, 'node')} left to validate on"
+        why = f"{pluralize_with_verb(len(order), 'node', 'has', 'have')} a label, {len(first):,} of them to train on"
+        what = f"there are no {pluralize(split.valid, 'node')} left to validate on"
         raise DataError(what, where=graph.where, why=why, help=_fitting(len(order), len(graph.classes)))
     chosen = {"train": first, "valid": rest[: split.valid], "test": rest[split.valid : split.valid + split.test]}
     masks = {part: np.zeros(graph.nodes, np.bool_) for part in PARTS}

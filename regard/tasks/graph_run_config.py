@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.models.graph.config import GraphNetConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
@@ -98,9 +98,10 @@ class GraphRunConfig(UnsmoothedRunConfig):
     @property
     def summary(self) -> str:
         net: Any = self.model
-        heads = f", {counted(net.heads, 'head')}" if net.attends else ""
+        heads = f", {pluralize(net.heads, 'head')}" if net.attends else ""
         return (
-            f"{net.kind} over a graph, {counted(net.layers, 'layer')}, width {net.hidden}{heads}, dropout {net.dropout}"
+            f"{net.kind} over a graph, {pluralize(net.layers, 'layer')}, "
+            f"width {net.hidden}{heads}, dropout {net.dropout}"
         )
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:

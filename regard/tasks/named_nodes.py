@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from regard.core.observation import AttentionMap, Axis, Surface
-from regard.core.task import Indices, MetricSums, never
+from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean
 from regard.data.graphs import Graph
@@ -38,7 +38,7 @@ class NodePredictor:
         return self.graph.places[name]
 
     def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
         """Return nothing: the objective has all sums."""
         return {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from regard.core.task import Predictor
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, DataError, RegardError
 
 
@@ -53,6 +53,8 @@ def predict_lines(
     """The outputs of the inputs, a line each, in order. ConfigError where their numbers differ."""
     outputs = predictor(inputs, **settings) if inputs else []
     if len(outputs) != len(inputs):
-        what = f"{type(predictor).__name__} gave {counted(len(outputs), 'output')} for {counted(len(inputs), 'input')}"
+        what = (
+            f"{type(predictor).__name__} gave {pluralize(len(outputs), 'output')} for {pluralize(len(inputs), 'input')}"
+        )
         raise ConfigError(what, where="predictor", help="regard.testing.check_task checks a task of your own")
     return [predictor.write(output, json=json) for output in outputs]

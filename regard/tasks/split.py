@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 from regard.core.task import Report
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.shared_files import FilesConfig, hash_position
 
 Example = TypeVar("Example")
@@ -78,6 +78,6 @@ def report_moved(data: Any, read: Callable[[tuple[FilesConfig, ...]], Iterable[A
     """Report how many held-out examples went to training; ``left``: those that did not."""
     moved = sum(1 for _ in read(data.valid)) - left if is_own_split(data) else 0
     if moved:
-        log(f"{counted(moved, 'held-out example')} moved to training: their labels occur nowhere else")
+        log(f"{pluralize(moved, 'held-out example')} moved to training: their labels occur nowhere else")
     if not left:
         log("nothing is left to validate on: training ends without early stopping")

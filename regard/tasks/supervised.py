@@ -19,7 +19,6 @@ from regard.core.contents import PreparedParts
 from regard.core.field import EncodedRow, Field, InputBatch, VisitDraws
 from regard.core.state import State
 from regard.core.task import (
-    Advance,
     CodecsAndSpec,
     Data,
     ExampleIndices,
@@ -27,11 +26,12 @@ from regard.core.task import (
     MetricSums,
     MetricTable,
     Objective,
+    ProgressCallback,
     Report,
     RunFiles,
     Task,
 )
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.order import each_once, each_once_packed
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
@@ -97,8 +97,8 @@ class SupervisedExamples:
         return each_once(self.lengths, size, seed=seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        counted = np.concatenate([[0], np.cumsum(self._row_weights > 0)])
-        return np.asarray(counted[self._ends] - counted[self._ends - self._sizes], np.int64)
+        cumulative = np.concatenate([[0], np.cumsum(self._row_weights > 0)])
+        return np.asarray(cumulative[self._ends] - cumulative[self._ends - self._sizes], np.int64)
 
     def collate(self, examples: ExampleIndices) -> SupervisedBatch:
         visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
@@ -164,14 +164,14 @@ class SupervisedExamples:
         """Return the numbers of examples, of answered positions, and of examples beyond the limit, for people."""
         number, packed = len(self.starts) - 1, self._codecs.packed_field
         if packed is not None:
-            return f"{counted(number, noun)} {packed.describe([row for (row,) in self.rows])}"
+            return f"{pluralize(number, noun)} {packed.describe([row for (row,) in self.rows])}"
         limit = self._config.data.max_length
         if self._codecs.answer.per_position:
             further = len(self) - number
-            cut = f", {counted(further, 'more part')} of those longer than {limit} positions" if further else ""
-            return f"{counted(len(self.targets), position)} in {counted(number, noun)}{cut}"
+            cut = f", {pluralize(further, 'more part')} of those longer than {limit} positions" if further else ""
+            return f"{pluralize(len(self.targets), position)} in {pluralize(number, noun)}{cut}"
         cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
-        return f"{counted(number, noun)}{cut}"
+        return f"{pluralize(number, noun)}{cut}"
 
 
 def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:
@@ -265,7 +265,7 @@ class Supervised:
         codecs = self.open_codecs(run)
         return CodecsAndSpec(codecs, codecs.spec)
 
-    def _prepare(self, run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
+    def _prepare(self, run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
         config, data = run.config, run.config.data
         read = self._reader(config)
         codecs = self.learn_codecs(run, log, read) if run.makes_codecs else self.open_codecs(run)

@@ -18,7 +18,7 @@ from regard.core.call_checks import require_list
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
-from regard.core.task import Indices, MetricSums, never
+from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import added_sums, to_device
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
@@ -362,7 +362,7 @@ class SupervisedPredictor:
         return sum(field.cost(value) for field, value in zip(fields, self._accept(input), strict=True))
 
     def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
         """Return the sums of the answer's own metrics over predictions; all others come from the objective."""
         answer = self.codec.answer

@@ -9,7 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ModelError
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
@@ -157,4 +157,4 @@ class Checkpoints:
             return
         average_run(self.run, steps=steps)
         fewer = f" ({wanted} were asked for; no more are of its second half)" if len(steps) < wanted else ""
-        self.say(f"averaged the last {counted(len(steps), 'checkpoint')}{fewer}: steps {', '.join(map(str, steps))}")
+        self.say(f"averaged the last {pluralize(len(steps), 'checkpoint')}{fewer}: steps {', '.join(map(str, steps))}")

@@ -16,7 +16,7 @@ from regard.config.explain import expand_key, short_keys
 from regard.config.settings import TrainConfig
 from regard.config.toml_layers import Key, dotted, parse_override
 from regard.core import atomic_files
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError
 from regard.models.origin_config import Origin
 from regard.runs import checkpoint
@@ -163,9 +163,9 @@ def _new_run(source: RunFolder, override: str, key: Key) -> str:
 
 def _require_end(source: RunFolder, settings: TrainConfig, progress: TrainingProgress) -> None:
     epochs, steps, minutes = settings.epochs, settings.steps, settings.minutes
-    done = counted(progress.epoch, "epoch")
+    done = pluralize(progress.epoch, "epoch")
     _require_longer(source, "epochs", epochs is None or epochs > progress.epoch, done, f"{2 * progress.epoch}")
-    done = counted(progress.step, "update")
+    done = pluralize(progress.step, "update")
     _require_longer(source, "steps", steps is None or steps > progress.step, done, f"{2 * progress.step}")
     spent = progress.seconds / 60
     done = f"{spent:.1f} minutes"

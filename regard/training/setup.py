@@ -24,7 +24,7 @@ from regard.core.processor import bfloat16_in_hardware
 from regard.core.reference_mode import reference_mode
 from regard.core.task import Data, Task, find_task
 from regard.core.tensors import kept_buffers
-from regard.core.wording import counted, counted_with
+from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, ModelError
 from regard.models.build import mechanism_warnings
 from regard.models.hidden_matrices import hidden_matrices
@@ -121,7 +121,7 @@ def set_up(
     net = _build(task, config, data.spec, plan.precision)
     kept = _freeze(config, net)
     if begins and kept:
-        say(f"{counted_with(kept, 'weight', 'stays', 'stay')} frozen in the encoder; {_learned(net):,} learn")
+        say(f"{pluralize_with_verb(kept, 'weight', 'stays', 'stay')} frozen in the encoder; {_learned(net):,} learn")
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
     for message in (*(_dealt(config, net) if begins else ()), *_warnings(net, data.longest)):
@@ -217,10 +217,10 @@ def _depends_on_passes(where: str) -> ConfigError:
 
 
 def _about(plan: Plan) -> Iterator[str]:
-    yield f"computing in {plan.precision}" + (f", {counted(plan.steps, 'update')}" if plan.steps else "")
+    yield f"computing in {plan.precision}" + (f", {pluralize(plan.steps, 'update')}" if plan.steps else "")
     if plan.fit is not None and plan.steps is not None and plan.fit.warmup > max(plan.steps - 1, 1):
         yield (
-            f"warning: the warm-up of {counted(plan.fit.warmup, 'update')} is not over when training ends, after "
+            f"warning: the warm-up of {pluralize(plan.fit.warmup, 'update')} is not over when training ends, after "
             f"{plan.steps:,}; --set train.warmup={plan.steps // 10} makes it fit"
         )
 
@@ -321,7 +321,7 @@ def updates_of(tokens: int, config: RunConfig, data: Data) -> int:
     """
     epoch = int(data.train.token_counts().sum())
     if tokens > MAX_EPOCHS * epoch:
-        why = f"an epoch has {counted(epoch, 'token')}, and {MAX_EPOCHS:,} epochs are the limit"
+        why = f"an epoch has {pluralize(epoch, 'token')}, and {MAX_EPOCHS:,} epochs are the limit"
         help = f"--set train.tokens={MAX_EPOCHS * epoch}, or train.epochs instead"
         raise ConfigError(f"the training data cannot give {tokens:,} tokens", where="train.tokens", why=why, help=help)
     seen = accumulate(_tokens_by_update(config, data))
@@ -348,5 +348,5 @@ def _time_update(config: RunConfig, task: Task, data: Data, precision: str, shar
             found = shards.gradient(model, data.train, [batch], {}, seed=(0,))
         optimizer.step(1e-6, found.values)
         times.append(time.perf_counter() - started)
-    counted = times[1:] or times
-    return sum(counted) / len(counted) * config.train.accumulate
+    measured = times[1:] or times
+    return sum(measured) / len(measured) * config.train.accumulate

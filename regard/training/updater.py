@@ -14,7 +14,7 @@ from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.reference_mode import reference_mode
 from regard.core.task import ExampleIndices, Examples
 from regard.core.tensors import to_device
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.errors import TrainingError
 from regard.runs.run_config import RunConfig
 from regard.training.carry import continued, dealt_anew, read_carries
@@ -61,7 +61,7 @@ class Updater:
         plan = self._plan(progress.epoch)
         taken = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
         if not taken:
-            why = f"it has {counted(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done"
+            why = f"it has {pluralize(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done"
             raise contents_changed("training data", where=f"epoch {progress.epoch}", why=why)
         progress.batch += len(taken)
         if progress.batch >= len(plan):
@@ -118,7 +118,7 @@ def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
     """TrainingError where rolling back cannot help any more."""
     if progress.rolled_back or not progress.last_good:
         raise TrainingError(
-            f"no finite loss for {counted(progress.nonfinite, 'update')} in a row",
+            f"no finite loss for {pluralize(progress.nonfinite, 'update')} in a row",
             where=f"step {progress.step}",
             why="the weights diverged" if progress.last_good else "training diverged before its first checkpoint",
             help=f"lower the learning rate: --set train.lr={rate / 3:.1e}",

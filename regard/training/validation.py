@@ -12,7 +12,17 @@ from torch import nn
 
 from regard.core import atomic_files
 from regard.core.reference_mode import reference_mode
-from regard.core.task import Advance, Carry, ExampleIndices, Examples, LossTerms, MetricSums, Predictor, Task, never
+from regard.core.task import (
+    Carry,
+    ExampleIndices,
+    Examples,
+    LossTerms,
+    MetricSums,
+    Predictor,
+    ProgressCallback,
+    Task,
+    not_interrupted,
+)
 from regard.core.tensors import added_sums, to_device
 from regard.errors import ModelError
 from regard.runs.run_config import RunConfig
@@ -93,7 +103,7 @@ def objective_sums(
     examples: Examples,
     strategy: Strategy,
     interrupted: Callable[[], bool] = lambda: False,
-    done: Advance | None = None,
+    done: ProgressCallback | None = None,
 ) -> MetricSums | None:
     """The objective's sums over all examples, on any rank; None when interrupted.
 
@@ -130,14 +140,14 @@ def predictor_sums(
     names: Sequence[str],
     strategy: Strategy,
     interrupted: Callable[[], bool] = lambda: False,
-    done: Advance | None = None,
+    done: ProgressCallback | None = None,
 ) -> MetricSums | None:
     """The predictor's sums of some metrics over all examples, on any rank; None when interrupted.
 
     They are counts, exact in any order, so this rank's shards of several batches are decoded in one call, which asks
     ``interrupted`` itself where no other rank has to be asked with it.
     """
-    inside = interrupted if strategy.world == 1 else never
+    inside = interrupted if strategy.world == 1 else not_interrupted
     failure: ModelError | None = None
     total: MetricSums = {}
     waiting: list[ExampleIndices] = []

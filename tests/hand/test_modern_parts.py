@@ -85,7 +85,7 @@ def test_a_layer_may_start_from_the_embedding_again() -> None:
     for ending in (heads.output, forward.down):
         nn.init.zeros_(ending.weight)
     nn.init.zeros_(forward.down.bias)
-    layer = TransformerLayer(SelfAttention(heads, mask=Padding()), None, forward, frames, looks_back=True)
+    layer = TransformerLayer(SelfAttention(heads, mask=Padding()), None, forward, frames, embedding_residual=True)
     x, e = torch.ones(1, 2, 4), torch.full((1, 2, 4), 10.0)
     span = Span.of(torch.ones(1, 2, dtype=torch.bool))
     with torch.no_grad():

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.core.task import Card, CodecsAndSpec, Data, ExampleIndices, LossTerms, Metric, Task, never
+from regard.core.task import Card, CodecsAndSpec, Data, ExampleIndices, LossTerms, Metric, Task, not_interrupted
 from regard.runs.run_config import DataSection, RunConfig
 
 
@@ -138,7 +138,11 @@ class Mean:
         return jsonlib.dumps({"mean": output}) if json else f"{output:.4f}"
 
     def measure(
-        self, examples: Lines, indices: np.ndarray, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self,
+        examples: Lines,
+        indices: np.ndarray,
+        names: Sequence[str],
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> dict[str, Tensor]:
         rows = [examples.lines[index] for index in indices]
         errors = [abs(found - sum(row) / len(row)) for row, found in zip(rows, self(rows), strict=True)]

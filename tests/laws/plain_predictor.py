@@ -6,7 +6,7 @@ import json as jsonlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from regard.core.task import Indices, MetricSums, never
+from regard.core.task import Indices, MetricSums, not_interrupted
 
 __all__ = ["LINES", "WordCounter", "word_counter"]
 
@@ -24,7 +24,7 @@ class WordCounter:
         return jsonlib.dumps({"words": output}) if json else str(output)
 
     def measure(
-        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
         return {}
 

@@ -15,7 +15,7 @@ from regard.attention.heads import SelfAttention
 from regard.attention.kernel import attend
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.forgetting import ForgetGate, ForgettingBias
-from regard.core.state import begun_anew
+from regard.core.state import reset_rows
 from regard.data.document_stream import _write
 from regard.data.packs import PackExamples, cut_documents
 from regard.data.windows import WindowExamples
@@ -393,7 +393,7 @@ MEMORY: dict[str, Mutant] = {
         HAND.test_the_most_used_columns_are_kept_in_their_order,
     ),
     "memory of the document before": Mutant(
-        Edit(begun_anew, "new, old)", "old, old)"),
+        Edit(reset_rows, "new, old)", "old, old)"),
         test_lanes.test_evaluation_carries_the_memory_over_a_whole_document, {"name": "documents"},
     ),
 }  # fmt: skip

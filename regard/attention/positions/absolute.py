@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 
 def sinusoids(
@@ -83,7 +83,7 @@ class LearnedPosition(Position):
     ) -> Float[Tensor, "batch length width"]:
         if position.numel() and int(position.max()) >= len(self.table):
             raise ValueError(
-                f"position {int(position.max())} is outside the learned table of {counted(len(self.table), 'row')}"
+                f"position {int(position.max())} is outside the learned table of {pluralize(len(self.table), 'row')}"
             )
         return embedded + self.table[position].to(embedded.dtype)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.lint.check import FindingList, LintReport
 
 SEVERAL = 20  # different targets, from which on they are not listed
@@ -71,7 +71,7 @@ def lint_examples(
         share = (
             f"; {unknown:.1%} of its {unit}s are not in the training data" if unit not in ("character", None) else ""
         )
-        summary.append(f"{counted(count, 'example')} in {name}{share}")
+        summary.append(f"{pluralize(count, 'example')} in {name}{share}")
     return findings.report(number, [], tuple(summary))
 
 
@@ -121,5 +121,5 @@ def _of_lengths(lengths: Counter[int], unit: str) -> list[str]:
     for length in sorted(lengths):
         below += lengths[length]
         if 2 * below >= total:
-            return [f"inputs have {counted(length, unit)} at the median, {max(lengths):,} at most"]
+            return [f"inputs have {pluralize(length, unit)} at the median, {max(lengths):,} at most"]
     return []

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import lru_cache
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 
 MAX_WORDS, MAX_CHARACTERS = 250, 2000
 
@@ -33,7 +33,7 @@ def check_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
         if len(text) > MAX_WORDS:  # fewer characters cannot be more words
             words = len(text.split())
             if words > MAX_WORDS or len(text) > MAX_CHARACTERS:
-                yield "long", f"the {side} has {counted(words, 'word')}, {counted(len(text), 'character')}"
+                yield "long", f"the {side} has {pluralize(words, 'word')}, {pluralize(len(text), 'character')}"
     if source == target:
         yield "identical", f"source and target are the same: {source[:40]!r}"
 

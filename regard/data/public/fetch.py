@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from regard.core.atomic_files import explain_os_errors
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.foreign_errors import foreign_errors
 from regard.data.packed_files import open_unpacked
 from regard.data.public.catalog import PublicCorpus, PublicFile
@@ -73,7 +73,7 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
     missing = [name for name, source in sources.items() if source is None]
     if missing:
         raise DataError(
-            f"{len(missing)} of the {counted(len(corpus.files), 'file')} of {corpus.name} are missing",
+            f"{len(missing)} of the {pluralize(len(corpus.files), 'file')} of {corpus.name} are missing",
             where=str(origin),
             why=f"missing are {', '.join(missing)}",
             help=f"they come from {corpus.repository}",

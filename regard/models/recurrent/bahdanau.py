@@ -10,7 +10,7 @@ from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.span import Span
 from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
-from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
+from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, valid_columns
 from regard.models.recurrent.stack import Stack
 
 
@@ -51,7 +51,7 @@ class BahdanauDecoder(RecurrentDecoder):
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)  # the first state is a summary of the whole source
         queries, contexts = [], []
-        for x, column, counts in zip(embedded.unbind(1), span.split_columns(), counted(span.valid), strict=True):
+        for x, column, counts in zip(embedded.unbind(1), span.split_columns(), valid_columns(span.valid), strict=True):
             queries.append(layers[-1][0])
             read = self.reader(queries[-1][:, None], column, memory.source, rows, reader)
             contexts.append(read.output[:, 0])

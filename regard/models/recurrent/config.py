@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.models.attention_config import AttentionSizes, MechanismConfig, Named, unprojected
 from regard.models.origin_config import EncoderStart
 from regard.models.stack_config import LARGEST, StackConfig
@@ -87,7 +87,7 @@ class RecurrentEncoderConfig(EncoderStart, RecurrentStackConfig):
         if "width" not in own:
             directions = 2 if table.get("bidirectional", True) else 1
             if states % directions:
-                raise Misfit(
+                raise InvalidCombination(
                     "model.width",
                     "model.encoder.bidirectional",
                     why=f"two directions cannot share a width of {states}",

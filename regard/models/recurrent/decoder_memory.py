@@ -74,6 +74,6 @@ class RecurrentDecoder(Decoder):
         return RecurrentState(select(memory.first, rows), (), reader, torch.zeros_like(rows), rows)
 
 
-def counted(valid: Bool[Tensor, "rows length"]) -> list[Bool[Tensor, "rows"] | None]:
+def valid_columns(valid: Bool[Tensor, "rows length"]) -> list[Bool[Tensor, "rows"] | None]:
     """Rows that count, column by column; None where all rows do."""
     return [None] * valid.shape[1] if bool(valid.all()) else list(valid.unbind(1))

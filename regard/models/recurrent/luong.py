@@ -10,7 +10,7 @@ from regard.attention.contract import Decoded, Reader, RowMap, sentences
 from regard.attention.span import Span
 from regard.models.input import Input
 from regard.models.recurrent.bridge import Bridge
-from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, counted
+from regard.models.recurrent.decoder_memory import RecurrentDecoder, RecurrentMemory, RecurrentState, valid_columns
 from regard.models.recurrent.stack import Stack
 
 
@@ -65,7 +65,7 @@ class InputFeedingDecoder(LuongDecoder):
         layers, feed, reader, _, _ = state
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)  # the first state is a summary of the whole source
-        for x, column, counts in zip(embedded.unbind(1), span.split_columns(), counted(span.valid), strict=True):
+        for x, column, counts in zip(embedded.unbind(1), span.split_columns(), valid_columns(span.valid), strict=True):
             hidden, layers = step(torch.cat([x, feed], 1), counts, layers)
             read = self.reader(hidden[:, None], column, memory.source, rows, reader)
             after = torch.tanh(self.combine(torch.cat([read.output[:, 0], hidden], 1)))

@@ -76,7 +76,7 @@ def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
 
 
 def _habits(config: TransformerStackConfig) -> dict[str, Any]:
-    return {"looks_back": config.embedding_residual, "feed_forward_chunks": config.feed_forward_chunks}
+    return {"embedding_residual": config.embedding_residual, "feed_forward_chunks": config.feed_forward_chunks}
 
 
 def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: int) -> TransformerLayer:

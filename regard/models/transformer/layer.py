@@ -59,8 +59,8 @@ class TransformerLayer(nn.Module):
         reader: attention to the encoder's states; None in an encoder and in a language model.
         feed_forward: two or three linear maps, column by column.
         frames: residual connection and norm around each of the parts, in this order.
-        looks_back: start from λ x + μ e, e the embedded columns of the stack, λ and μ learned from 1 and 0, so that no
-            layer has to carry what a token is (Jordan et al. 2024, modded-nanogpt, which calls e x0).
+        embedding_residual: start from λ x + μ e, e the embeddings of the stack, λ and μ learned from 1 and 0. No
+            layer then has to carry the token's identity (Jordan et al. 2024, modded-nanogpt, which calls e x0).
         feed_forward_chunks: pieces that the columns go through the feed-forward in, one after the other.
     """
 
@@ -71,7 +71,7 @@ class TransformerLayer(nn.Module):
         feed_forward: FeedForward | GatedFeedForward,
         frames: tuple[Residual, ...],
         *,
-        looks_back: bool = False,
+        embedding_residual: bool = False,
         feed_forward_chunks: int = 1,
     ) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class TransformerLayer(nn.Module):
         if around_reader:
             (self.around_reader,) = around_reader
         self.feed_forward_chunks = feed_forward_chunks
-        self.start_mix = nn.Parameter(torch.tensor([1.0, 0.0])) if looks_back else None
+        self.start_mix = nn.Parameter(torch.tensor([1.0, 0.0])) if embedding_residual else None
 
     def prepare(self, encoded: Encoded) -> Memory:
         """Memory of each sentence that the reader reads; () without one."""

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Self
 
 from pydantic import model_validator
 
-from regard.config.explain import Misfit
-from regard.core.wording import counted
+from regard.config.explain import InvalidCombination
+from regard.core.wording import pluralize
 from regard.errors import ConfigError
 from regard.models.classifier_config import ClassifierModelConfig
 from regard.runs.run_config import Confidence, Proposal
@@ -44,10 +44,10 @@ class ClassificationConfig(EncoderRunConfig):
     def summary(self) -> str:
         side, affixes = (
             self.model.encoder,
-            f"{counted(self.model.affixes, 'affix', 'affixes')}, " if self.model.affixes else "",
+            f"{pluralize(self.model.affixes, 'affix', 'affixes')}, " if self.model.affixes else "",
         )
         return (
-            f"classifier, {side.kind} encoder, {counted(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
+            f"classifier, {side.kind} encoder, {pluralize(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
             f"{self.model.pooling}, dropout {side.dropout}"
         )
 
@@ -83,21 +83,21 @@ class ClassificationConfig(EncoderRunConfig):
         for key, value in (("model.affixes", self.model.affixes), ("model.encoder.from", takes_encoder)):
             if value and self.data.input != "text":
                 why = f"it needs the vocabulary of texts, and {self.data.input} have none"
-                raise Misfit(key, "data.input", why=why, help="leave it out")
+                raise InvalidCombination(key, "data.input", why=why, help="leave it out")
         return self
 
     @model_validator(mode="after")
     def _pairs_are_two(self) -> Self:
         if self.model.pairs == "apart" and len(self.data.text) != 2:
             why = f"two texts are compared, and data.text names {len(self.data.text)}"
-            raise Misfit("model.pairs", "data.text", why=why, help="--set model.pairs=together")
+            raise InvalidCombination("model.pairs", "data.text", why=why, help="--set model.pairs=together")
         return self
 
     @model_validator(mode="after")
     def _best_by_fits_the_labels(self) -> Self:
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.best_by", "data.label_kind", why=f"{by} is not measured of a {kind}",
                 help=f"--set train.best_by={METRICS[kind][0]}",
             )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.runs.run_config import DataSection
@@ -82,7 +82,7 @@ class LabeledDataConfig(DataSection):
         changed = [key for key in TEXT_KEYS if getattr(self, key) != fields[key].get_default()]
         if self.input != "text" and changed:
             key = f"data.{changed[0]}"
-            raise Misfit(
+            raise InvalidCombination(
                 key, "data.input", why=f"it is a key of texts, and {self.input} have none", help="leave it out"
             )
         return self
@@ -92,7 +92,7 @@ class LabeledDataConfig(DataSection):
         if isinstance(self.label, tuple) and (
             self.label_kind != "several" or len({*self.label}) < max(len(self.label), 2)
         ):
-            raise Misfit(
+            raise InvalidCombination(
                 "data.label",
                 "data.label_kind",
                 why="columns of labels are two or more different ones, of which each row may tell several",
@@ -104,7 +104,7 @@ class LabeledDataConfig(DataSection):
     def _columns_are_alike(self) -> Self:
         columns = (*self.text, *self.labels) if self.input == "text" else ()
         if len({type(column) for column in columns}) > 1:
-            raise Misfit(
+            raise InvalidCombination(
                 "data.label",
                 "data.text",
                 why="columns are all numbers, or all names of the first line",
@@ -112,7 +112,11 @@ class LabeledDataConfig(DataSection):
             )
         if self.label_kind != "class" and self.class_weights != "none":
             why = f"a {self.label_kind} is told, and only classes have weights"
-            raise Misfit("data.class_weights", "data.label_kind", why=why, help="--set data.class_weights=none")
+            raise InvalidCombination(
+                "data.class_weights", "data.label_kind", why=why, help="--set data.class_weights=none"
+            )
         if {*self.labels} & {*self.text}:
-            raise Misfit("data.label", "data.text", why="the label's column is no text", help="--set data.label=2")
+            raise InvalidCombination(
+                "data.label", "data.text", why="the label's column is no text", help="--set data.label=2"
+            )
         return self

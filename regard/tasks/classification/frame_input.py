@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.core.task import Card
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import part_of
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import foreign_errors
@@ -74,7 +74,7 @@ def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, kinds: str, dimens
         why = f"the file has {', '.join(arrays) or 'none'}"
         raise DataError(f"the array {name} is missing", where=str(path), why=why, help="docs/how-to/classify.md")
     if array.dtype.kind not in kinds or array.ndim != dimensions:
-        why = f"it has the type {array.dtype} and {counted(array.ndim, 'dimension')}, not {dimensions}"
+        why = f"it has the type {array.dtype} and {pluralize(array.ndim, 'dimension')}, not {dimensions}"
         raise DataError(f"the array {name} cannot be used", where=str(path), why=why, help="docs/how-to/classify.md")
     return array
 
@@ -83,7 +83,7 @@ def _cells(arrays: Mapping[str, npt.NDArray[Any]], name: str, examples: int, pat
     """Return the texts or numbers of an array, one for each example, as texts."""
     array = _array(arrays, name, "iufU", 1, path)
     if len(array) != examples:
-        what = f"the array {name} has {counted(len(array), 'entry', 'entries')} for {counted(examples, 'example')}"
+        what = f"the array {name} has {pluralize(len(array), 'entry', 'entries')} for {pluralize(examples, 'example')}"
         raise DataError(what, where=str(path), why=f"{OFFSETS} has one entry more than there are examples")
     with foreign_errors(f"the array {name} is damaged", path):
         cells = [str(cell) for cell in array.tolist()]
@@ -135,7 +135,7 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
             labels.append(str(row.cells[LABEL]))
             lengths.append(len(row.cells[FRAMES]))
     numbers = len({*labels}) > CLASSES and all("." in label for label in labels)
-    kind, different = ("number", "numbers") if numbers else ("class", counted(len({*labels}), "class", "classes"))
+    kind, different = ("number", "numbers") if numbers else ("class", pluralize(len({*labels}), "class", "classes"))
 
     def keys(corpus: FilesConfig) -> Iterator[str]:
         return map(_key, _rows(None, [corpus]))
@@ -151,7 +151,7 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
         "model": {"preset": "tiny" if small else "small", "pooling": "attention"},
         "train": settings,
     }
-    size = f"{counted(len(lengths), 'series', 'series')} of up to {counted(longest, 'frame')}, {different}"
+    size = f"{pluralize(len(lengths), 'series', 'series')} of up to {pluralize(longest, 'frame')}, {different}"
     what = f"{size}: a classifier (task.kind = classification)"
     return Proposal(config, [what, held_out, *describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})])
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.answers.label_set import NO, YES
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.rows import Column, column_names, read_rows
 from regard.data.tables import Cell, is_table, missing_column
@@ -100,7 +100,7 @@ def _are_labels(counts: Counter[str]) -> bool:
 def different_values(counts: Counter[str]) -> str:
     """The number of values, and a few of them."""
     return (
-        f"{counted(len(counts), 'different value')}, {', '.join(sorted(counts)[:5])}{' …' if len(counts) > 5 else ''}"
+        f"{pluralize(len(counts), 'different value')}, {', '.join(sorted(counts)[:5])}{' …' if len(counts) > 5 else ''}"
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from regard.answers.label_set import SeveralLabels
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import text_columns
 from regard.data.file_names import named_files
 from regard.data.rows import Column, Row, column_names, form_of, read_rows, text_of
@@ -82,7 +82,7 @@ def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tup
         if form_of(path) != "fasta" and all(isinstance(column, int) for column in columns) and names:
             columns = text_columns(names) if len(text_columns(names)) == len(columns) else columns
     if len(columns) != len(data.text):
-        what = f"an input of this model has {counted(len(data.text), 'text column')}"
+        what = f"an input of this model has {pluralize(len(data.text), 'text column')}"
         raise ConfigError(what, where="--column", why=f"{len(columns)} given")
     for row in read_rows(path, columns):
         texts = [text_of(row, column) for column in columns]

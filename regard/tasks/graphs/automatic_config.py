@@ -9,7 +9,7 @@ from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import parse_json
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.file_names import JSON_LINES, has_ending
 from regard.data.graph_lines import GraphLine, read_graph_lines
 from regard.data.shared_files import FilesConfig
@@ -101,5 +101,5 @@ def _network(graphs: Sequence[GraphLine], walks: int) -> str:
     if any(graph.kinds for graph in graphs):
         inputs.insert(0, "their labels")
     if walks:
-        inputs.append(f"how often walks of up to {counted(walks, 'step')} come back")
+        inputs.append(f"how often walks of up to {pluralize(walks, 'step')} come back")
     return f"nodes are described by {', '.join(inputs)}; three layers of graph attention, pooled by attention"

@@ -6,7 +6,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
 from regard.runs.run_config import DataSection
@@ -73,7 +73,7 @@ class GraphsConfig(GraphRunConfig):
     def _best_by_fits_the_labels(self) -> Self:
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.best_by", "data.label_kind", why=f"{by} is not measured of a {kind}",
                 help=f"--set train.best_by={METRICS[kind][0]}",
             )  # fmt: skip

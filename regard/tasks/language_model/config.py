@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting_models import config_model
 from regard.config.settings import ChoiceConfig
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.documents import Cut, DocumentKind, holds_prompts, holds_records
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -94,21 +94,21 @@ class TextDataConfig(DataSection):
     @model_validator(mode="after")
     def _cut_as_it_can_be(self) -> Self:
         if (self.documents == "separator") != (self.separator is not None):
-            raise Misfit(
+            raise InvalidCombination(
                 "data.separator",
                 "data.documents",
                 why="a separator is the line between documents where data.documents is separator, and only there",
                 help="--set data.documents=separator --set data.separator='<|endoftext|>'",
             )
         if self.order == "lanes" and self.stride not in (None, self.context):
-            raise Misfit(
+            raise InvalidCombination(
                 "data.stride",
                 "data.order",
                 why="lanes read every token once, after all that is remembered of those before it",
                 help=f"--set data.stride={self.context}, or --set data.order=shuffled",
             )
         if (self.stride or 1) > self.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "data.stride",
                 "data.context",
                 why=f"windows of {self.context} tokens that lie {self.stride} apart leave tokens out",
@@ -119,7 +119,7 @@ class TextDataConfig(DataSection):
     @model_validator(mode="after")
     def _gives_the_text_back(self) -> Self:
         if self.tokenizer.kind not in LOSSLESS or self.tokenizer.lowercase:
-            raise Misfit(
+            raise InvalidCombination(
                 "data.tokenizer",
                 why=f"a language model's tokenizer gives the text back as it was: {', '.join(LOSSLESS)}, as written",
                 help="--set data.tokenizer.kind=byte-bpe",
@@ -170,8 +170,8 @@ class LanguageModelConfig(UnsmoothedRunConfig):
         newer = "".join(f", {key}" for key in layers.newer_parts)
         positions = "no" if layers.position.kind == "none" else layers.position.kind
         return (
-            f"language model, {counted(layers.layers, 'layer')}, width {layers.width}, "
-            f"feed-forward {layers.feed_forward}, {counted(layers.heads, 'head')}, {layers.norm}-norm, "
+            f"language model, {pluralize(layers.layers, 'layer')}, width {layers.width}, "
+            f"feed-forward {layers.feed_forward}, {pluralize(layers.heads, 'head')}, {layers.norm}-norm, "
             f"mixer {layers.mixer.kind}, {positions} positions, context {self.data.context}, "
             f"dropout {layers.dropout}{newer}"
         )
@@ -225,7 +225,7 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     @model_validator(mode="after")
     def _has_frames(self) -> Self:
         if self.train.best_by == "nats_per_frame" and self.data.tokenizer.kind != "notes":
-            raise Misfit(
+            raise InvalidCombination(
                 "train.best_by",
                 "data.tokenizer.kind",
                 why="frames are of music, whose tokens are notes",
@@ -237,14 +237,14 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     def _windows_fit(self) -> Self:
         position = self.model.decoder.position
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.decoder.position.longest",
                 "data.context",
                 why=f"a window of {self.data.context} tokens needs as many learned positions",
                 help=f"--set model.position.longest={self.data.context}",
             )
         if self.train.batch_tokens < self.data.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.batch_tokens",
                 "data.context",
                 why=f"a batch of {self.train.batch_tokens:,} tokens holds no window of {self.data.context:,}",

@@ -20,9 +20,9 @@ from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
 from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
-from regard.core.task import Indices, MetricSums, never
+from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.document_stream import DocumentStream
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream
@@ -183,7 +183,7 @@ class Generator:
         examples: WindowExamples | PackExamples,
         indices: Indices,
         names: Sequence[str],
-        interrupted: Callable[[], bool] = never,
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
         """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
 
@@ -195,7 +195,7 @@ class Generator:
             if number := text.unknown():
                 raise DataError(
                     "bits per byte cannot be told of this text", where=text.name,
-                    why=f"the model's vocabulary lacks {number:,} of its {counted(len(text) - 2, 'token')}",
+                    why=f"the model's vocabulary lacks {number:,} of its {pluralize(len(text) - 2, 'token')}",
                     help="--metric loss,perplexity, which are then of the text with <unk> in these places",
                 )  # fmt: skip
         sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
@@ -238,7 +238,7 @@ class Generator:
     @torch.no_grad()
     def score(
         self, text: str, *, prompt: str | None = None, stride: int | None = None,
-        interrupted: Callable[[], bool] = never,
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> TextScore:  # fmt: skip
         """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
 
@@ -311,7 +311,7 @@ class Generator:
 
     @torch.no_grad()
     def token_scores(
-        self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = never
+        self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = not_interrupted
     ) -> list[TokenScore]:
         """Return the score of each token but the first, given those before it, read as in generation.
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import torch
 
 from regard.core.predictor_interface import PredictionInterrupted
-from regard.core.task import never
+from regard.core.task import not_interrupted
 from regard.models.language_model import LanguageModel
 
 Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
@@ -49,7 +49,10 @@ def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window
 
 
 def window_scores(
-    model: LanguageModel, tokens: Sequence[int], windows: Iterable[Window], interrupted: Callable[[], bool] = never
+    model: LanguageModel,
+    tokens: Sequence[int],
+    windows: Iterable[Window],
+    interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
     """Log-probability of each scored token, given the tokens before it in its window.
 
@@ -66,7 +69,11 @@ def window_scores(
 
 
 def carried_scores(
-    model: LanguageModel, tokens: Sequence[int], first: int, context: int, interrupted: Callable[[], bool] = never
+    model: LanguageModel,
+    tokens: Sequence[int],
+    first: int,
+    context: int,
+    interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
     """Log-probability of each token from number ``first`` on, given all that the model remembers of those before it.
 

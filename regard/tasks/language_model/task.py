@@ -14,9 +14,8 @@ from torch import Tensor, nn
 from regard.attention.span import Span
 from regard.core import atomic_files
 from regard.core.export_forms import CausalForm
-from regard.core.state import begun_anew, leaves, rebuilt
+from regard.core.state import leaves, rebuilt, reset_rows
 from regard.core.task import (
-    Advance,
     Card,
     Carry,
     CodecsAndSpec,
@@ -25,11 +24,12 @@ from regard.core.task import (
     Metric,
     MetricSums,
     Objective,
+    ProgressCallback,
     Report,
     RunFiles,
     Task,
 )
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import DOCUMENTS, PROMPTS
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
@@ -66,7 +66,7 @@ def _open(run: RunFiles) -> CodecsAndSpec:
     return CodecsAndSpec(TextCodec(tokenizer), {"types": len(tokenizer)})
 
 
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
     config: LanguageModelConfig = run.config
     contents = run.contents
     if run.makes_codecs:
@@ -117,7 +117,7 @@ def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> Non
         held_out = set[bytes]().union(*(stream.digests() for stream in held))
         both = len(set[bytes]().union(*(stream.held(held_out) for stream in learned)))
         if both:
-            say(f"warning: {both:,} of {counted(len(held_out), 'validation document')} are in the training data, too")
+            say(f"warning: {both:,} of {pluralize(len(held_out), 'validation document')} are in the training data, too")
 
 
 def _stream(
@@ -127,13 +127,13 @@ def _stream(
     name: str,
     contents: Mapping[str, str],
     say: Report,
-    progress: Advance | None,
+    progress: ProgressCallback | None,
 ) -> Stream:
     stream = open_or_prepare_stream(
         text, tokenizer, run.data / name, content=contents.get(name, ""), processes=run.config.data.processes,
         progress=progress,
     )  # fmt: skip
-    told = f"{counted(len(stream) - 1, 'token')} of {counted(stream.bytes, 'byte')}"
+    told = f"{pluralize(len(stream) - 1, 'token')} of {pluralize(stream.bytes, 'byte')}"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
@@ -146,7 +146,7 @@ def _documents(
     name: str,
     contents: Mapping[str, str],
     say: Report,
-    progress: Advance | None,
+    progress: ProgressCallback | None,
 ) -> DocumentStream:
     cut = run.config.data.cut
     stream = open_or_prepare_documents(
@@ -158,9 +158,9 @@ def _documents(
         processes=run.config.data.processes,
         progress=progress,
     )
-    told = f"{counted(len(stream), 'token')} in {counted(stream.documents, 'document')}"
+    told = f"{pluralize(len(stream), 'token')} in {pluralize(stream.documents, 'document')}"
     if bool(stream.prompts.any()):
-        told += f", prompts of which ({counted(int(stream.prompts.sum()), 'token')}) do not count"
+        told += f", prompts of which ({pluralize(int(stream.prompts.sum()), 'token')}) do not count"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
@@ -226,12 +226,12 @@ def _objective(config: LanguageModelConfig) -> Objective:
         state = None
         if isinstance(batch.fresh, Tensor):
             start = model.start(len(batch.input))
-            state = begun_anew(rebuilt(start, carry), start, batch.fresh) if carry else start
+            state = reset_rows(rebuilt(start, carry), start, batch.fresh) if carry else start
         features, state, losses = model(batch.input, batch_span(batch, state), state)
-        counted = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
-        found = model.head.loss(features[counted], batch.target[counted], smoothing=smoothing)
-        frames = {"frames": (batch.target[counted] == FRAME_END).sum()} if music else {}
-        sums = {"nll": found.nll.detach(), "tokens": counted.sum(), **frames}
+        loss_mask = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
+        found = model.head.loss(features[loss_mask], batch.target[loss_mask], smoothing=smoothing)
+        frames = {"frames": (batch.target[loss_mask] == FRAME_END).sum()} if music else {}
+        sums = {"nll": found.nll.detach(), "tokens": loss_mask.sum(), **frames}
         left = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
         return LossTerms(sum(losses.values(), found.smoothed), sums, left)
 

@@ -18,7 +18,7 @@ from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface
 from regard.core.untrusted_files import json_value, shortened
-from regard.core.wording import counted_with
+from regard.core.wording import pluralize_with_verb
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.tasks.graph_batch import graph_tensors
@@ -96,7 +96,7 @@ class Linker(NodePredictor):
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """Return the number of one node, or of two that differ."""
         if len(names) not in (1, 2):
-            what = f"{counted_with(len(names), 'node', 'is', 'are')} named"
+            what = f"{pluralize_with_verb(len(names), 'node', 'is', 'are')} named"
             raise DataError(what, why="two have a link, and one has its best links")
         if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
             pair = tuple(names[0].split())

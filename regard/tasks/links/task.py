@@ -14,7 +14,6 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
-    Advance,
     Card,
     CodecsAndSpec,
     Data,
@@ -22,11 +21,12 @@ from regard.core.task import (
     Metric,
     MetricSums,
     Objective,
+    ProgressCallback,
     Report,
     RunFiles,
     Task,
 )  # fmt: skip
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import edge_columns
 from regard.data.graphs import Graph, edge_pairs
 from regard.data.rows import column_names, read_rows, text_of
@@ -40,7 +40,7 @@ from regard.tasks.links.examples import LinkBatch, LinkExamples, dealt_edges
 from regard.tasks.links.linker import Linker
 
 
-def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
     config: LinksConfig = run.config
     data = config.data
     whole = graph_of(only_graph(data.train, "data.train"), data)
@@ -50,7 +50,7 @@ def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Dat
         save_in_run(visible, run)
     codec = visible if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
-        why = f"it has {counted(whole.nodes, 'node')} of {counted(whole.features, 'feature')}"
+        why = f"it has {pluralize(whole.nodes, 'node')} of {pluralize(whole.features, 'feature')}"
         raise DataError("this graph is not the model's", where=whole.where, why=why)
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in edges._asdict().items())
     parts = PreparedParts(run.contents, log)

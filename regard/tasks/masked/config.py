@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import config_model
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.documents import Cut
 from regard.data.masking import MaskingConfig
 from regard.data.stream import TextConfig
@@ -55,14 +55,14 @@ class MaskedDataConfig(DataSection):
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:
         if (self.documents == "separator") != (self.separator is not None):
-            raise Misfit(
+            raise InvalidCombination(
                 "data.separator",
                 "data.documents",
                 why="a separator is the line between texts where data.documents is separator, and only there",
                 help="--set data.documents=separator --set data.separator='<|endoftext|>'",
             )
         if self.tokenizer.kind == "listed":
-            raise Misfit(
+            raise InvalidCombination(
                 "data.tokenizer",
                 why="a listed vocabulary comes with an imported model of translation",
                 help="--set data.tokenizer.kind=word",
@@ -100,7 +100,7 @@ class MaskedConfig(RunConfig):
     def summary(self) -> str:
         encoder, masking = self.model.encoder, self.masking
         return (
-            f"masked model, {encoder.kind} encoder, {counted(encoder.depth, 'layer')}, width {encoder.features}, "
+            f"masked model, {encoder.kind} encoder, {pluralize(encoder.depth, 'layer')}, width {encoder.features}, "
             f"{masking.share:.0%} of tokens masked by {masking.unit}, context {self.data.context}, "
             f"dropout {encoder.dropout}"
         )
@@ -127,14 +127,14 @@ class MaskedConfig(RunConfig):
     def _texts_fit(self) -> Self:
         position = getattr(self.model.encoder, "position", None)
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.encoder.position.longest",
                 "data.context",
                 why=f"a text of {self.data.context} tokens needs as many learned positions",
                 help=f"--set model.position.longest={self.data.context}",
             )
         if self.train.batch_tokens < self.data.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "train.batch_tokens",
                 "data.context",
                 why=f"a batch of {self.train.batch_tokens:,} tokens holds no text of {self.data.context:,}",

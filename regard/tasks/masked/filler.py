@@ -18,8 +18,8 @@ from regard.config.setting_models import request_model
 from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface
-from regard.core.task import Indices, MetricSums, never
-from regard.core.wording import counted
+from regard.core.task import Indices, MetricSums, not_interrupted
+from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import Tokens
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
@@ -92,7 +92,11 @@ class Filler:
         return f"{_one_line(output.text)}\t{' | '.join(gaps)}"
 
     def measure(
-        self, examples: MaskedExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self,
+        examples: MaskedExamples,
+        indices: Indices,
+        names: Sequence[str],
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
         """Sums of pseudo-perplexity, each token masked in turn, and of the unigram model at evaluation's places."""
         sums: dict[str, float] = {}
@@ -110,7 +114,9 @@ class Filler:
         return {name: torch.tensor(value, dtype=torch.float64) for name, value in sums.items()}
 
     @torch.no_grad()
-    def pseudo_log_probabilities(self, tokens: Tokens, interrupted: Callable[[], bool] = never) -> list[float]:
+    def pseudo_log_probabilities(
+        self, tokens: Tokens, interrupted: Callable[[], bool] = not_interrupted
+    ) -> list[float]:
         """Log-probability of each token that is not special, given all others of the text (Salazar et al. 2020)."""
         row = torch.from_numpy(tokens)
         places = (row >= len(SPECIALS)).nonzero()[:, 0]
@@ -157,7 +163,7 @@ class Filler:
             number = self.settings.top_k if asked.top_k is None else asked.top_k
             gaps = text.count(self.settings.blank)
             if gaps * number > MAX_CANDIDATES:
-                why = f"{counted(gaps, 'gap')} of {number:,} make more than {MAX_CANDIDATES:,}"
+                why = f"{pluralize(gaps, 'gap')} of {number:,} make more than {MAX_CANDIDATES:,}"
                 raise DataError("the text has too many candidates", why=why, help="a smaller top_k, or fewer gaps")
             return self([text], top_k=number)[0]
 
@@ -207,7 +213,7 @@ class Filler:
             tokens += [self.mask] * (number > 0) + (self.tokenizer.encode(part) if part else [])
         tokens.append(END)
         if len(tokens) > self.context:
-            why = f"the model reads {counted(self.context, 'token')} at once, with those that begin and end a text"
+            why = f"the model reads {pluralize(self.context, 'token')} at once, with those that begin and end a text"
             raise DataError(f"a text of {len(tokens):,} tokens is too long", why=why, help="leave some of it out")
         return tokens
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from regard.attention.span import Span
-from regard.core.task import never
-from regard.core.wording import counted_with
+from regard.core.task import not_interrupted
+from regard.core.wording import pluralize_with_verb
 from regard.data.notes import PITCHES, Frame
 from regard.data.tokenizers.notes import FRAME_END, NotesTokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END
@@ -42,7 +42,7 @@ class _Gap:
 
 def harmonize(
     filler: Filler, frames: Sequence[Frame], places: Sequence[int], *, done: Callable[[int], None] = lambda count: None,
-    interrupted: Callable[[], bool] = never,
+    interrupted: Callable[[], bool] = not_interrupted,
 ) -> Harmony:  # fmt: skip
     """New voices for the frames that sound.
 
@@ -82,7 +82,7 @@ def _with_gaps(frame: Frame, places: Sequence[int], number: int) -> list[_Gap]:
         raise DataError(
             what,
             where=f"frame {number}",
-            why=f"{counted_with(len(frame), 'voice', 'is', 'are')} given there",
+            why=f"{pluralize_with_verb(len(frame), 'voice', 'is', 'are')} given there",
             help="--voice",
         )
     given = iter(frame)

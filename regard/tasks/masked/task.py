@@ -17,7 +17,6 @@ from regard.core import atomic_files
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.export_forms import EncoderForm
 from regard.core.task import (
-    Advance,
     Card,
     Carry,
     CodecsAndSpec,
@@ -26,11 +25,12 @@ from regard.core.task import (
     Metric,
     MetricSums,
     Objective,
+    ProgressCallback,
     Report,
     RunFiles,
     Task,
 )
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import DOCUMENTS
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import read_documents
@@ -70,7 +70,7 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
     def parse(value: Any) -> npt.NDArray[np.int64]:
         counts = np.array(value, np.int64)
         if counts.shape != (types,) or (counts < 0).any():
-            raise ValueError(f"it has not a count for each of {counted(types, 'type')}")
+            raise ValueError(f"it has not a count for each of {pluralize(types, 'type')}")
         return counts
 
     if not path.is_file():
@@ -80,7 +80,7 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
     return smoothed / smoothed.sum()
 
 
-def _prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
     config: MaskedConfig = run.config
     if run.makes_codecs:
         make_text_tokenizer(run, _lines(config.data), say)
@@ -111,7 +111,7 @@ def _lines(data: MaskedDataConfig) -> Iterator[str]:
 
 
 def _documents(
-    run: RunFiles, tokenizer: Tokenizer, text: TextConfig, name: str, say: Report, progress: Advance | None
+    run: RunFiles, tokenizer: Tokenizer, text: TextConfig, name: str, say: Report, progress: ProgressCallback | None
 ) -> DocumentStream:
     data: MaskedDataConfig = run.config.data
     stream = open_or_prepare_documents(
@@ -119,7 +119,7 @@ def _documents(
         processes=data.processes, progress=progress,
     )  # fmt: skip
     tokens = len(stream) - 2 * stream.documents
-    told = f"{counted(tokens, 'token')} in {counted(stream.documents, 'text')}"
+    told = f"{pluralize(tokens, 'token')} in {pluralize(stream.documents, 'text')}"
     if unknown := stream.unknown():
         told += f", {unknown / max(tokens, 1):.1%} unknown, which are never masked"
     say(f"{stream.name}: {told} ({name.partition('-')[0]})")

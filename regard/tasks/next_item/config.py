@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.prediction_settings import RankingSettings
 from regard.config.setting_models import config_model
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.sessions import SessionColumns
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -72,7 +72,7 @@ class SessionDataConfig(DataSection):
     @model_validator(mode="after")
     def _an_item_is_a_piece(self) -> Self:
         if self.tokenizer.kind != "word":
-            raise Misfit(
+            raise InvalidCombination(
                 "data.tokenizer.kind", why="an item is one piece, whatever its letters",
                 help="--set data.tokenizer.kind=word",
             )  # fmt: skip
@@ -108,7 +108,7 @@ class NextItemConfig(UnsmoothedRunConfig):
     def summary(self) -> str:
         stack = self.model.decoder
         return (
-            f"next items, {counted(stack.layers, 'layer')}, width {stack.width}, {counted(stack.heads, 'head')}, "
+            f"next items, {pluralize(stack.layers, 'layer')}, width {stack.width}, {pluralize(stack.heads, 'head')}, "
             f"mixer {stack.mixer.kind}, context {self.data.context}, dropout {stack.dropout}"
         )
 
@@ -133,7 +133,7 @@ class NextItemConfig(UnsmoothedRunConfig):
     def _positions_suffice(self) -> Self:
         position = self.model.decoder.position
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.decoder.position.longest", "data.context",
                 why=f"{self.data.context} items need as many learned positions",
                 help=f"--set model.position.longest={self.data.context}",

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from regard.config.explain import Misfit
-from regard.core.wording import counted
+from regard.config.explain import InvalidCombination
+from regard.core.wording import pluralize
 from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 
@@ -41,16 +41,16 @@ class NodesConfig(GraphRunConfig):
         drawn, batch = self.data.neighbors, self.data.batch_nodes
         if drawn is not None and batch is None:
             why = "neighbors are drawn for the nodes of a batch, and the whole graph is one"
-            raise Misfit("data.neighbors", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
+            raise InvalidCombination("data.neighbors", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
         if drawn is not None and len(drawn) != self.model.layers:
-            both = f"{counted(self.model.layers, 'layer')} and {counted(len(drawn), 'number')}"
+            both = f"{pluralize(self.model.layers, 'layer')} and {pluralize(len(drawn), 'number')}"
             why = f"each layer has a number, and there are {both}"
             help = f"--set 'data.neighbors={[10] * self.model.layers}'"
-            raise Misfit("data.neighbors", "model.layers", why=why, help=help)
+            raise InvalidCombination("data.neighbors", "model.layers", why=why, help=help)
         if drawn is not None and self.model.kind == "gin":
             why = "a sum over some neighbors is smaller than that over all, which is looked at after training"
-            raise Misfit("data.neighbors", "model.kind", why=why, help="--set model.kind=gatv2")
+            raise InvalidCombination("data.neighbors", "model.kind", why=why, help="--set model.kind=gatv2")
         if batch is not None and self.model.sees == "all":
             why = "where every node looks at every other, no part of the graph is enough for some of its nodes"
-            raise Misfit("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")
+            raise InvalidCombination("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")
         return self

@@ -18,17 +18,17 @@ from regard.answers.named_labels import CLASS_METRICS
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
-    Advance,
     Card,
     CodecsAndSpec,
     Data,
     LossTerms,
     Objective,
+    ProgressCallback,
     Report,
     RunFiles,
     Task,
 )  # fmt: skip
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import NODES
 from regard.data.graphs import Graph
 from regard.errors import DataError
@@ -42,7 +42,7 @@ from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 
-def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
     config: NodesConfig = run.config
     data = config.data
     graph = graph_of(only_graph(data.train, "data.train"), data)
@@ -70,7 +70,7 @@ def _prepare(run: RunFiles, log: Report, progress: Advance | None = None) -> Dat
 
 
 def _kind(graph: Graph) -> str:
-    return f"{counted(graph.features, 'feature')} and the classes {', '.join(graph.classes[:10])}"
+    return f"{pluralize(graph.features, 'feature')} and the classes {', '.join(graph.classes[:10])}"
 
 
 def _spec(graph: Graph) -> dict[str, int]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead, tokens_of
 from regard.data.text_files import read_lines
@@ -98,5 +98,5 @@ def _describe(corpus: FoundCorpus, columns: tuple[Column, Column]) -> list[str]:
     another = 5 if head.form == "conll-u" else left[-1] if left else ""  # XPOS; the named entity of CoNLL-2003
     rest = f"; not read: {', '.join(left)} (--set data.tag={another} reads another)" if left else ""
     starts = sum(line.split()[0] == DOCUMENT_START for line in lines)
-    documents = [f"{counted(starts, 'line')} of {DOCUMENT_START} divide documents and are left out"] if starts else []
+    documents = [f"{pluralize(starts, 'line')} of {DOCUMENT_START} divide documents and are left out"] if starts else []
     return [f"columns read: {word} (word), {tag} (tag){rest}", *documents]

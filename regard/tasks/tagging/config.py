@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.tagger_config import TaggerModelConfig
@@ -57,8 +57,8 @@ class TaggingConfig(EncoderRunConfig):
     @property
     def summary(self) -> str:
         side = self.model.encoder
-        affixes = f", {counted(self.model.affixes, 'affix', 'affixes')}" if self.model.affixes else ""
-        sizes = f"{counted(side.depth, 'layer')}, width {side.width}{affixes}"
+        affixes = f", {pluralize(self.model.affixes, 'affix', 'affixes')}" if self.model.affixes else ""
+        sizes = f"{pluralize(side.depth, 'layer')}, width {side.width}{affixes}"
         return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
 
     @classmethod

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import pair_languages
 from regard.data.reading import CorpusConfig, read_pairs
@@ -133,10 +133,10 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     data, pieces = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    most = "" if ends or spelled else f", at most {counted(size.epochs, 'epoch')}"
+    most = "" if ends or spelled else f", at most {pluralize(size.epochs, 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
     reasons = [
-        f"{counted(pairs, 'pair')}, {counted(round(words), 'word')} a side: preset {size.preset}, {pieces}{most}",
+        f"{pluralize(pairs, 'pair')}, {pluralize(round(words), 'word')} a side: preset {size.preset}, {pieces}{most}",
         reason,
     ]
     reasons += ["targets differ by white space: byte-bpe keeps it"] if target.kind == "byte-bpe" else []

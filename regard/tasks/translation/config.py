@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
-from regard.config.explain import Misfit
+from regard.config.explain import InvalidCombination
 from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.data.column_names import pair_columns
 from regard.data.file_names import named_files
@@ -144,7 +144,7 @@ class TranslationConfig(RunConfig):
     @model_validator(mode="after")
     def _shares_what_is_one(self) -> Self:
         if not self.data.joint and self.model.share == "all" and not self.data.listed:
-            raise Misfit(
+            raise InvalidCombination(
                 "data.joint",
                 "model.share",
                 why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
@@ -155,7 +155,7 @@ class TranslationConfig(RunConfig):
     @model_validator(mode="after")
     def _copies_what_it_can_say(self) -> Self:
         if self.model.copying and not self.data.joint:
-            raise Misfit(
+            raise InvalidCombination(
                 "model.copying",
                 "data.joint",
                 why="a piece of the source is copied as a type of the output, so both sides need one vocabulary",
@@ -169,7 +169,7 @@ class TranslationConfig(RunConfig):
         for name, side in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
             position = None if side.kind == "recurrent" else side.position
             if isinstance(position, LearnedConfig) and position.longest < needed:
-                raise Misfit(
+                raise InvalidCombination(
                     f"model.{name}.position.longest",
                     "data.max_length",
                     why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",

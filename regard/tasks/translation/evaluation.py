@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from regard.config.settings import SearchConfig
-from regard.core.task import Advance, MetricTable
+from regard.core.task import MetricTable, ProgressCallback
 from regard.data.lint.languages import is_swapped
 from regard.metrics.rouge import ROUGE
 from regard.metrics.significance import BootstrapDifference, compare_outputs
@@ -42,7 +42,7 @@ class TranslationTest:
             yield f"the model translates {source} to {target}, and the files look like the other order"
 
     def outputs(
-        self, search: SearchConfig, done: Advance = lambda count: None, peers: Peers | None = None
+        self, search: SearchConfig, done: ProgressCallback = lambda count: None, peers: Peers | None = None
     ) -> list[str]:
         """Translate each distinct source once, by one of the ``peers``, which all receive it."""
         rank, world = (0, 1) if peers is None else (peers.rank, peers.world)

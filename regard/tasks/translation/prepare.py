@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from regard.core import atomic_files
-from regard.core.task import Advance, Data, Report, RunFiles
-from regard.core.wording import counted
+from regard.core.task import Data, ProgressCallback, Report, RunFiles
+from regard.core.wording import pluralize
 from regard.data.corpus import Corpora, Corpus
 from regard.data.pairs import PairExamples
 from regard.data.preparation import open_or_prepare
@@ -17,7 +17,7 @@ from regard.tasks.translation.config import translation_config
 TOLD, MANY = 0.001, 0.05  # shares of unknown pieces from which on they are told, and warned of
 
 
-def prepare(run: RunFiles, say: Report, progress: Advance | None = None) -> Data:
+def prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
     """The vocabularies and corpora of a run, made or opened again; ``say`` is told what was done and left out."""
     config = translation_config(run)
     contents = run.contents
@@ -45,7 +45,7 @@ def _corpora(
     corpora: tuple[CorpusConfig, ...],
     contents: Mapping[str, str],
     say: Report,
-    progress: Advance | None,
+    progress: ProgressCallback | None,
 ) -> Corpora:
     data, parts = translation_config(run).data, []
     for number, corpus in enumerate(corpora):
@@ -55,14 +55,14 @@ def _corpora(
             content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
-        say(f"{part.name}: {counted(report.pairs, 'pair')} ({name})")
+        say(f"{part.name}: {pluralize(report.pairs, 'pair')} ({name})")
         if report.long:
             lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
-            told = f"{counted(report.long, 'pair')} over {counted(report.max_length, 'piece')} left out"
+            told = f"{pluralize(report.long, 'pair')} over {pluralize(report.max_length, 'piece')} left out"
             say(f"{part.name}: {told}: lines {lines}")
         if report.cropped:
             say(
-                f"{part.name}: of {counted(report.cropped, 'long source')} the first "
+                f"{part.name}: of {pluralize(report.cropped, 'long source')} the first "
                 f"{report.max_length} pieces are read"
             )
         _tell_unknown(part, say)

@@ -23,9 +23,9 @@ from regard.config.setting import document_settings
 from regard.config.settings import SearchConfig, override_search
 from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
-from regard.core.task import Indices, MetricSums, Report, never
+from regard.core.task import Indices, MetricSums, Report, not_interrupted
 from regard.core.untrusted_files import shortened
-from regard.core.wording import counted
+from regard.core.wording import pluralize
 from regard.data.pairs import PairExamples
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import ConfigError
@@ -163,7 +163,7 @@ class Translator(PairScorer):
         search: SearchConfig | None = None,
         prefixes: Sequence[str] | None = None,
         done: Callable[[int], None] = lambda count: None,
-        interrupted: Callable[[], bool] = never,
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> list[Translation]:
         """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
 
@@ -204,7 +204,11 @@ class Translator(PairScorer):
         return dumps(output.as_dict(), ensure_ascii=False) if json else " ".join(re.split("[\r\n]", output.text))
 
     def measure(
-        self, examples: PairExamples, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = never
+        self,
+        examples: PairExamples,
+        indices: Indices,
+        names: Sequence[str],
+        interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
         """See ``core.task.Predictor`` and ``tasks.translation.measure``; decodes greedily."""
         search = self.search.model_copy(update=GREEDY)
@@ -287,7 +291,7 @@ class Translator(PairScorer):
     def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
         """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
         if len(prefixes) != len(inputs):
-            what = f"{counted(len(prefixes), 'prefix', 'prefixes')} for {counted(len(inputs), 'line')}"
+            what = f"{pluralize(len(prefixes), 'prefix', 'prefixes')} for {pluralize(len(inputs), 'line')}"
             raise ConfigError(what, help="one prefix a line")
         begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
         if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
