@@ -68,7 +68,7 @@ def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: A
 
     corpus = corpus_named(name)
     folder = to if to is not None else Path("data") / corpus.name
-    typer.echo(f"{corpus.title}\nfrom {corpus.repository}\nlicence: {corpus.license}", err=as_json)
+    typer.echo(f"{corpus.title}\nfrom {corpus.repository}\nlicense: {corpus.license}", err=as_json)
     if origin is not None:
         fetched = copy(corpus, origin, folder)
     else:

@@ -123,6 +123,22 @@ WORDS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("text", ["<b>\n*</b>", "<b>\na dog</b>", "  <b> \r\na\r\ndog</b>\n", "<em>\n<b>a</b>\n</em>"])
+def test_a_tag_alone_on_a_line_stays_alone(text: str) -> None:
+    """Otherwise the block of HTML would be a paragraph."""
+    document = parse_markdown(text, "en")
+    joined = document.join(document.sentences, {})
+    assert [token.type for token in PARSER.parse(joined)] == ["html_block"], joined
+
+
+@pytest.mark.parametrize("text", ["<b>    a</b> dog", "<b>\ta</b>", "\n<b>     a    </b>"])
+def test_white_space_that_leaves_a_tag_makes_no_code(text: str) -> None:
+    """Four spaces or a tab at the beginning of a line are a block of code in Markdown."""
+    document = parse_markdown(text, "en")
+    joined = document.join(document.sentences, {})
+    assert [token.type for token in PARSER.parse(joined)] == ["paragraph_open", "inline", "paragraph_close"], joined
+
+
 @settings(deadline=None)
 @given(parts=st.lists(st.sampled_from(WORDS), max_size=40))
 def test_nothing_but_words_changes(parts: list[str]) -> None:

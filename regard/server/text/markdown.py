@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from markdown_it.token import Token
@@ -13,6 +13,7 @@ from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.markdown_inline import PARSER, MarkdownInline
 from regard.server.text.markup_document import MarkupDocument
 from regard.server.text.markup_tokenizer import Markup
+from regard.server.text.word_alignment import WordAlignment
 
 FRONT_MATTER = re.compile(  # metadata of a file, in YAML or TOML
     r"\A\ufeff?(?:---[ \t]*\r?\n(?=[ \t]*(?:[\w\"'-]+[ \t]*:|#|---)).*?^(?:---|\.\.\.)|\+\+\+[ \t]*\r?\n.*?^\+\+\+)"
@@ -20,6 +21,7 @@ FRONT_MATTER = re.compile(  # metadata of a file, in YAML or TOML
     re.DOTALL | re.MULTILINE,
 )
 LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")  # lines as markdown-it counts them
+LONE_TAG = re.compile(r"[ \t]*<[^<>\r\n]*>[ \t]*(?:\r\n?|\n)")
 HTML = Markup("html")
 
 
@@ -71,6 +73,7 @@ def _replacements(
             yield from _html_block(token, lines[first:last], language)
         elif token.type == "inline":
             before = tokens[number - 1].type
+            underlined = before == "heading_open" and tokens[number - 1].markup in ("=", "-")
             cell = before in ("th_open", "td_open")
             if cell:
                 column = column if row == first else 0
@@ -81,7 +84,12 @@ def _replacements(
             if spans:
                 block = lines[first : first + len(spans)]
                 breaks = _breaks(block, spans)
-                inline = MarkdownInline(token, breaks, env, language, paragraph=before == "paragraph_open", cell=cell)
+                # Without its underline a heading is a paragraph; with a bar, the underline would make it a table.
+                paragraph, bars = (
+                    before == "paragraph_open" or underlined,
+                    cell or (underlined and "|" in token.content),
+                )
+                inline = MarkdownInline(token, breaks, env, language, paragraph=paragraph, cell=bars)
                 yield Replacement(block[0].start + spans[0][0], block[-1].start + spans[-1][1], inline)
 
 
@@ -90,7 +98,24 @@ def _html_block(token: Token, lines: Sequence[SourceLine], language: str | None)
     start, end = lines[0].start, lines[-1].start + len(lines[-1].text)
     if "\n".join(line.text for line in lines).strip() == token.content.strip():
         whole = "".join(line.text + line.ending for line in lines)[: end - start]
-        yield Replacement(start, end, MarkupDocument(whole, HTML, language))
+        yield Replacement(start, end, _HtmlBlock(whole, language))
+
+
+class _HtmlBlock(MarkupDocument):
+    """Block of HTML in Markdown. A tag alone on the first line stays alone: otherwise the block is a paragraph."""
+
+    def __init__(self, text: str, language: str | None) -> None:
+        super().__init__(text, HTML, language)
+        self._indent = text[: len(text) - len(text.lstrip(" \t"))]
+        opening = LONE_TAG.match(text)
+        self._opening = opening[0] if opening else ""
+
+    def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
+        text = self._indent + super().join(sentences, alignments).lstrip(" \t")  # more would make a block of code
+        before, tag, after = text.partition(self._opening.strip() or text)
+        if not self._opening or not tag or before.strip() or text.startswith(self._opening):
+            return text
+        return self._opening + after.lstrip()
 
 
 def _cell_span(content: str, line: SourceLine, column: int) -> list[tuple[int, int]]:

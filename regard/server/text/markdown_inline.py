@@ -143,6 +143,8 @@ class MarkdownInline(CompositeDocument):
         texts = [*sentences, *(child.content for child in self._children if child.type == "text")]
         if any(map(ESCAPED.search, texts)) or not self._parses_alike(text):
             text = LINE_START.sub(_escape_line_start, self._write(sentences, alignments, _escape))
+            if self._paragraph and not self._parses_alike(text):  # marks that only their old place made harmless
+                text = LIST_START.sub(r"\1\\\2", text)
         lines, breaks = text.split("\n"), self._hard_breaks()
         whole = lines[0] + "".join(f"{before}{line}" for before, line in zip(breaks, lines[1:], strict=True))
         return whole.replace("|", "\\|") if self._cell else whole
@@ -163,7 +165,7 @@ class MarkdownInline(CompositeDocument):
             inner = {number - at: alignments[number] for number in range(at, end) if number in alignments}
             texts.append(part.join(sentences[at:end], inner, escape))
             at = end
-        return "".join(texts)
+        return "".join(texts).lstrip(" \t")  # white space that left a tag would make a block of code
 
     def _hard_breaks(self) -> list[str]:
         """Return the strings between the lines that a hard break ends; all other lines are joined."""
@@ -179,6 +181,9 @@ class MarkdownInline(CompositeDocument):
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return not text.strip()
         return _structure(tokens[1].children or []) == _structure(self._children)
+
+
+LIST_START = re.compile(r"\A(\d*)([-+*.)#>=])")
 
 
 def _structure(children: Sequence[Token]) -> list[tuple[str, str, str]]:
