@@ -73,7 +73,6 @@ def _replacements(
             yield from _html_block(token, lines[first:last], language)
         elif token.type == "inline":
             before = tokens[number - 1].type
-            underlined = before == "heading_open" and tokens[number - 1].markup in ("=", "-")
             cell = before in ("th_open", "td_open")
             if cell:
                 column = column if row == first else 0
@@ -84,12 +83,7 @@ def _replacements(
             if spans:
                 block = lines[first : first + len(spans)]
                 breaks = _breaks(block, spans)
-                # Without its underline a heading is a paragraph; with a bar, the underline would make it a table.
-                paragraph, bars = (
-                    before == "paragraph_open" or underlined,
-                    cell or (underlined and "|" in token.content),
-                )
-                inline = MarkdownInline(token, breaks, env, language, paragraph=paragraph, cell=bars)
+                inline = MarkdownInline(token, breaks, env, language, paragraph=before == "paragraph_open", cell=cell)
                 yield Replacement(block[0].start + spans[0][0], block[-1].start + spans[-1][1], inline)
 
 
