@@ -105,7 +105,7 @@ def _messages(tree: ast.Module) -> Iterator[Passage]:
         elif isinstance(node, ast.JoinedStr):
             parts = (part.value if isinstance(part, ast.Constant) else "code" for part in node.values)
             text = "".join(map(str, parts))
-            if " " in text.strip():
+            if " " in text.strip() and not text.startswith("<"):  # markup is no message
                 yield Passage(node.lineno, "message", text)
 
 

@@ -1,6 +1,6 @@
 """Draws the pictures of the tutorials that are not screenshots: python docs/pictures/draw.py
 
-Each is one SVG with a light ground of its own, so that it reads in light and dark alike.
+Each is one SVG with a light background, readable in light and dark themes.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def transformer() -> None:
     d.text(672, 122, "logits 3 × V")
     d.box(510, 64, 220, 40, "softmax of each row", PALE)
     d.line((620, 64), (620, 38))
-    d.text(620, 28, "row i: probability of token i + 1; the last row says what follows “cat”")
+    d.text(620, 28, "row i: probability of token i + 1; the last row predicts the token after “cat”")
     d.save("transformer")
 
 
@@ -189,16 +189,16 @@ def masks() -> None:
 
     grid(70, ["<s>", "the", "cat", "sits"], lambda i, j: j <= i, "M of a decoder: causal")
     grid(310, ["le", "chat", "dort", "pad"], lambda i, j: j < 3, "M of an encoder: padding")
-    d.text(170, 225, "rows ask, columns answer: softmax(QKᵀ/√d + M)")
-    d.text(420, 225, "no query looks at padding")
+    d.text(170, 225, "rows are queries, columns keys: softmax(QKᵀ/√d + M)")
+    d.text(420, 225, "no query attends to padding")
     d.text(680, 28, "the shifted target", bold=True)
-    said, wanted = ("<s>", "the", "cat", "sits"), ("the", "cat", "sits", "</s>")
-    for column, (before, after) in enumerate(zip(said, wanted, strict=True)):
+    inputs, targets = ("<s>", "the", "cat", "sits"), ("the", "cat", "sits", "</s>")
+    for column, (before, after) in enumerate(zip(inputs, targets, strict=True)):
         x = 530 + 75 * column
         d.box(x, 60, 66, 32, before, BLUE)
         d.line((x + 33, 92), (x + 33, 138))
         d.box(x, 140, 66, 32, after, ORANGE)
-    d.text(680, 225, "goes in above, is asked for below; M hides the answer")
+    d.text(680, 225, "inputs above, targets below; M hides the answer")
     d.text(430, 268, "exp(−∞) = 0: a masked pair gets the weight 0, and the weights of the others still sum to 1.")
     d.save("masks")
 
@@ -270,7 +270,7 @@ def _gru(d: Drawing) -> None:
 
 
 def rnn() -> None:
-    d = Drawing(860, 350, "Kinds of recurrent networks by what goes in and what comes out, and a bidirectional one")
+    d = Drawing(860, 350, "Kinds of recurrent networks by inputs and outputs, and a bidirectional one")
 
     def unrolled(left: float, top: float, title: str, reads: set[int], writes: set[int], cells: int) -> None:
         d.text(left + 26 * cells, top, title, bold=True, size=12)
@@ -349,20 +349,20 @@ def graph() -> None:
     d = Drawing(
         860, 290, "A node and its neighbors: fixed weights in a GCN, computed ones in a GAT, and the mask of the edges"
     )
-    places = {"a": (110, 150), "b": (40, 70), "c": (180, 70), "d": (60, 230), "e": (200, 210)}
+    points = {"a": (110, 150), "b": (40, 70), "c": (180, 70), "d": (60, 230), "e": (200, 210)}
     for left, title, weights in (
         (10, "GCN: weights of the degrees", {"b": "1/√10", "c": "1/√15", "d": "1/√10", "e": "1/√15", "a": "1/5"}),
         (290, "GAT: weights of the contents", {"b": ".05", "c": ".52", "d": ".08", "e": ".20", "a": ".15"}),
     ):
         d.text(left + 120, 28, title, bold=True)
-        x, y = places["a"]
-        d.line((left + places["c"][0], places["c"][1]), (left + places["e"][0], places["e"][1]), head=False)
+        x, y = points["a"]
+        d.line((left + points["c"][0], points["c"][1]), (left + points["e"][0], points["e"][1]), head=False)
         d.text(left + x - 16, y + 5, weights.pop("a"), size=12, anchor="end")
         for name, weight in weights.items():
-            nx, ny = places[name]
+            nx, ny = points[name]
             d.line((left + nx, ny), (left + x, y), head=False)
             d.text(left + (nx + x) / 2 + 6, (ny + y) / 2 + 4, weight, size=12, anchor="start")
-        for name, (nx, ny) in places.items():
+        for name, (nx, ny) in points.items():
             d.circle(left + nx, ny, name, GREEN if name == "a" else BLUE)
     d.text(715, 28, "edges as a mask", bold=True)
     edges = {("a", "b"), ("a", "c"), ("a", "d"), ("a", "e"), ("c", "e")}
