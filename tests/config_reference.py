@@ -1,7 +1,7 @@
-"""Writes docs/reference/config.md from the models themselves: keys, types and defaults are read, never typed again.
+"""Writes docs/reference/config.md from the config models: keys, types and defaults.
 
-A key's meaning is its field's description, else the comment beside or above it in the source, else a line of
-``MEANINGS`` below. A key without any is an error, and so is a line below that no key needs.
+The meaning of a key is its field's description, otherwise the comment at or above it in the source, otherwise a line of
+``MEANINGS``. A key without a meaning is an error, and so is an unused line of ``MEANINGS``.
 """
 
 from __future__ import annotations
@@ -57,19 +57,18 @@ __all__ = ["PAGE", "meanings", "page", "setting_rows"]
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
 
 SHARED = """\
-Encoder and decoder each own their keys, in the tables below. A key of theirs may also stand here: it is then the
-default of each side whose kind has it, so that `model.width = 256` sets both, and `model.decoder.width` one. Of two
-files, or of a file and `--set`, the later counts, wherever it writes the key. Older spellings are read for ever:
-`encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `longest` (of learned positions)."""
-# The table a file writes, the model that reads it, and what stands above its keys. A table of several kinds has a
+Encoder and decoder have their own keys, in the tables below. A key in this table is the default of each side that has
+it: `model.width = 256` sets both, `model.decoder.width` one. Later files and `--set` override earlier ones. Earlier
+spellings remain valid: `encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `longest` (learned positions)."""
+# The table in a file, the model that reads it, and the text above its keys. A table of several kinds has a
 # section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     (
         "",
         TranslationConfig,
-        "At the top of the file, before the first table. Beside these, `extends` names a recipe or a file.",
+        "At the top of the file, before the first table. `extends` names a recipe or a file.",
     ),
-    ("[data]", DataConfig, "What is learned from, and how its text becomes numbers."),
+    ("[data]", DataConfig, "Corpora, and how their text becomes numbers."),
     ("[[data.train]]", CorpusConfig, "One table a corpus; `[[data.valid]]` has the same keys."),
     ("[data.tokenizer]", TokenizerConfig, "`[data.source_tokenizer]` and `[data.target_tokenizer]` have the same."),
     ("[model]", ModelConfig, SHARED),
@@ -80,13 +79,17 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     ("[model.decoder]", RecurrentDecoderConfig, "See [architectures](architectures.md)."),
     ("[model.decoder]", ConvolutionalDecoderConfig, "See [architectures](architectures.md)."),
     ("[model.encoder.cell]", CellConfig, 'Of recurrent encoders and decoders. `cell = "gru"` alone is enough.'),
-    ("[model.encoder.mixer]", MixerConfig, "Of a Transformer's encoder or decoder, beside the options of that kind."),
-    ("[model.decoder.cross_attention]", MechanismConfig, "Beside the mechanism's options."),
+    (
+        "[model.encoder.mixer]",
+        MixerConfig,
+        "Of a Transformer's encoder or decoder, in addition to the options of the mixer.",
+    ),
+    ("[model.decoder.cross_attention]", MechanismConfig, "In addition to the mechanism's options."),
     ("[model.position]", LearnedConfig, 'See [positions](positions.md). `position = "learned"` alone is enough.'),
     ("[model.position]", RotaryConfig, 'See [positions](positions.md). `position = "rotary"` alone is enough.'),
     ("[model.position]", T5Config, "See [positions](positions.md)."),
     ("[model.position]", ShawConfig, "See [shaw](mechanisms/shaw.md)."),
-    ("[train]", TrainConfig, "When to stop, how large a step is, and what is kept on the way."),
+    ("[train]", TrainConfig, "Length of the training, optimizer, checkpoints, parallelism."),
     (
         "[search]",
         SearchConfig,
@@ -98,10 +101,10 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         Origin,
         'A run to start from; `from = "runs/book"` alone is enough. `model.encoder.from` has the same keys.',
     ),
-    ("[task]", TaskSection, 'The kind of work; `task = "language-model"` alone is enough.'),
+    ("[task]", TaskSection, 'The task; `task = "language-model"` alone is enough.'),
     ("[data] `language-model`", TextDataConfig, "Texts, and how they become tokens."),
     ("[[data.train]] `language-model`", TextConfig, "One table a text; `[[data.valid]]` has the same keys."),
-    ("[model] `language-model`", CausalModelConfig, "Keys of the decoder may stand here, too."),
+    ("[model] `language-model`", CausalModelConfig, "Keys of the decoder are also valid here."),
     ("[model.decoder] `language-model`", CausalStackConfig, "The stack of layers."),
     (
         "[generate] `language-model`",
@@ -115,16 +118,16 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         FilesConfig,
         "One table a corpus; `[[data.valid]]` has the same keys.",
     ),
-    ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder may stand here, too."),
+    ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder are also valid here."),
     ("[data] `tagging`", TaggedDataConfig, "Tagged sentences, and how their tokens become numbers."),
-    ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder may stand here, too."),
+    ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder are also valid here."),
     (
         "[data] `next-item`",
         SessionDataConfig,
         "Sessions, and how their items become numbers. The model is as of `language-model`.",
     ),
-    ("[recommend]", RecommendConfig, "What a model of next items recommends, unless a command says otherwise."),
-    ("[data] `nodes`", NodesDataConfig, "One graph, which of its nodes are asked for, and how many at once."),
+    ("[recommend]", RecommendConfig, "Defaults for recommendations of next items."),
+    ("[data] `nodes`", NodesDataConfig, "One graph, its labeled nodes, and the nodes of a batch."),
     (
         "[[data.train]] `nodes`",
         GraphFilesConfig,
@@ -137,13 +140,13 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
     (
         "[data] `graphs`",
         GraphsDataConfig,
-        "Graphs a line, and what a node is told by beside its features and its label.",
+        "One graph per line, and further features of its nodes.",
     ),
     ("[model] `graphs`", GraphsModelConfig, "Layers over the nodes, and how they become one answer."),
     ("[data] `masked`", MaskedDataConfig, "Texts, what a text is, and how they become tokens."),
     ("[[data.train]] `masked`", TextConfig, "As of a language model; `[[data.valid]]` has the same keys."),
-    ("[masking]", MaskingConfig, "Of `masked`: places that are predicted, and what is read there."),
-    ("[model] `masked`", MaskedModelConfig, "Keys of the encoder may stand here, too."),
+    ("[masking]", MaskingConfig, "Of `masked`: predicted positions, and their inputs."),
+    ("[model] `masked`", MaskedModelConfig, "Keys of the encoder are also valid here."),
     ("[model.encoder] `context-mean`", ContextMeanConfig, "Of `masked`: the continuous bag of words."),
     ("[fill]", FillConfig, "Of `masked`: how gaps are filled."),
 )
@@ -155,7 +158,7 @@ MEANINGS = {
     "model": "table, see below",
     "train": "table, see below",
     "search": "table, see below",
-    "task": "the kind of work, see below",
+    "task": "the task, see below",
     "task.kind": "`translation`, `language-model`, `masked`, `classification`, `tagging`, `next-item`, "
     "`nodes`, `links`, `graphs`, or "
     "`package.module:NAME`",
@@ -173,11 +176,11 @@ MEANINGS = {
     "data.train.header": "whether the first line of a TSV names its columns",
     "data.train.part": "the rows that a column assigns to a part: [`split`, `train`]; train, valid or test",
     "data.train.share": "the part of [0, 1) that a pair's source must hash into: holds out part of one file",
-    "data.tokenizer.kind": "what text is cut into; `pretokenized` takes the spaces there, `listed` is imported",
+    "data.tokenizer.kind": "type of pieces; `pretokenized` splits at spaces, `listed` is imported",
     "data.tokenizer.library": "which library makes subwords",
-    "data.tokenizer.size": "pieces, special ones included; unset: 8,000 subwords or all there are, else all seen",
-    "data.tokenizer.lowercase": "before cutting",
-    "data.tokenizer.joiner": "the mark of a piece that goes on in the next, such as `@@`; removed on decoding",
+    "data.tokenizer.size": "pieces, special ones included; unset: up to 8,000 subwords, or all pieces of the text",
+    "data.tokenizer.lowercase": "before tokenization",
+    "data.tokenizer.joiner": "the mark of a piece that continues in the next, such as `@@`; removed on decoding",
     "model.encoder": "table, see below",
     "model.decoder": "table, see below",
     "model.encoder.kind": "the kind of encoder",
@@ -186,28 +189,28 @@ MEANINGS = {
     "model.encoder.cell.kind": "Elman's tanh, LSTM or GRU",
     "model.decoder.kind": "the kind of decoder",
     "model.position.kind": "the kind of position",
-    "train.steps": "updates; of `steps`, `epochs`, `minutes` and `tokens` the one that comes first ends training",
+    "train.steps": "updates; the first of `steps`, `epochs`, `minutes` and `tokens` to be reached ends training",
     "train.epochs": "passes over the corpora",
-    "train.minutes": "of updates on this machine; planned by timing a few, held by the clock",
+    "train.minutes": "time of updates on this machine; planned by timing a few, adjusted during training",
     "train.tokens": "of the target, end symbols counted and padding not; turned into a number of updates once",
     "train.optimizer": "Adam, Adam with decoupled weight decay, Adadelta (Bahdanau 2015), plain SGD (Luong 2015), or "
     "Muon (Jordan 2024) for hidden matrices and `adamw` for the rest",
-    "train.learning_rate": "the peak, 1e-3 unless given; under `noam` a factor, 1.0 unless given",
-    "train.halve_after": "`halving`: updates before the rate is halved for the first time; 0 unless given",
+    "train.learning_rate": "the peak, default 1e-3; under `noam` a factor, default 1.0",
+    "train.halve_after": "`halving`: updates before the rate is halved for the first time; default 0",
     "train.halve_every": "`halving`: updates after which it is halved again",
     "train.warmup": "updates until the peak; unset: 4,000, but at most a tenth of the planned updates",
     "train.betas": "Adam's decay of the two moments",
     "train.rho": "Adadelta's ρ, the decay of both its means",
-    "train.momentum": "Muon's μ, 0.95 unless given; another optimizer has none",
-    "train.epsilon": "ε of Adam; 1e-6 for Adadelta unless given",
+    "train.momentum": "Muon's μ, default 0.95; only for Muon",
+    "train.epsilon": "ε of Adam; default 1e-6 for Adadelta",
     "train.weight_decay": "`adam`: added to the gradient; `adamw` and `muon`: decoupled",
     "train.label_smoothing": "ε: the target has mass 1 − ε + ε/V, every other type ε/V",
     "train.clip_norm": "gradients are scaled down to this global norm",
     "train.save_every": "updates; unset: as `validate_every`",
-    "train.best_by": "what makes a checkpoint the best; all but `loss` decode the validation data, greedily",
-    "train.precision": "`auto` measures both once and keeps the quicker; float32 where bfloat16 is emulated",
-    "train.threads": "of torch; unset: torch's own choice, written down for resuming",
-    "train.workers": "side by side, each with a share of the rows and threads of an update, on a CPU with many cores",
+    "train.best_by": "metric of the best checkpoint; all except `loss` decode the validation data greedily",
+    "train.precision": "`auto` measures both once and uses the faster; float32 if bfloat16 is emulated",
+    "train.threads": "of torch; unset: torch's choice, stored for resuming",
+    "train.workers": "shards of an update computed in parallel, each with a part of the threads, on large CPUs",
     "train.deterministic": "only operations that torch calls deterministic",
 }
 
@@ -216,7 +219,7 @@ BOUNDS: tuple[tuple[type, str, str], ...] = (
     (Gt, "gt", "> {}"), (Ge, "ge", "≥ {}"), (Lt, "lt", "< {}"), (Le, "le", "≤ {}"),
     (MinLen, "min_length", "at least {} long"),
 )  # fmt: skip
-# What the place gives a mechanism, not the config.
+# Arguments of a mechanism that its layer sets, not the config.
 SIZES = {"self", *BUILDER_ARGUMENTS}
 
 
@@ -252,14 +255,14 @@ def setting_rows(model: type[BaseModel], prefix: str = "") -> dict[str, list[str
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """The description of each field, or the comment that stands beside or directly above it in the source."""
-    found = {name: field.description for name, field in model.model_fields.items() if field.description}
-    if found.keys() == model.model_fields.keys():
-        return found
+    """The description of each field, or the comment at its line or directly above it in the source."""
+    described_fields = {name: field.description for name, field in model.model_fields.items() if field.description}
+    if described_fields.keys() == model.model_fields.keys():
+        return described_fields
     for each in reversed(model.__mro__):
         if issubclass(each, BaseModel) and each not in (BaseModel, Started, *EncoderStart.__bases__):  # without source
-            found |= _own_meanings(each, model)
-    return found
+            described_fields |= _own_meanings(each, model)
+    return described_fields
 
 
 def _own_meanings(kind: type[BaseModel], model: type[BaseModel]) -> dict[str, str]:
@@ -269,7 +272,7 @@ def _own_meanings(kind: type[BaseModel], model: type[BaseModel]) -> dict[str, st
         for token in tokenize.generate_tokens(io.StringIO(source).readline)
         if token.type == tokenize.COMMENT
     }
-    found = {}
+    described_fields = {}
     for node in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
         name = node.target.id if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) else ""
         if name not in model.model_fields:
@@ -278,11 +281,11 @@ def _own_meanings(kind: type[BaseModel], model: type[BaseModel]) -> dict[str, st
         while line in comments and comments[line][1]:
             above.insert(0, comments[line][0])
             line -= 1
-        beside = [comments[node.end_lineno][0]] if node.end_lineno in comments else []
+        same_line = [comments[node.end_lineno][0]] if node.end_lineno in comments else []
         described = model.model_fields[name].description
-        if described or above or beside:
-            found[name] = described or " ".join([*beside, *above])
-    return found
+        if described or above or same_line:
+            described_fields[name] = described or " ".join([*same_line, *above])
+    return described_fields
 
 
 def _head() -> str:
@@ -292,11 +295,10 @@ def _head() -> str:
 This page is written by `scripts/config-reference` from the models that read a config, and a test keeps it current:
 change the model, then run the script.
 
-A config is a TOML file. It may say `extends = "NAME"`, where NAME is the path of another file or a recipe:
-{", ".join(recipe_names())}. Tables are merged key by key, anything else replaces what lies below it.
-`--set key=value` on the command line lies on top of all; `--set key=` takes a key out. An unknown key is an error
-that names the file, the line and the nearest key. Each run folder holds the resolved config, with every default written
-out; *unset* keys are left out there, for TOML has no null."""
+A config is a TOML file. `extends = "NAME"` extends another file or a recipe: {", ".join(recipe_names())}.
+Tables are merged key by key; other values are replaced. `--set key=value` on the command line overrides all files;
+`--set key=` removes a key. An unknown key is an error with the file, the line and the nearest key. Each run folder
+contains the resolved config with all defaults; *unset* keys are omitted, because TOML has no null."""
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
@@ -394,7 +396,7 @@ def _mechanisms() -> str:
         file = PAGE.parent / "mechanisms" / f"{PAGES[kind]}.md"
         what = file.read_text(encoding="utf-8").partition("\n")[0].partition(": ")[2]
         rows.append([f"[{kind}](mechanisms/{file.name})", what, ", ".join(spelled) or "none"])
-    return "\n".join(["## Mechanisms", "", about, "", *_table(["Kind", "What it is", "Options"], rows)])
+    return "\n".join(["## Mechanisms", "", about, "", *_table(["Kind", "Meaning", "Options"], rows)])
 
 
 PAGES = {kind: mechanism.__module__.rpartition(".")[2] for kind, mechanism in MECHANISMS.items()}
