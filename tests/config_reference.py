@@ -59,7 +59,7 @@ PAGE = Path(__file__).parents[1] / "docs" / "reference" / "config.md"
 SHARED = """\
 Encoder and decoder have their own keys, in the tables below. A key in this table is the default of each side that has
 it: `model.width = 256` sets both, `model.decoder.width` one. Later files and `--set` override earlier ones. Earlier
-spellings remain valid: `encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `longest` (learned positions)."""
+spellings remain valid: `encoder_layers`, `decoder_layers`, `self_attention` (a mixer), `longest` (learned)."""
 # The table in a file, the model that reads it, and the text above its keys. A table of several kinds has a
 # section for each.
 SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
