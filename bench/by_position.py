@@ -33,7 +33,7 @@ def buckets(log_p: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def lengthen(model: object, memory: int) -> None:
     """Let every mixer remember so many columns."""
     for layer in model.stack:  # type: ignore[attr-defined]
-        layer.mixer.remember(memory)
+        layer.mixer.set_memory(memory)
 
 
 def main() -> None:

@@ -472,9 +472,9 @@ def test_a_mechanism_means_the_same_as_a_table_and_as_an_object() -> None:
 
 def test_positions_of_self_attention_need_self_attention() -> None:
     sizes = ["model.kind=recurrent", "model.position=alibi"]
-    assert "there is none" in (failure(TOY, *sizes).why or "")
+    assert "require self-attention" in (failure(TOY, *sizes).why or "")
     mixed = ["model.encoder.kind=recurrent", "model.decoder.mixer=ssru"]
-    assert "there is none" in (failure(TOY, *mixed, "model.position=rotary").why or "")
+    assert "require self-attention" in (failure(TOY, *mixed, "model.position=rotary").why or "")
     assert load_config(TOY, [*sizes, "model.decoder.kind=transformer"]).model.decoder.position.kind == "alibi"
 
 

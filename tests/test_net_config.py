@@ -37,7 +37,7 @@ def test_states_of_two_directions_are_as_wide_as_the_model() -> None:
     one = ModelConfig.model_validate({"kind": "recurrent", "width": 64, "encoder": {"bidirectional": False}})
     assert (one.encoder.width, one.encoder.features) == (64, 64)
     assert ModelConfig.model_validate({"kind": "recurrent", "width": 64, "bidirectional": False}) == one
-    with pytest.raises(ValidationError, match="two directions cannot share a width of 63"):
+    with pytest.raises(ValidationError, match="a width of 63 cannot be divided between two directions"):
         ModelConfig.model_validate({"kind": "recurrent", "width": 63})
 
 
@@ -175,7 +175,7 @@ def test_a_key_is_named_as_it_is_spelled_and_by_its_last_line(tmp_path: Path) ->
 def test_relative_positions_of_a_side_without_self_attention_are_refused() -> None:
     both = ModelConfig.model_validate({"position": "rotary", "decoder": {"kind": "convolutional"}})
     assert both.decoder.position.kind == "none", "they are the encoder's"
-    with pytest.raises(ValidationError, match="rotary positions are for self-attention"):
+    with pytest.raises(ValidationError, match="rotary positions require self-attention"):
         ModelConfig.model_validate({"decoder": {"kind": "convolutional", "position": "rotary"}})
 
 

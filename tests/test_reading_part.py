@@ -192,7 +192,7 @@ def test_a_run_that_took_an_encoder_is_gone_on_from_as_a_whole(folder: Path, tmp
         ("classification", {"encoder": {"from": "gone"}}, "there is no run gone to start from"),
         ("classification", {"from": "masked"}, "can take the encoder alone: model.encoder.from"),
         ("classification", {"encoder": {"frozen": 3}}, "it has 2 layers"),
-        ("classification", {"encoder": {"from": None, "frozen": 1}}, "weights that begin at random have to learn"),
+        ("classification", {"encoder": {"from": None, "frozen": 1}}, "random weights have to be trained"),
         ("classification", {"encoder": {"kind": "recurrent"}}, "cannot be"),
         ("translation", {}, "a translation model cannot take the encoder"),
         ("translation", {"encoder": {"from": None}, "decoder": {"from": "masked"}}, "model.decoder.from"),

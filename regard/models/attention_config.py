@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-# Mixers in the place of self-attention, kind -> class. A new one is a file and a line here. Its constructor takes
-# ``width`` and, where it names them, what its site gives: see ``build_mixer``. All other arguments are options.
+# Mixers that replace self-attention, kind → class. A new one is a file and a line here. Its constructor takes
+# ``width``, and any other ``BUILDER_ARGUMENTS`` it names: see ``build_mixer``. All other arguments are options.
 OTHER_MIXERS = {
     "average": "regard.models.transformer.average_attention:AverageAttention",
     "compressive": "regard.models.transformer.compressive:Compressive",
@@ -18,24 +18,24 @@ OTHER_MIXERS = {
     "segment-memory": "regard.models.transformer.segment_memory:SegmentMemory",
     "ssru": "regard.models.transformer.ssru:SimpleRecurrent",
 }
-# Those of them whose constructor takes ``rotary``.
+# Mixers whose constructor takes ``rotary``.
 ROTATED_MIXERS = frozenset({"compressive", "global-local", "hashed", "segment-memory"})
 Projection = Literal["query", "key", "value", "output"]
 
 
 class Named(BaseModel):
-    """Kind with options, ``{kind = "dot", …}``; ``"dot"`` alone is ``{kind = "dot"}``."""
+    """Kind with options, ``{kind = "dot", …}``; the string ``"dot"`` means ``{kind = "dot"}``."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
     @model_validator(mode="before")
     @classmethod
-    def _name_alone(cls, given: Any) -> Any:
-        return {"kind": given} if isinstance(given, str) else given
+    def _name_alone(cls, value: Any) -> Any:
+        return {"kind": value} if isinstance(value, str) else value
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keys beside the declared fields, for the constructor of that kind."""
+        """Keys other than the declared fields, for the constructor of that kind."""
         return dict(self.model_extra or {})
 
 
@@ -43,18 +43,16 @@ class MechanismConfig(Named):
     """Mechanism of the catalog, with its heads and projections."""
 
     kind: str = "dot"
-    heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; unset: `heads` of the side")
-    project: tuple[Projection, ...] | None = Field(None, description="projections that are linear; unset: all four")
+    heads: int | None = Field(None, ge=1, le=1 << 20, description="number of heads; default: `heads` of the side")
+    project: tuple[Projection, ...] | None = Field(None, description="projections that are linear; default: all four")
     bias: tuple[Projection, ...] | None = Field(
-        None, description="projections that have a bias; unset: all or none, by `attention_bias` of the side"
+        None, description="projections with a bias; default: all or none, by `attention_bias` of the side"
     )
 
     @model_validator(mode="after")
     def _check_neighborhood(self) -> MechanismConfig:
         if "neighborhood" in self.options:
-            raise ValueError(
-                "neighborhood is an option of self-attention; for cross_attention near a position use kind local-m"
-            )
+            raise ValueError("neighborhood is an option of self-attention; for local cross_attention set kind local-m")
         return self
 
 
@@ -65,17 +63,20 @@ class MixerConfig(MechanismConfig):
         None,
         ge=1,
         le=1 << 20,
-        description="r of restricted self-attention: greatest distance seen (Vaswani et al. 2017, Table 1)",
+        description="r of restricted self-attention: maximum visible distance (Vaswani et al. 2017, Table 1)",
     )
 
     sinks: int | None = Field(
-        None, ge=0, le=1 << 20, description="first positions that all see beside their neighborhood (Xiao et al. 2023)"
+        None,
+        ge=0,
+        le=1 << 20,
+        description="number of first positions visible to all, in addition to the neighborhood (Xiao et al. 2023)",
     )
 
     @model_validator(mode="after")
     def _check_sinks(self) -> MixerConfig:
         if self.sinks and self.neighborhood is None:
-            raise ValueError("sinks are seen beside a neighborhood, which is unset: everything is seen")
+            raise ValueError("sinks require a neighborhood: without it all positions are visible")
         return self
 
     @property
@@ -85,26 +86,30 @@ class MixerConfig(MechanismConfig):
 
 
 class AttentionSizes(BaseModel):
-    """Heads of a side, its self-attention and its attention to the source alike, unless one has its own."""
+    """Heads of a side, for its self-attention and its attention to the source, unless these have their own."""
 
-    heads: int = Field(8, ge=1, le=1 << 20, description="h")
+    heads: int = Field(8, ge=1, le=1 << 20, description="number of attention heads")
     key_heads: int | None = Field(
-        None, ge=1, le=1 << 20, description="heads of keys and values; fewer than heads: MQA, GQA"
+        None, ge=1, le=1 << 20, description="number of key and value heads; fewer than heads: MQA, GQA"
     )
-    key_width: int | None = Field(None, ge=1, le=1 << 20, description="d_k, per head; width / heads unless given")
-    value_width: int | None = Field(None, ge=1, le=1 << 20, description="d_v, per head; width / heads unless given")
-    attention_bias: bool = Field(False, description="bias in the four projections; the paper has none")
+    key_width: int | None = Field(
+        None, ge=1, le=1 << 20, description="features of a key per head; default: width / heads"
+    )
+    value_width: int | None = Field(
+        None, ge=1, le=1 << 20, description="features of a value per head; default: width / heads"
+    )
+    attention_bias: bool = Field(False, description="add biases to the four projections, unlike the paper")
     qk_norm: bool = Field(
         False,
-        description="RMSNorm of each head's queries and keys, with gains (Henry et al. 2020; Dehghani et al. 2023)",
+        description="apply RMSNorm to each head's queries and keys (Henry et al. 2020; Dehghani et al. 2023)",
     )
     context_norm: bool = Field(
-        False, description="RMSNorm of each head's context, with gains (Ye et al. 2025, for differential attention)"
+        False, description="apply RMSNorm to each head's context (Ye et al. 2025, for differential attention)"
     )
     attention_gate: bool = Field(
-        False, description="each head's context times σ(W x), feature by feature (Qiu et al. 2025)"
+        False, description="multiply each head's context by σ(W x), elementwise (Qiu et al. 2025)"
     )
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on attention weights")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of attention weights")
 
     @model_validator(mode="after")
     def _check_key_heads(self) -> AttentionSizes:
@@ -113,20 +118,23 @@ class AttentionSizes(BaseModel):
         return self
 
     def _require_whole_heads(self, width: int) -> None:
-        """Raise ValueError where heads of these sizes would not divide ``width``."""
+        """Raise ValueError if heads of these sizes do not divide ``width``."""
         if width % self.heads and (self.key_width is None or self.value_width is None):
             raise ValueError(f"heads = {self.heads} does not divide width = {width}")
 
 
 def unprojected(attention: Any) -> Any:
-    """Attention config, with one head and no projections, as in these decoders' papers, unless it sets either."""
+    """Return an attention config with one head and no projections, unless it sets either.
+
+    This is the attention of these decoders' papers.
+    """
     if isinstance(attention, MechanismConfig):
         attention = attention.model_dump(exclude_unset=True)
     table = {"kind": attention} if isinstance(attention, str) else attention
-    laid_out = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
-    return table if laid_out else table | {"heads": 1, "project": []}
+    has_own_layout = not isinstance(table, dict) or not table.keys().isdisjoint({"heads", "project"})
+    return table if has_own_layout else table | {"heads": 1, "project": []}
 
 
-def kind_of(given: Any) -> Any:
-    """Kind of a table, a config, or a name alone; None where it says none."""
-    return given.get("kind") if isinstance(given, dict) else getattr(given, "kind", given)
+def kind_of(value: Any) -> Any:
+    """Return the kind of a table, a config or a name; None if it has no kind."""
+    return value.get("kind") if isinstance(value, dict) else getattr(value, "kind", value)

@@ -1,4 +1,4 @@
-"""Construction of a model from a config, and what its mechanisms warn of."""
+"""Construction of a model from a config, and the warnings of its mechanisms."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from regard.models.transformer import build as build_transformer
 class Architecture(Protocol):
     """Builders of one architecture, from the config of that side and kind.
 
-    ``input``: what the network reads; the builder sets its positions, dropout and scale. ``states``, ``summary``:
+    ``input``: input layer of the network; the builder sets its positions, dropout and scale. ``states``, ``summary``:
     widths of the encoder's output.
     """
 
@@ -38,13 +38,13 @@ ARCHITECTURES: dict[str, Architecture] = {
 
 
 def build(config: ModelConfig, *, source_types: int, target_types: int) -> EncoderDecoder:
-    """Model of that config, initialized from torch's default generator.
+    """Build the model of that config, initialized from torch's default generator.
 
-    ``share = "all"`` needs a joint vocabulary: source_types == target_types.
+    ``share = "all"`` requires a joint vocabulary: source_types == target_types.
     """
     if config.share == "all" and source_types != target_types:
         raise ValueError(
-            f"shared embeddings need one vocabulary; source and target have {source_types} and {target_types} types"
+            f"shared embeddings require one vocabulary: source has {source_types} types, target has {target_types}"
         )
     target = embedding_matrix(target_types, config.decoder.embedding_width)
     source = target if config.share == "all" else embedding_matrix(source_types, config.encoder.embedding_width)

@@ -1,4 +1,4 @@
-"""Config of a decoder without a source, as language models have it. Imports no torch."""
+"""Config of a decoder without a source, for language models. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,40 +19,47 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 class CausalStackConfig(TransformerStackConfig):
-    """N layers of a causal mixer and a feed-forward, with the habits of language models."""
+    """N layers of a causal mixer and a feed-forward, with the defaults of language models."""
 
-    layers: int = Field(4, ge=1, le=1000, description="N")
-    width: int = Field(128, ge=2, le=1 << 20, description="d_model")
-    feed_forward: int = Field(512, ge=1, le=1 << 20, description="d_ff")
-    heads: int = Field(4, ge=1, le=1 << 20, description="h")
+    layers: int = Field(4, ge=1, le=1000, description="number of layers")
+    width: int = Field(128, ge=2, le=1 << 20, description="features of a position (d_model)")
+    feed_forward: int = Field(512, ge=1, le=1 << 20, description="inner units of the feed-forward (d_ff)")
+    heads: int = Field(4, ge=1, le=1 << 20, description="number of attention heads")
     activation: Activation = Field("gelu", description="activation of the feed-forward; gated ones have a third matrix")
-    dropout: float = Field(0.0, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
+    dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of sub-layer outputs and embeddings")
     init_std: float | None = Field(
-        0.02, gt=0, allow_inf_nan=False, description="matrices start N(0, this²); unset: Glorot-uniform"
+        0.02,
+        gt=0,
+        allow_inf_nan=False,
+        description="standard deviation of initial matrices, N(0, std²); unset: Glorot-uniform",
     )
     norm: Literal["post", "pre"] = Field("pre", description="normalize after or before the sub-layer")
     position: PositionConfig = Field(RotaryConfig(), description="kind of positions")
     embedding_scale: float | None = Field(
-        None, gt=0, le=LARGEST, description="embeddings are multiplied by this; unset: √width, as in the paper; GPT: 1"
+        None, gt=0, le=LARGEST, description="factor of the embeddings; default: √width, as in the paper; GPT: 1"
     )
 
 
 class CausalModelConfig(NetConfig):
-    """Decoder without a source, and what it shares with the output projection."""
+    """Decoder without a source, and its sharing with the output projection."""
 
     sides: ClassVar[tuple[str, ...]] = ("decoder",)
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
 
-    preset: Literal[tuple(PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
+    preset: Literal[tuple(PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
     decoder: CausalStackConfig = CausalStackConfig()
-    share: Literal["all", "none"] = Field("all", description="one matrix for embedding and output projection; none")
-    output_bias: bool = Field(False, description="a bias for each type of the output")
+    share: Literal["all", "none"] = Field(
+        "all", description="share one matrix between embedding and output projection, or none"
+    )
+    output_bias: bool = Field(False, description="add a bias to the output logits")
     never_predicted: tuple[Annotated[int, Field(ge=0, lt=1 << 24)], ...] = Field(
-        (), max_length=64, description="types that no output gives: rows of an imported table that stand in it twice"
+        (), max_length=64, description="types that are never predicted: duplicate rows of an imported table"
     )
 
     @model_validator(mode="after")
     def _check_output(self) -> CausalModelConfig:
         if self.output_bias and self.never_predicted:
-            raise ValueError("output_bias would learn the place of never_predicted: one or the other")
+            raise ValueError(
+                "output_bias cannot be combined with never_predicted, which replaces the bias: remove one of them"
+            )
         return self

@@ -1,4 +1,4 @@
-"""An encoder that ends in classes: states, pooled to one vector, and a linear layer."""
+"""An encoder with a classification head: states, pooled to one vector, and a linear layer."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ from regard.models.input import Input, text_input
 
 
 class Classified(NamedTuple):
-    """Logits of each example, and the weight of each column in the vector of its row; see ``apart`` for pairs."""
+    """Logits of each example, and the weight of each position in the vector of its row; see ``separate`` for pairs."""
 
     logits: Float[Tensor, "examples classes"]
     weights: Float[Tensor, "rows length"]
 
 
 class SequenceClassifier(nn.Module):
-    """W Σ_j α_j h_j + b. α is one column's, the same for each valid one, or softmax(v·tanh(U h_j)) (``pooling``).
+    """W Σ_j α_j h_j + b. α is 1 at one position, equal for all valid ones, or softmax(v·tanh(U h_j)) (``pooling``).
 
     The last is additive attention with one learned query (Yang et al. 2016, §2.2).
 
-    ``apart``: an example is two rows, one after the other, each encoded by itself, to u and v; its logits are
+    ``separate``: an example is two consecutive rows, each encoded separately, to u and v. Its logits are
     W max(0, W_c [u; v; |u − v|; u ∘ v] + b_c) + b (Conneau et al. 2017, §3.1).
     """
 
-    def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float, apart: bool = False) -> None:
+    def __init__(self, encoder: Encoder, classes: int, *, pooling: str, dropout: float, separate: bool = False) -> None:
         super().__init__()
         self.encoder, self.pooling, self.dropout = encoder, pooling, Dropout(dropout)
-        self.compare = nn.Linear(4 * encoder.width, encoder.width) if apart else None
+        self.compare = nn.Linear(4 * encoder.width, encoder.width) if separate else None
         self.output = nn.Linear(encoder.width, classes)
         if pooling == "attention":
             self.key, self.query = nn.Linear(encoder.width, encoder.width), nn.Linear(encoder.width, 1, bias=False)
@@ -53,19 +53,19 @@ class SequenceClassifier(nn.Module):
     def _weigh(
         self, states: Float[Tensor, "rows length width"], valid: Bool[Tensor, "rows length"]
     ) -> Float[Tensor, "rows length"]:
-        """Weights of the columns; padding has none."""
+        """Return the weights of the positions; 0 for padding."""
         if self.pooling == "attention":
             energy = self.query(torch.tanh(self.key(states)))[..., 0]
             return energy.masked_fill(~valid, -torch.inf).softmax(-1)
         length = valid.sum(1, keepdim=True)
         if self.pooling == "mean":
             return valid.to(states.dtype) / length
-        column = torch.arange(valid.shape[1], device=valid.device)
-        return (column == (length - 1 if self.pooling == "last" else 0)).to(states.dtype).expand(len(valid), -1)
+        index = torch.arange(valid.shape[1], device=valid.device)
+        return (index == (length - 1 if self.pooling == "last" else 0)).to(states.dtype).expand(len(valid), -1)
 
 
 def token_input(config: ClassifierModelConfig, types: int) -> Input:
-    """Return the first layer of a classifier of tokens, initialized from torch's default generator."""
+    """Return the input layer of a classifier of tokens, initialized from torch's default generator."""
     return text_input(types, config.encoder.embedding_width, affixes=config.affixes)
 
 
@@ -73,5 +73,5 @@ def build_classifier(config: ClassifierModelConfig, input: Input, *, classes: in
     """Return a classifier of that config over ``input``, initialized from torch's default generator."""
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, input)
     return SequenceClassifier(
-        encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, apart=config.pairs == "apart"
+        encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, separate=config.pairs == "apart"
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Config of an encoder that ends in classes. Imports no torch."""
+"""Config of an encoder with a classification head. Imports no torch."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
 
 
 class ClassifierModelConfig(NetConfig):
-    """An encoder of any kind, and how its states become one vector."""
+    """An encoder of any kind, and how its states are pooled to one vector."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)
     presets: ClassVar[dict[str, dict[str, Any]]] = CLASSIFIER_PRESETS
 
-    preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
+    preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     pooling: Literal["first", "last", "mean", "attention"] = Field(
         "mean",
-        description="the states that classes are told from: that of the symbol before the text, that of the one after "
-        "it, their mean, or their mean by learned weights, which can be shown",
+        description="pooling of the states: first state, last state, mean, or mean with learned weights, which can be "
+        "displayed",
     )
     affixes: int = Field(
         0,
         ge=0,
         le=1 << 22,
-        description="vectors that beginnings, ends and shapes of words, or of smaller pieces, are hashed into, and "
-        "added to a word's own; 0: none. They tell of words that training met seldom or never",
+        description="number of hashed vectors for prefixes, suffixes and shapes of tokens, which are added to token "
+        "embeddings; 0: none. They help with rare and unknown words",
     )
     pairs: Literal["together", "apart"] = Field(
         "together",
-        description="of two texts: one row after the other, each looking at the other, or each read by "
-        "itself and both compared",
+        description="encoding of two texts: together in one row with attention between them, or apart, with a "
+        "comparison of both vectors",
     )

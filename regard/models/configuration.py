@@ -1,4 +1,4 @@
-"""Config of an encoder-decoder. Imports no torch, so that commands read configs fast."""
+"""Config of an encoder-decoder. Imports no torch, to keep commands that read configs fast."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ DecoderConfig = Annotated[
 
 
 class ModelConfig(NetConfig):
-    """Encoder and decoder of one kind or of two, and the embeddings that they share."""
+    """Encoder and decoder of the same or different kinds, and their shared embeddings."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder", "decoder")
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
 
-    preset: Literal[tuple(PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
+    preset: Literal[tuple(PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     share: Literal["all", "target", "none"] = Field(
         "all",
-        description="one matrix for both embeddings and the output projection; target embedding and output; none",
+        description="matrices that are shared: both embeddings and the output projection, target embedding and output, "
+        "or none",
     )
-    output_bias: bool = Field(False, description="a bias for each type of the output, as Marian's models have")
+    output_bias: bool = Field(False, description="add a bias to the output logits, as in Marian's models")
     copying: bool = Field(
-        False, description="outputs may copy pieces of the source (See et al. 2017); needs one vocabulary, data.joint"
+        False, description="outputs may copy source tokens (See et al. 2017); requires one vocabulary, data.joint"
     )
     init_uniform: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="every parameter starts U(−this, this), 0.1 in Luong et al. 2015; not for a Transformer",
+        description="initialize every parameter from U(−a, a), 0.1 in Luong et al. 2015; not for a Transformer",
     )
 
     @model_validator(mode="after")
@@ -51,12 +52,12 @@ class ModelConfig(NetConfig):
         decoder = self.decoder
         if decoder.kind == "recurrent" and decoder.order == "none":
             defaults = [{}, PRESETS.get(str(self.preset), {}).get("decoder", {}).get("cross_attention", {})]
-            if decoder.cross_attention not in [MechanismConfig(**unprojected(each)) for each in defaults]:
+            if decoder.cross_attention not in [MechanismConfig(**unprojected(default)) for default in defaults]:
                 raise InvalidCombination(
                     "model.decoder.order",
                     "model.decoder.cross_attention",
-                    why="a decoder of order none does not read the source, so it has no attention",
-                    help="--set model.decoder.cross_attention=, or another model.decoder.order",
+                    why="a decoder with order none does not attend to the source",
+                    help="remove model.decoder.cross_attention, or set another model.decoder.order",
                 )
         return self
 
@@ -64,7 +65,7 @@ class ModelConfig(NetConfig):
     def _check_initialization(self) -> ModelConfig:
         if self.init_uniform is not None and "transformer" in (self.encoder.kind, self.decoder.kind):
             raise ValueError(
-                "init_uniform would start the gains of a Transformer's norms near 0; init_std is for its matrices"
+                "init_uniform cannot be used with a Transformer, whose norms need gains near 1: set init_std"
             )
         return self
 
@@ -73,13 +74,13 @@ class ModelConfig(NetConfig):
         source, target = self.encoder.embedding_width, self.decoder.embedding_width
         if self.share == "all" and source != target:
             raise ValueError(
-                f"the encoder's embeddings are {source} wide, the decoder's {target}: one matrix cannot serve both; "
+                f"embeddings of width {source} (encoder) and {target} (decoder) cannot be shared: "
                 'set model.share = "target" or "none"'
             )
         if self.share != "none" and self.decoder.features != target:
             raise ValueError(
-                f"the decoder ends in {self.decoder.features} features and embeddings have {target}: one matrix cannot "
-                'serve both; set model.share = "none"'
+                f"the output projection ({self.decoder.features} features) cannot share the matrix of embeddings "
+                f'({target}): set model.share = "none"'
             )
         return self
 
@@ -89,11 +90,11 @@ class ModelConfig(NetConfig):
         if decoder.kind != "recurrent" or decoder.start == "learned":
             return self
         if encoder.kind != "recurrent" or encoder.bidirectional:
-            raise ValueError('a decoder with start = "copied" needs a recurrent encoder of one direction')
-        theirs, ours = ((side.cell.kind, side.width, side.layers) for side in (encoder, decoder))
-        if theirs != ours:
-            spelled = ["{2} layers of {0} cells, {1} wide".format(*cells) for cells in (theirs, ours)]
+            raise ValueError('start = "copied" requires a recurrent encoder with one direction')
+        encoder_cells, decoder_cells = ((side.cell.kind, side.width, side.layers) for side in (encoder, decoder))
+        if encoder_cells != decoder_cells:
+            stacks = ["{2} layers of {0} cells of width {1}".format(*cells) for cells in (encoder_cells, decoder_cells)]
             raise ValueError(
-                f"the decoder's cells cannot start as copies: the encoder has {spelled[0]}, the decoder {spelled[1]}"
+                f'start = "copied" requires equal cells: the encoder has {stacks[0]}, the decoder has {stacks[1]}'
             )
         return self

@@ -1,4 +1,4 @@
-"""Continuous bag of words as an encoder: at each token the mean of the embeddings around it, its own left out."""
+"""Continuous bag of words as an encoder: for each token, the mean of the embeddings around it without its own."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.models.input import Input
 class ContextMeanEncoder(Encoder):
     """h_i = mean of E[x_j], 0 < |i − j| ≤ window (Mikolov et al. 2013, CBOW); ``window`` None: all other tokens.
 
-    Differs from the paper, whose context is summed over words drawn from the window. A token alone has h = 0.
+    Differs from the paper, which sums the context over words drawn from the window. A single token has h = 0.
     """
 
     def __init__(self, embedding: Input, window: int | None) -> None:
@@ -25,9 +25,9 @@ class ContextMeanEncoder(Encoder):
     def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
         embedded, span, _ = self.embedding(inputs, span)
         span.refuse_limit(self)
-        column = torch.arange(embedded.shape[1], device=embedded.device)
-        apart = (column[:, None] - column).abs()
-        near = (apart > 0) if self.window is None else (apart > 0) & (apart <= self.window)
+        index = torch.arange(embedded.shape[1], device=embedded.device)
+        distance = (index[:, None] - index).abs()
+        near = (distance > 0) if self.window is None else (distance > 0) & (distance <= self.window)
         weight = (near & span.valid[:, None]).to(embedded.dtype)
         states = (weight @ embedded) / weight.sum(-1, keepdim=True).clamp_min(1)
         return Encoded(states, embedded, mean_state(states, span), span)

@@ -1,4 +1,4 @@
-"""Copying from the source: a mixture of the vocabulary and of the pieces that a pointer looks at."""
+"""Copying from the source: a mixture of the vocabulary and of the source tokens that a pointer attends to."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from regard.core.state import join
 
 
 class CopyMemory(NamedTuple):
-    """Memory of a pointer: its keys and values of the source, and the source's pieces."""
+    """Memory of a pointer: its keys and values of the source, and the source tokens."""
 
     keys: SourceKeys
     tokens: Int[Tensor, "sentences length"]
 
     def join(self, states: Sequence[CopyMemory]) -> CopyMemory:
         keys = join([state.keys for state in states])
-        most = keys.span.valid.shape[1]
-        tokens = [pad(state.tokens, (0, most - state.tokens.shape[1])) for state in states]
+        longest = keys.span.valid.shape[1]
+        tokens = [pad(state.tokens, (0, longest - state.tokens.shape[1])) for state in states]
         return CopyMemory(keys, torch.cat(tokens))
 
 
 class Pointed(NamedTuple):
-    """Gate and pointer at each target position; ``tokens`` are what the weights point at."""
+    """Gate and pointer at each target position; ``tokens`` are the source tokens of the weights."""
 
-    gate: Float[Tensor, "*positions"]  # logit of generating
+    gate: Float[Tensor, "*positions"]  # logit of generating instead of copying
     weights: Float[Tensor, "*positions source"]
     tokens: Int[Tensor, "*positions source"]
 
@@ -41,12 +41,12 @@ class Pointed(NamedTuple):
 class Copying(nn.Module):
     """P(y) = g · P_vocabulary(y) + (1 − g) · Σ_{j: x_j = y} α_j (See et al. 2017, Eq. 9).
 
-    α is attention of one head (scaled dot-product) from the decoder's features h to the encoder's states s, and
-    g = σ(w · [h; Σ α s] + b). Source and target need one vocabulary: a piece of the source is a type of the output.
+    α is attention with one head (scaled dot product) from the decoder's features h to the encoder's states s, and g =
+    σ(w · [h; Σ α s] + b). Source and target require one vocabulary: a source token is a type of the output.
 
-    The paper points with the decoder's own attention, feeds the decoder's input into g, and gives words outside the
-    vocabulary numbers of their own for one text; here the pointer is an attention of its own, so that any decoder
-    has one, and pieces spell such words. Cost beside the decoder's: target · source · (width + memory_width).
+    The paper points with the decoder's own attention, feeds the decoder's input into g, and numbers words outside the
+    vocabulary per text. Here the pointer is a separate attention, so it works with any decoder, and subword tokens
+    spell such words. Cost in addition to the decoder's: target · source · (width + memory_width).
 
     Args:
         width: features of the decoder.
@@ -61,7 +61,7 @@ class Copying(nn.Module):
         self.gate = nn.Linear(width + memory_width, 1)
 
     def prepare(self, encoded: Encoded, tokens: Int[Tensor, "sentences length"]) -> CopyMemory:
-        """Memory of each sentence, computed once."""
+        """Return the memory of each sentence, computed once."""
         key = self.mechanism.prepare(self.key(encoded.states)[:, None])
         return CopyMemory(SourceKeys(key, encoded.states[:, None], encoded.span), tokens)
 
@@ -72,8 +72,8 @@ class Copying(nn.Module):
         query = rows.scatter(self.query(features))  # (sentences, rows of each, length, width)
         folded, keys = query.flatten(1, 2), memory.keys
         mask = limited(Padding(), span)
-        asking = Span.without_padding(folded) if mask == Padding() else rows.fold(span)
-        bound = mask.bind(asking, keys.span)
+        query_span = Span.without_padding(folded) if mask == Padding() else rows.fold(span)
+        bound = mask.bind(query_span, keys.span)
         context, weights, _ = self.mechanism(folded[:, None], keys.key, keys.value, bound, (), need_weights=True)
         shape = query.shape[1:3]
         context, weights = (rows.gather(x[:, 0].unflatten(1, shape)) for x in (context, weights))
@@ -83,7 +83,7 @@ class Copying(nn.Module):
 
 
 def mixture(logits: Float[Tensor, "*positions types"], pointed: Pointed) -> Float[Tensor, "*positions types"]:
-    """log P of every type at each position, in float32 or wider."""
+    """Return log P of every type at each position, in float32 or wider."""
     wide = torch.float64 if logits.dtype == torch.float64 else torch.float32
     gate = pointed.gate.to(wide)[..., None]
     copied = torch.zeros(logits.shape, dtype=wide, device=logits.device)

@@ -13,12 +13,13 @@ from regard.core.reference_mode import in_reference_mode
 from regard.native.loss import RowLosses, slope_in_place
 from regard.native.passes import add_to
 
-CHUNK = 512  # rows of logits alive at a time: they stay in the cache between the passes over them
-CHUNK_SEEN = 128  # where no gradient is wanted: larger ones are given back to the system and fetched anew each time
+CHUNK = 512  # rows of logits at a time: they stay in the processor's cache between the passes over them
+# Without gradients: the allocator returns larger blocks to the system and allocates them again for every chunk.
+EVALUATION_CHUNK = 128
 
 
 class Loss(NamedTuple):
-    """Sums over tokens, in nats: ``smoothed``, which is minimized, and ``nll``, −log p of the target."""
+    """Sums over tokens, in nats: ``smoothed``, which training minimizes, and ``nll``, −log p of the target."""
 
     smoothed: Float[Tensor, ""]
     nll: Float[Tensor, ""]
@@ -32,10 +33,10 @@ def output_loss(
     *,
     smoothing: float,
 ) -> Loss:
-    """``smoothed_cross_entropy`` of an output projection with or without a bias, fused outside of reference mode."""
+    """Compute ``smoothed_cross_entropy`` of an output projection, fused except in reference mode."""
     if in_reference_mode():
         return smoothed_cross_entropy(linear(features, weight, bias), target, smoothing=smoothing)
-    if bias is not None:  # the weights of one more feature, which is always 1
+    if bias is not None:  # weights of an additional feature that is always 1
         features = pad(features, (0, 1), value=1.0)
         weight = torch.cat([weight, bias[:, None]], 1)
     return projected_cross_entropy(features, weight, target, smoothing=smoothing)
@@ -47,7 +48,7 @@ def smoothed_cross_entropy(
     """(1 − ε)·(−log p_target) + ε·mean_v(−log p_v), summed over rows (Szegedy et al. 2016; Vaswani et al. §5.4).
 
     The target gets mass 1 − ε + ε/V, each other type ε/V: torch's convention. fairseq and tensor2tensor spread ε
-    over the V − 1 others (ε_torch = ε·V/(V − 1)); OpenNMT-py and Joey NMT over V − 2, padding apart. Perplexity is
+    over the V − 1 others (ε_torch = ε·V/(V − 1)); OpenNMT-py and Joey NMT over V − 2, without padding. Perplexity is
     exp(nll / rows), from the unsmoothed part.
     """
     log_p = torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
@@ -55,7 +56,7 @@ def smoothed_cross_entropy(
 
 
 def smoothed_nll(log_p: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
-    """Loss of ``smoothed_cross_entropy``, from log-probabilities."""
+    """Compute the loss of ``smoothed_cross_entropy`` from log-probabilities."""
     nll = -log_p.gather(1, target[:, None]).sum()
     return Loss((1 - smoothing) * nll - smoothing * log_p.mean(1).sum(), nll)
 
@@ -67,7 +68,7 @@ def projected_cross_entropy(
     *,
     smoothing: float,
 ) -> Loss:
-    """Value of ``smoothed_cross_entropy(features @ weight.T, target)``, computed without holding all logits.
+    """Compute ``smoothed_cross_entropy(features @ weight.T, target)`` without holding all logits.
 
     Value and gradient come from one pass in chunks of rows: memory CHUNK·V instead of rows·V, and the logits are read
     while they are still in the cache. Only ``smoothed`` carries a gradient.
@@ -75,7 +76,7 @@ def projected_cross_entropy(
     if not torch.is_grad_enabled():
         parts = [
             smoothed_cross_entropy(linear(x, weight), y, smoothing=smoothing)
-            for x, y in zip(features.split(CHUNK_SEEN), target.split(CHUNK_SEEN), strict=True)
+            for x, y in zip(features.split(EVALUATION_CHUNK), target.split(EVALUATION_CHUNK), strict=True)
         ]
         return Loss(*(torch.stack(sums).sum() for sums in zip(*parts, strict=True)))
     smoothed, nll = _Projected.apply(features, weight, target, smoothing)
@@ -83,7 +84,7 @@ def projected_cross_entropy(
 
 
 class _Projected(torch.autograd.Function):
-    """d loss / d logits = p − (1 − ε)·1[target] − ε/V, formed in place of the logits, chunk by chunk."""
+    """d loss / d logits = p − (1 − ε)·1[target] − ε/V, computed in place of the logits, chunk by chunk."""
 
     @staticmethod
     def forward(
@@ -98,10 +99,10 @@ class _Projected(torch.autograd.Function):
         to_features = torch.empty_like(features)
         to_weight = torch.zeros(weight.shape, dtype=wide, device=weight.device)
         nll, all_types = features.new_zeros((2,), dtype=wide)
-        room = features.new_empty(min(CHUNK, len(features)), types)  # memory that is in the cache already
+        scratch = features.new_empty(min(CHUNK, len(features)), types)  # reused, so it stays in the cache
         for start in range(0, len(features), CHUNK):
             rows, y = features[start : start + CHUNK], target[start : start + CHUNK]
-            slope = torch.mm(rows, weight.T, out=room[: len(rows)])
+            slope = torch.mm(rows, weight.T, out=scratch[: len(rows)])
             losses = slope_in_place(slope, y, smoothing) or _slope_in_place(slope, y, smoothing, wide)
             nll += losses.target.sum()
             all_types += losses.types.sum()
@@ -123,13 +124,13 @@ class _Projected(torch.autograd.Function):
 def _slope_in_place(
     logits: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], smoothing: float, wide: torch.dtype
 ) -> RowLosses:
-    """``slope_in_place`` by torch's operations, for any device and number format."""
+    """Compute ``slope_in_place`` by torch operations, for any device and dtype."""
     y, types = target[:, None], logits.shape[1]
     p = torch.softmax(logits, 1)
     nll = _nll(logits, p, y, wide)
     all_types = types * (logits.gather(1, y).to(wide) + nll)[:, 0] - logits.sum(1, dtype=wide)
     torch.sub(p, smoothing / types, out=logits)
-    logits[torch.arange(len(y), device=y.device), target] += smoothing - 1  # scatter_ would copy all of it
+    logits[torch.arange(len(y), device=y.device), target] += smoothing - 1  # scatter_ would copy the whole tensor
     return RowLosses(nll[:, 0], all_types)
 
 
@@ -139,7 +140,7 @@ def _nll(
     target: Int[Tensor, "rows 1"],
     wide: torch.dtype,
 ) -> Float[Tensor, "rows 1"]:
-    """−log p of each target, from p unless one has underflowed, which is rare and costs a pass over all types."""
+    """Return −log p of each target from p, or in the rare case of underflow by a pass over all types."""
     chosen = p.gather(1, target)
     if bool((chosen < torch.finfo(p.dtype).tiny).any()):
         return -torch.log_softmax(logits.to(wide), 1).gather(1, target)

@@ -17,15 +17,15 @@ from regard.models.head import Head
 
 
 def shift_right(output: Int[Tensor, "rows length"], begin: int) -> Int[Tensor, "rows length"]:
-    """Decoder inputs of teacher forcing: ``begin``, then every output token but the last."""
+    """Return decoder inputs for teacher forcing: ``begin``, then every output token except the last."""
     return torch.cat([torch.full_like(output[:, :1], begin), output[:, :-1]], 1)
 
 
 class Session(NamedTuple):
     """State of search between two steps: the memory of the sentences being read and the decoder's state.
 
-    ``copied``: what a model that copies remembers of the sentences, () for any other. ``select`` also drops sentences
-    that no row reads any more, once they are half of the memory.
+    ``copied``: pointer memory of a model with copying, () for any other. ``select`` also drops sentences that no row
+    reads any more, once they are half of the memory.
     """
 
     memory: Memory
@@ -49,13 +49,13 @@ class Session(NamedTuple):
 
     def join(self, sessions: list[Session]) -> Session:
         offsets = torch.tensor([0, *(session.sentences for session in sessions)]).cumsum(0).tolist()
-        states = [s.state._replace(rows=s.state.rows + at) for s, at in zip(sessions, offsets[:-1], strict=True)]
+        states = [s.state._replace(rows=s.state.rows + n) for s, n in zip(sessions, offsets[:-1], strict=True)]
         memory, copied = join([(session.memory, session.copied) for session in sessions])
         return Session(memory, join(states), offsets[-1], copied)
 
 
 class EncoderDecoder(nn.Module):
-    """An encoder, a decoder and the output projection; with ``copying``, outputs may repeat pieces of the source."""
+    """An encoder, a decoder and the output projection; with ``copying``, outputs may repeat source tokens."""
 
     def __init__(self, encoder: Encoder, decoder: Decoder, head: Head, copying: Copying | None = None) -> None:
         super().__init__()
@@ -71,9 +71,9 @@ class EncoderDecoder(nn.Module):
         output: Int[Tensor, "batch target"] | None = None,
         smoothing: float = 0.0,
     ) -> Float[Tensor, "batch target width"] | Loss:
-        """Return, by teacher forcing, the features of each target position, or the ``loss`` of an ``output``.
+        """Return, with teacher forcing, the features of each target position, or the ``loss`` of an ``output``.
 
-        Spans are those of the columns of ``source`` and ``target``.
+        The spans are those of ``source`` and ``target``.
         """
         session = self.session(source, source_span)
         decoded = self.decoder(target, target_span, session.memory, session.state)
@@ -92,9 +92,9 @@ class EncoderDecoder(nn.Module):
         *,
         smoothing: float,
     ) -> Loss:
-        """Cross-entropy of the ``output`` at every valid position, under teacher forcing, summed, in nats.
+        """Return the cross-entropy of ``output`` at every valid position, with teacher forcing, summed, in nats.
 
-        Computed by ``forward``, which whatever wraps the network, such as FSDP2, watches.
+        Computed by ``forward``, because wrappers of the network such as FSDP2 hook into ``forward``.
         """
         loss: Loss = self(source, source_span, target, target_span, output=output, smoothing=smoothing)
         return loss
@@ -122,13 +122,13 @@ class EncoderDecoder(nn.Module):
         target: Int[Tensor, "batch target"],
         target_span: Span,
     ) -> Float[Tensor, "batch target types"]:
-        """Log-probabilities of every type at every target position, under teacher forcing."""
+        """Return log-probabilities of every type at every target position, with teacher forcing."""
         session = self.session(source, source_span)
         features = self.decoder(target, target_span, session.memory, session.state).features
         return self._log_probabilities(features, target_span, session)
 
     def session(self, source: Int[Tensor, "sentences length"], span: Span) -> Session:
-        """Encode the sources once; return the session before the first target token, of one row per sentence."""
+        """Encode the sources once; return the session before the first target token, with one row per sentence."""
         encoded = self.encoder(source, span)
         memory = self.decoder.prepare(encoded)
         rows = torch.arange(len(source), device=source.device)
@@ -138,12 +138,12 @@ class EncoderDecoder(nn.Module):
     def step(
         self, tokens: Int[Tensor, "rows length"], session: Session, span: Span | None = None
     ) -> tuple[Float[Tensor, "rows length types"], Session]:
-        """Return log-probabilities after each token, in float32 or wider, and the session after all of them.
+        """Return log-probabilities after each token, in float32 or wider, and the session after all tokens.
 
         Args:
-            tokens: of each row, one column or more.
+            tokens: of each row, one or more positions.
             session: before these tokens.
-            span: of the tokens; None: they follow those read, without padding, and see the whole source.
+            span: of the tokens; None: they follow the tokens read so far, without padding, and see the whole source.
         """
         span = Span.without_padding(tokens, session.state.length) if span is None else span
         decoded = self.decoder(tokens, span, session.memory, session.state)

@@ -13,8 +13,8 @@ from regard.models.cross_entropy import Loss, output_loss
 class Head(nn.Module):
     """Logits W x (+ b) of every type, for features x (Vaswani et al. 2017, §3.4).
 
-    ``weight`` W (types, width) may be the embedding's matrix. ``bias`` b (types,) or None; one that is no
-    parameter is neither learned nor saved.
+    ``weight`` W (types, width) may be the embedding matrix. ``bias`` b (types,) or None; a bias that is not a parameter
+    is neither trained nor saved.
     """
 
     def __init__(self, weight: nn.Parameter, bias: Tensor | None = None) -> None:
@@ -30,10 +30,10 @@ class Head(nn.Module):
         return linear(features, self.weight, self.bias)
 
     def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
-        """Log-probabilities of every type, in float32 or wider."""
+        """Return log-probabilities of every type, in float32 or wider."""
         logits: Tensor = self(features)
         return torch.log_softmax(logits.float() if logits.dtype == torch.bfloat16 else logits, -1)
 
     def loss(self, features: Float[Tensor, "rows width"], target: Int[Tensor, "rows"], *, smoothing: float) -> Loss:
-        """Cross-entropy of the target at each feature, summed over rows, in nats, without all logits at once."""
+        """Return the cross-entropy of the targets, summed over rows, in nats, without holding all logits at once."""
         return output_loss(features, self.weight, self.bias, target, smoothing=smoothing)

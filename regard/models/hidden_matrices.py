@@ -1,4 +1,4 @@
-"""Hidden matrices of a network, as the optimizer Muon takes them."""
+"""Hidden matrices of a network, which the optimizer Muon updates."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from torch import nn
 from regard.models.head import Head
 from regard.models.input import Input
 
-ENDS = (Input, Head, nn.Embedding)  # what is looked up or compared with each type, not multiplied through
+ENDS = (Input, Head, nn.Embedding)  # modules with lookup tables and output projections, not hidden matrices
 HEIGHTS = {nn.Linear: "out_features", nn.RNNBase: "hidden_size", nn.RNNCellBase: "hidden_size",
            nn.MultiheadAttention: "embed_dim"}  # fmt: skip
 
 
 def hidden_matrices(net: nn.Module) -> dict[str, int]:
-    """Names of the matrices that take hidden features to hidden features, each with how many are stacked in it.
+    """Return the names of hidden matrices, each with the number of matrices stacked in it.
 
-    They are the weights of torch's linear layers, recurrent layers and attention, as far as no input, head or lookup
-    table has them too: a matrix that is shared with an embedding is an embedding's. The gates of a recurrent layer,
-    and torch's fused query, key and value, are matrices of their own, stacked; the heads of a projection are one
-    matrix. A matrix of a single row or column is a vector.
+    They are the weights of torch's linear layers, recurrent layers and attention that no input, head or lookup table
+    uses: a matrix shared with an embedding is excluded. The gates of a recurrent layer, and torch's fused query, key
+    and value, are separate stacked matrices. The heads of a projection are one matrix. A matrix with a single row or
+    column counts as a vector.
     """
-    at_ends = {id(each) for part in net.modules() if isinstance(part, ENDS) for each in part.parameters()}
+    at_ends = {id(weight) for part in net.modules() if isinstance(part, ENDS) for weight in part.parameters()}
     stacked: dict[int, int] = {}
     for part in net.modules():
         for kind, height in HEIGHTS.items():

@@ -1,4 +1,4 @@
-"""Inputs of encoders and decoders: a batch of tokens, tokens with affixes, or frames of floats to vectors."""
+"""Inputs of encoders and decoders: map tokens, tokens with subword features, or frames of floats to vectors."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ Positions = Int[Tensor, "rows length"]
 
 
 class Embedded(NamedTuple):
-    """Vectors of the columns and their span; an input that subsamples returns fewer columns than it reads.
+    """Vectors of the positions and their span; an input that subsamples returns fewer positions than it reads.
 
-    ``values``: vectors that layers add to the values of their attention; None where the input has no table of them.
+    ``values``: vectors that layers add to the values of their attention; None if the input has no such table.
     """
 
     x: Vectors
@@ -31,12 +31,12 @@ class Embedded(NamedTuple):
 
 
 class Input(nn.Module, ABC):
-    """Base of inputs: Dropout(scale · v + position) of each column, whose vector v a subclass computes (``vectors``).
+    """Base of inputs: Dropout(scale · v + position) at each position, whose vector v a subclass computes (``vectors``).
 
-    Position, dropout and scale are choices of the network that reads the input: its builder calls ``configure``.
+    Position, dropout and scale are choices of the network that uses the input: its builder calls ``configure``.
 
     Args:
-        width: features of a column.
+        width: features of a position.
         scale: factor of the vectors, unless the network chooses another.
     """
 
@@ -47,31 +47,31 @@ class Input(nn.Module, ABC):
         self.dropout = Dropout(0.0)
 
     def configure(self, position: Position | None = None, *, dropout: float = 0.0, scale: float | None = None) -> Input:
-        """Set the absolute positions, the dropout and the scale (None: leave it), and return the input."""
+        """Set the absolute positions, the dropout and the scale (None: unchanged), and return the input."""
         self.position, self.dropout = position or NoPosition(), Dropout(dropout)
         self.scale = self.scale if scale is None else scale
         return self
 
     def add_values(self, features: int) -> None:
-        """Add a table of value vectors with these features. ValueError for inputs without tokens."""
-        raise ValueError("value embeddings are looked up by tokens, and this input has none")
+        """Add a table of value vectors with these features. Raises ValueError for inputs without tokens."""
+        raise ValueError("value embeddings require an input of tokens, which this input is not")
 
     @abstractmethod
     def vectors(self, inputs: Shaped[Tensor, "rows length *features"]) -> Vectors:
-        """Return the vector of each column, before scale, position and dropout."""
+        """Return the vector of each position, before scale, position and dropout."""
 
     def value_vectors(
         self, inputs: Shaped[Tensor, "rows length *features"]
     ) -> Float[Tensor, "rows length value"] | None:
-        """Return what layers add to their values; None without a table of value vectors."""
+        """Return the vectors that layers add to their values; None without a table of value vectors."""
         return None
 
     def forward(self, inputs: Shaped[Tensor, "rows length *features"], span: Span) -> Embedded:
-        """Embed each column at its position in ``span``."""
+        """Embed each input at its position in ``span``."""
         return Embedded(self.embed(inputs, span.position), span, self.value_vectors(inputs))
 
     def embed(self, inputs: Shaped[Tensor, "rows length *features"], position: Positions) -> Vectors:
-        """Return the vectors of columns at absolute positions, after dropout."""
+        """Return the vectors of inputs at absolute positions, after dropout."""
         return self.finish(self.vectors(inputs), position)
 
     def finish(self, vectors: Vectors, position: Positions) -> Vectors:
@@ -82,11 +82,11 @@ class Input(nn.Module, ABC):
 class TokenInput(Input):
     """Dropout(scale · E[token] + position) (Vaswani et al. 2017, §3.4, §3.5, §5.4).
 
-    ``weight`` E (types, width) may be shared with the output, which needs a standard deviation of 1/√width. The scale
-    is therefore √width by default: cells or layers that read smaller numbers learn slowly. Differs from Bahdanau et al.
-    2015 and Luong et al. 2015, who do not share, and do not scale (``scale`` 1).
+    ``weight`` E (types, width) may be shared with the output, which requires a standard deviation of 1/√width. The
+    scale is therefore √width by default: cells or layers that read smaller numbers learn slowly. Differs from Bahdanau
+    et al. 2015 and Luong et al. 2015, who do not share and do not scale (``scale`` 1).
 
-    ``values`` (types, value features), from ``add_values``: a second table, looked up for the values of every layer
+    ``values`` (types, value features), from ``add_values``: a second table that adds to the values of every layer
     (Jordan et al. 2024).
     """
 
@@ -110,9 +110,9 @@ class TokenInput(Input):
 class AffixInput(Input):
     """Dropout(scale · (E[token] + Σ_k F[affix_k]) + position); E, scale, position and dropout are those of ``tokens``.
 
-    F (1 + buckets, width) is one table into which affixes of all types are hashed: an unknown word gets a vector from
-    what it shares with known ones (Bojanowski et al. 2017, §3.2, with affixes and a shape in place of all n-grams).
-    A column holds a token and the buckets of its affixes, from 1; bucket 0 means no affix and adds nothing.
+    F (1 + buckets, width) is one table into which affixes of all types are hashed. An unknown word gets a vector from
+    the affixes it shares with known words (Bojanowski et al. 2017, §3.2, with affixes and a shape instead of all
+    n-grams). An input holds a token and the buckets of its affixes, from 1; bucket 0 means no affix and adds nothing.
     """
 
     def __init__(self, tokens: TokenInput, buckets: int) -> None:
@@ -129,8 +129,8 @@ class AffixInput(Input):
 
     def vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Vectors:
         buckets = inputs[..., 1:]
-        counted = (buckets > 0).to(self.affixes.dtype)
-        affixes = torch.einsum("rlkw,rlk->rlw", embedding(buckets, self.affixes), counted)
+        present = (buckets > 0).to(self.affixes.dtype)
+        affixes = torch.einsum("rlkw,rlk->rlw", embedding(buckets, self.affixes), present)
         return self.tokens.vectors(inputs[..., 0]) + affixes
 
     def value_vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Float[Tensor, "rows length value"] | None:
@@ -144,8 +144,8 @@ class FrameInput(Input):
     """Dropout(scale · (W x + b) + position) of each frame x of ``channels`` floats (Dosovitskiy et al. 2021, Eq. 1).
 
     Shapes: x (rows, length, channels), W (width, channels), b (width,); ``scale`` is 1 by default. Frames are cast to
-    the number format of W. Padded frames may hold any finite number: the span hides them.
-    Cost: channels · width multiply-adds a frame.
+    the dtype of W. Padded frames may hold any finite number: the span hides them. Cost: channels · width multiply-adds
+    per frame.
     """
 
     def __init__(self, channels: int, width: int) -> None:
@@ -158,11 +158,11 @@ class FrameInput(Input):
 
 
 def embedding_matrix(types: int, width: int, *, std: float | None = None) -> nn.Parameter:
-    """Return a matrix (types, width) of normal numbers with deviation ``std``; None: 1/√width."""
+    """Return a matrix (types, width) of normal numbers with standard deviation ``std``; None: 1/√width."""
     return nn.Parameter(torch.empty(types, width).normal_(std=std or width**-0.5))
 
 
 def text_input(types: int, width: int, *, affixes: int) -> TokenInput | AffixInput:
-    """Return an input of tokens with a new matrix, and with that many buckets of affixes if there are any."""
+    """Return an input of tokens with a new matrix, and with ``affixes`` buckets of affixes if positive."""
     tokens = TokenInput(embedding_matrix(types, width))
     return AffixInput(tokens, affixes) if affixes else tokens

@@ -1,4 +1,4 @@
-"""A language model: layers over one sequence, none of which sees a later token, and the output projection."""
+"""A language model: causal layers over one sequence, and the output projection."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.models.transformer.layer import LayerState, Losses, TransformerLayer
 
 
 class LanguageModelState(NamedTuple):
-    """The state of each layer's mixer, and how many tokens each row has read."""
+    """The state of each layer's mixer, and the number of tokens that each row has read."""
 
     layers: tuple[LayerState, ...]
     length: Int[Tensor, "rows"]
@@ -28,7 +28,7 @@ class LanguageModelState(NamedTuple):
 
 
 class LanguageModelOutput(NamedTuple):
-    """Features of each column, the state after them, and losses of the layers' parts, summed over rows and columns."""
+    """Features of each position, the next state, and losses of the layers, summed over rows and positions."""
 
     features: Float[Tensor, "rows length width"]
     state: LanguageModelState
@@ -36,10 +36,10 @@ class LanguageModelOutput(NamedTuple):
 
 
 class LanguageModel(nn.Module):
-    """P(token | tokens before it): N layers of a causal mixer and a feed-forward, as a Transformer's decoder without
+    """P(token | previous tokens): a Transformer decoder without a source.
 
-    the source (Radford et al. 2018; Al-Rfou et al. 2019 for characters). ``norm`` is the last norm of a
-    pre-norm stack, else the identity.
+    N layers of a causal mixer and a feed-forward. See Radford et al. 2018; Al-Rfou et al. 2019 for characters. ``norm``
+    is the last norm of a pre-norm stack, else the identity.
     """
 
     def __init__(
@@ -57,12 +57,12 @@ class LanguageModel(nn.Module):
 
     @property
     def packs(self) -> bool:
-        """Return whether a row may hold several documents, none of which sees another."""
+        """Return whether a row may hold several documents that do not see each other."""
         return all(layer.mixer.packs for layer in self.stack)
 
     @property
     def carries(self) -> bool:
-        """Return whether the state keeps its size, so that training may carry it from update to update."""
+        """Return whether the size of the state stays constant, so training can carry it from update to update."""
         return all(layer.mixer.carries for layer in self.stack)
 
     @property
@@ -70,7 +70,7 @@ class LanguageModel(nn.Module):
         return cast(Iterable[TransformerLayer], self.layers)
 
     def start(self, rows: int) -> LanguageModelState:
-        """The state before the first token of each row."""
+        """Return the state before the first token of each row."""
         layers = tuple(layer.start(rows) for layer in self.stack)
         return LanguageModelState(layers, torch.zeros(rows, dtype=torch.int64, device=self.head.weight.device))
 
@@ -80,18 +80,18 @@ class LanguageModel(nn.Module):
         span: Span,
         state: LanguageModelState | None = None,
     ) -> LanguageModelOutput:
-        """Return the features of each column, given the columns before it, and the state after them.
+        """Return the features of each position, given the positions before it, and the state after them.
 
         Args:
-            inputs: columns of tokens, as the model's ``Input`` reads them.
-            span: positions and padding of the columns, and the documents that a row packs.
-            state: of the columns before these, from whose ``length`` the span continues; None: before the first.
+            inputs: tokens, as the model's ``Input`` reads them.
+            span: positions and padding of the inputs, and the documents that a row packs.
+            state: after the previous inputs; the span continues from its ``length``. None: before the first input.
 
         Raises:
-            ValueError: a row packs documents, and a layer cannot keep them apart.
+            ValueError: a row packs documents, and a layer does not support packing.
         """
         if isinstance(span.segment, Tensor) and not self.packs:
-            raise ValueError("a layer of this model cannot keep the documents of a row apart")
+            raise ValueError("a layer of this model does not support rows that pack several documents")
         state = self.start(len(inputs)) if state is None else state
         x, span, values = self.embedding(inputs, span)
         steps = [
@@ -105,6 +105,6 @@ class LanguageModel(nn.Module):
     def step(
         self, tokens: Int[Tensor, "rows length"], state: LanguageModelState
     ) -> tuple[Float[Tensor, "rows length types"], LanguageModelState]:
-        """Tokens to log-probabilities of the next, in float32 or wider, and the state after them."""
+        """Return log-probabilities of the next tokens, in float32 or wider, and the next state."""
         outputs = self(tokens, Span.without_padding(tokens, state.length), state)
         return self.head.log_probabilities(outputs.features), outputs.state

@@ -19,9 +19,9 @@ class ContextMeanConfig(EncoderStart, StackConfig):
     """Mean of the embeddings around each token, the continuous bag of words (Mikolov et al. 2013)."""
 
     kind: Literal["context-mean"] = "context-mean"
-    layers: Literal[1] = Field(1, description="there is one")
+    layers: Literal[1] = Field(1, description="always 1")
     window: int | None = Field(
-        None, ge=1, le=1 << 20, description="tokens of each side that are averaged; unset: all of the text"
+        None, ge=1, le=1 << 20, description="number of tokens on each side that are averaged; default: the whole text"
     )
 
     @property
@@ -33,32 +33,34 @@ Sides = Annotated[
     TransformerEncoderConfig | RecurrentEncoderConfig | ConvolutionalEncoderConfig | ContextMeanConfig,
     Discriminator("kind"),
 ]
-_HABITS: dict[str, Any] = dict(norm="pre", position="rotary", activation="gelu", init_std=0.02)
+_DEFAULTS: dict[str, Any] = dict(norm="pre", position="rotary", activation="gelu", init_std=0.02)
 PRESETS: dict[str, dict[str, Any]] = {
-    "tiny": dict(layers=4, width=128, feed_forward=512, heads=4, dropout=0.1, **_HABITS),
-    "small": dict(layers=6, width=256, feed_forward=1024, heads=4, dropout=0.1, **_HABITS),
-    "base": dict(layers=12, width=768, feed_forward=3072, heads=12, dropout=0.1, **_HABITS),
+    "tiny": dict(layers=4, width=128, feed_forward=512, heads=4, dropout=0.1, **_DEFAULTS),
+    "small": dict(layers=6, width=256, feed_forward=1024, heads=4, dropout=0.1, **_DEFAULTS),
+    "base": dict(layers=12, width=768, feed_forward=3072, heads=12, dropout=0.1, **_DEFAULTS),
     "cbow": dict(kind="context-mean", width=128, window=5, dropout=0.0),
 }
 
 
 class MaskedModelConfig(NetConfig):
-    """Encoder whose states see both sides, and what it shares with the output projection."""
+    """Bidirectional encoder, and its sharing with the output projection."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)
     presets: ClassVar[dict[str, dict[str, Any]]] = PRESETS
 
-    preset: Literal[tuple(PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
+    preset: Literal[tuple(PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
     encoder: Sides = TransformerEncoderConfig()
-    share: Literal["all", "none"] = Field("all", description="one matrix for embedding and output projection; none")
-    output_bias: bool = Field(True, description="a bias for each type of the output, as BERT has")
+    share: Literal["all", "none"] = Field(
+        "all", description="share one matrix between embedding and output projection, or none"
+    )
+    output_bias: bool = Field(True, description="add a bias to the output logits, as in BERT")
 
     @model_validator(mode="after")
     def _sees_both_sides(self) -> MaskedModelConfig:
         if isinstance(self.encoder, RecurrentEncoderConfig) and not self.encoder.bidirectional:
             raise InvalidCombination(
                 "model.encoder.bidirectional",
-                why="what stands in a gap is predicted from both sides of it",
+                why="a masked token is predicted from both sides",
                 help="--set model.encoder.bidirectional=true",
             )
         return self
@@ -70,8 +72,8 @@ class MaskedModelConfig(NetConfig):
             raise InvalidCombination(
                 "model.share",
                 "model.encoder.embedding",
-                why=f"the encoder ends in {encoder.features} features and embeddings have {encoder.embedding_width}: "
-                "one matrix cannot serve both",
+                why=f"the output projection ({encoder.features} features) cannot share the matrix of embeddings "
+                f"({encoder.embedding_width})",
                 help="--set model.share=none",
             )
         return self

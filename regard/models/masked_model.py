@@ -1,4 +1,4 @@
-"""A masked model: an encoder that sees both sides of each token, and the output projection of its states."""
+"""A masked model: a bidirectional encoder, and the output projection of its states."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 
 
 class MaskedModel(nn.Module):
-    """P(token | all that is read) at each place (Devlin et al. 2019, without the layer before the output).
+    """P(token | all visible tokens) at each position (Devlin et al. 2019, without the layer before the output).
 
-    Embeddings have a type more than the output: the mask, the last, which nothing predicts.
+    Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted.
     """
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
@@ -26,17 +26,17 @@ class MaskedModel(nn.Module):
         self.encoder, self.head = encoder, head
 
     def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Float[Tensor, "rows length width"]:
-        """Features of each column, given all valid columns of its row."""
+        """Return the features of each position, given all valid positions of its row."""
         states: Tensor = self.encoder(inputs, span).states
         return states
 
     def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
-        """Log-probabilities of every type, the mask's last, in float32 or wider."""
+        """Return log-probabilities of every type (the mask's is last), in float32 or wider."""
         return self.head.log_probabilities(features)
 
 
 def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
-    """Model for a vocabulary of so many types, initialized from torch's default generator."""
+    """Build the model for a vocabulary of ``types``, initialized from torch's default generator."""
     side = config.encoder
     std = getattr(side, "init_std", None)
     embedding = embedding_matrix(types + 1, side.embedding_width, std=std)

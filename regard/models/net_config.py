@@ -1,4 +1,4 @@
-"""Config of a network of sides, each of which owns its keys. Imports no torch."""
+"""Config of a network with one or two sides, each with its own keys. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import RELATIVE
 from regard.models.stack_config import StackConfig
 
-# Old spellings of keys below `model`, which every release reads.
+# Old names of keys below `model`, which every release accepts.
 RENAMED: dict[Key, Key] = {
     ("encoder_layers",): ("encoder", "layers"),
     ("decoder_layers",): ("decoder", "layers"),
@@ -26,10 +26,10 @@ RENAMED: dict[Key, Key] = {
 
 
 class NetConfig(Started):
-    """Encoder, decoder, or both, and what they share.
+    """Encoder, decoder, or both, and their shared keys.
 
-    A key of a side that stands beside the sides (``model.width``) is the default of each side whose kind has such a
-    key; ``preset`` names defaults for keys that are set nowhere.
+    A key of a side that is set directly below ``model`` (``model.width``) is the default of each side whose kind has
+    this key. ``preset`` provides defaults for keys that are set nowhere.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -40,24 +40,24 @@ class NetConfig(Started):
 
     @property
     def origin(self) -> Origin | None:
-        """The run whose weights it starts from, ``from`` in a config; None for random ones."""
-        found: Origin | None = getattr(self, "from")
-        return found
+        """The run whose weights it starts from, ``from`` in a config; None for random weights."""
+        origin: Origin | None = getattr(self, "from")
+        return origin
 
     @classmethod
     def stacks(cls, side: str) -> tuple[type[StackConfig], ...]:
-        """Kinds of config that a side may have."""
+        """Return the types of config that a side may have."""
         return tuple(_stacks_in(cls.model_fields[side].annotation))
 
     @classmethod
     def shared_keys(cls) -> set[str]:
-        """Keys of the sides, each of which may stand beside them."""
+        """Return the keys of the sides that may be set directly below ``model``."""
         keys = {key for side in cls.sides for kind in cls.stacks(side) for key in kind.model_fields}
         return (keys | {"longest"}) - set(cls.model_fields)
 
     @classmethod
     def moved(cls, key: Key) -> Key:
-        """The key that an old spelling stands for; any other key unchanged."""
+        """Return the current key for an old one; any other key unchanged."""
         for old, new in cls.renamed.items():
             if key[: len(old)] == old:
                 return new + key[len(old) :]
@@ -65,7 +65,7 @@ class NetConfig(Started):
 
     @classmethod
     def normalized(cls, table: Mapping[str, Any]) -> dict[str, Any]:
-        """Table of one file, old spellings under their new keys and a side as a table, so that files merge by key."""
+        """Return the table of one file with current keys and each side as a table, to merge files by key."""
         values = dict(table)
         for side in cls.sides:
             if isinstance(values.get(side), str):
@@ -76,17 +76,20 @@ class NetConfig(Started):
 
     @classmethod
     def replaced(cls, key: Key) -> Iterator[Key]:
-        """Keys below a table of sides that ``key`` is the default of: a later ``model.width`` is that of both sides."""
+        """Yield the keys of the sides that a shared ``key`` overrides.
+
+        A later ``model.width`` applies to both sides.
+        """
         if key and key[0] in cls.shared_keys():
             yield from ((side, *key) for side in cls.sides)
 
     @property
     def encoder_origin(self) -> Origin | None:
-        """The run whose reading part its encoder starts from."""
+        """The run that the encoder's weights start from."""
         return next((encoder.origin for encoder in self._encoders()), None)
 
     def _encoders(self) -> Iterator[Any]:
-        """The encoder, of networks that have one."""
+        """Yield the encoder of networks that have one."""
         yield from (getattr(self, side) for side in self.sides if isinstance(getattr(self, side), EncoderStart))
 
     @model_validator(mode="after")
@@ -94,10 +97,10 @@ class NetConfig(Started):
         for encoder in self._encoders():
             starts, key = encoder.origin is not None, "model.encoder.frozen"
             if starts and self.origin is not None:
-                why = "the encoder is part of the network that starts from another run"
-                raise InvalidCombination("model.encoder.from", "model.from", why=why, help="leave one of them out")
+                why = "model.from already includes the encoder"
+                raise InvalidCombination("model.encoder.from", "model.from", why=why, help="remove one of them")
             if encoder.frozen != "none" and not starts:
-                why = "weights that begin at random have to learn: only one with model.encoder.from stays as it is"
+                why = "random weights have to be trained: only an encoder with model.encoder.from can be frozen"
                 raise InvalidCombination(key, why=why, help=f"--set {key}=none")
             if isinstance(encoder.frozen, int) and encoder.frozen > encoder.depth:
                 raise InvalidCombination(
@@ -107,33 +110,36 @@ class NetConfig(Started):
 
     @model_validator(mode="before")
     @classmethod
-    def _fill_in(cls, given: Any) -> Any:
-        if not isinstance(given, dict):
-            return given
-        given = {key: value for key, value in given.items() if value is not None or key in cls.model_fields}
-        filled = cls._preset(given)
-        merge_layer(filled, cls.normalized(given), cls.replaced)
+    def _fill_in(cls, table: Any) -> Any:
+        if not isinstance(table, dict):
+            return table
+        table = {key: value for key, value in table.items() if value is not None or key in cls.model_fields}
+        filled = cls._preset(table)
+        merge_layer(filled, cls.normalized(table), cls.replaced)
         shared = {key: filled.pop(key) for key in cls.shared_keys() & filled.keys()}
         tables = {side: cls._side(side, filled.get(side, {}), shared) for side in cls.sides}
         position = kind_of(shared.get("position"))
         if position in RELATIVE and not any(map(_attends_to_itself, tables.values())):
-            raise ValueError(f"{position} positions are for self-attention, and there is none")
+            raise ValueError(f"{position} positions require self-attention, which no side of this model has")
         return filled | tables
 
     @classmethod
-    def _preset(cls, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Values of the preset, with the kind of each side; a side of another kind in the config replaces that side."""
-        preset = cls.presets.get(str(given.get("preset")), {})
+    def _preset(cls, table: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the values of the preset, with the kind of each side.
+
+        A side with another kind in the config replaces that of the preset.
+        """
+        preset = cls.presets.get(str(table.get("preset")), {})
         filled: dict[str, Any] = {}
         merge_layer(filled, preset, cls.replaced)
         kind = preset.get("kind")
         if kind is not None:
-            if given.get("kind", kind) != kind:
+            if table.get("kind", kind) != kind:
                 raise InvalidCombination(
                     "model.kind",
                     "model.preset",
-                    why=f"the preset {given['preset']} is {kind}",
-                    help="another model.preset, or none; or a kind for one side alone: "
+                    why=f"the preset {table['preset']} has kind {kind}",
+                    help="set another model.preset or none, or the kind of one side: "
                     "--set model.encoder.kind=transformer",
                 )
             filled |= {side: {"kind": kind} | filled.get(side, {}) for side in cls.sides}
@@ -141,7 +147,7 @@ class NetConfig(Started):
 
     @classmethod
     def _side(cls, side: str, own: Any, shared: Mapping[str, Any]) -> Any:
-        """Table of a side with the shared keys that its kind has; what is no table is left for the checks."""
+        """Return the table of a side with the shared keys of its kind; any other value is left to validation."""
         if not isinstance(own, dict):
             return own
         kinds = {kind.model_fields["kind"].default: kind for kind in cls.stacks(side)}
@@ -151,7 +157,7 @@ class NetConfig(Started):
 
 
 def _attends_to_itself(side: Any) -> bool:
-    """Return whether a side has attention to itself, for relative positions to act in."""
+    """Return whether a side has self-attention, which relative positions require."""
     mixer = side.get("mixer") if isinstance(side, dict) else getattr(side, "mixer", None)
     kind = kind_of(mixer)
     without = isinstance(kind, str) and kind in OTHER_MIXERS.keys() - ROTATED_MIXERS

@@ -1,4 +1,4 @@
-"""Config of where the weights of a network, or of its encoder, come from, if not from chance. Imports no torch."""
+"""Config of the run that a network or its encoder takes its initial weights from. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,57 +8,59 @@ from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 
 class Origin(BaseModel):
-    """A run, trained here or imported, whose weights a training begins with; its path alone is a table with it."""
+    """A trained or imported run whose weights initialize training; a path alone means ``{run = PATH}``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    run: str = Field(min_length=1, description="run folder; read when training begins, and never again")
+    run: str = Field(min_length=1, description="run folder; read once, when training starts")
     checkpoint: str | None = Field(
-        None, description="`average`, `best`, `last` or a step; unset: the first of these that there is"
+        None, description="`average`, `best`, `last` or a step; default: the first of these that exists"
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _path_alone(cls, given: Any) -> Any:
-        return {"run": given} if isinstance(given, str) else given
+    def _path_alone(cls, value: Any) -> Any:
+        return {"run": value} if isinstance(value, str) else value
 
     @property
     def spelled(self) -> str | dict[str, str]:
-        """The value that a config has."""
+        """The value in a config."""
         return self.run if self.checkpoint is None else {"run": self.run, "checkpoint": self.checkpoint}
 
 
 if TYPE_CHECKING:
     Started = BaseModel
     _StartedEncoder = BaseModel
-else:  # the key is `from`, which no attribute can be written as
-    FROM = Field(None, description="run folder whose weights, architecture and vocabulary training starts from")
+else:  # the key `from` is a Python keyword, so the field cannot be declared in a class body
+    FROM = Field(None, description="run folder that provides initial weights, architecture and vocabulary")
     Started = create_model(
-        "Started", __doc__="Base of networks that may start from another's weights.", **{"from": (Origin | None, FROM)}
+        "Started",
+        __doc__="Base of networks that may start from the weights of another run.",
+        **{"from": (Origin | None, FROM)},
     )
     FROM = Field(
         None,
-        description="run folder whose reading part it starts from, with its keys and its vocabulary; "
-        "that of a language model counts as one, and then sees both sides",
+        description="run folder whose encoder provides initial weights, keys and vocabulary; the decoder of a "
+        "language model may be used as a bidirectional encoder",
     )
     _StartedEncoder = create_model(
         "_StartedEncoder",
-        __doc__="Base of encoders that may start from another run's.",
+        __doc__="Base of encoders that may start from the weights of another run.",
         **{"from": (Origin | None, FROM)},
     )
 
 
 class EncoderStart(_StartedEncoder):
-    """Keys of every encoder, whatever its kind: where its weights come from, and which of them learn."""
+    """Keys of every encoder: the origin of its weights, and which of them are trained."""
 
     frozen: Literal["none", "embedding", "all"] | Annotated[int, Field(ge=1, le=1000)] = Field(
         "none",
-        description="of an encoder that starts from another run's: what training leaves as it came: nothing, the "
-        "embedding, that and so many layers from the first, or `all`",
+        description="frozen weights of an encoder with `from`: none, the embedding, the embedding and the first N "
+        "layers, or all",
     )
 
     @property
     def origin(self) -> Origin | None:
         """The run that it starts from, ``from`` in a config; None for random weights."""
-        found: Origin | None = getattr(self, "from")
-        return found
+        origin: Origin | None = getattr(self, "from")
+        return origin

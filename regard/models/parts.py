@@ -1,4 +1,4 @@
-"""Parts that models of every architecture are built from: positions and attention."""
+"""Components shared by all architectures: positions and attention."""
 
 from __future__ import annotations
 
@@ -33,14 +33,19 @@ def multi_head(
     output_width: int | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> MultiHead:
-    """Multi-head attention with the mechanism of ``attention``; ConfigError where it cannot be built.
+    """Return multi-head attention with the mechanism of ``attention``.
 
-    ``sizes``: heads of the side, for what ``attention`` does not say.
-    ``attention``: kind, heads, projections and options.
-    ``where``: the config key of ``attention``, for errors.
-    ``width``, ``memory_width``: features of the side of queries, and of the side of keys and values.
-    ``output_width``: features of the output; None: see ``MultiHead``.
-    ``parts``: modules for the constructor of the mechanism, beside the options.
+    Args:
+        sizes: heads of the side, for settings that ``attention`` leaves unset.
+        attention: kind, heads, projections and options.
+        where: the config key of ``attention``, for errors.
+        width: features of the side of queries.
+        memory_width: features of the side of keys and values.
+        output_width: features of the output; None: see ``MultiHead``.
+        parts: modules for the constructor of the mechanism, in addition to the options.
+
+    Raises:
+        ConfigError: the attention cannot be built.
     """
     heads = attention.heads or sizes.heads
     key_heads = sizes.key_heads if attention.heads is None else None
@@ -71,7 +76,7 @@ def multi_head(
             **_newer_parts(sizes),
         )
     except ValueError as problem:
-        raise ConfigError("heads of these sizes cannot be built", where=where, why=str(problem)) from problem
+        raise ConfigError("attention with these sizes cannot be built", where=where, why=str(problem)) from problem
 
 
 def _newer_parts(sizes: AttentionSizes) -> dict[str, bool]:
@@ -86,7 +91,7 @@ def reader(
     memory_width: int,
     output_width: int | None = None,
 ) -> AttentionReader:
-    """Encoder-decoder attention for queries of ``width`` over states of ``memory_width``."""
+    """Return encoder-decoder attention for queries of ``width`` over states of ``memory_width``."""
     where = "model.decoder.cross_attention"
     options: dict[str, Any] = {"width": width, "memory_width": memory_width, "output_width": output_width}
     return AttentionReader(multi_head(sizes, attention, where=where, **options))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field
 
-# Kinds that act in self-attention; nothing is added to embeddings.
+# Kinds that are applied in self-attention instead of being added to embeddings.
 RELATIVE = ("rotary", "alibi", "t5", "shaw", "forgetting")
 
 
@@ -24,11 +24,11 @@ class LearnedConfig(_Options):
     """Learned table, added to embeddings."""
 
     kind: Literal["learned"] = "learned"
-    longest: int = Field(1024, ge=1, le=1 << 24, description="rows of the table: positions that a model can take")
+    longest: int = Field(1024, ge=1, le=1 << 24, description="rows of the table: maximum number of positions")
 
 
 class NoPositionConfig(_Options):
-    """No positions: an encoder then knows no order, a decoder only that of its mask."""
+    """No positions: an encoder is then order-free, and a decoder has only the order of its mask."""
 
     kind: Literal["none"] = "none"
 
@@ -44,37 +44,41 @@ class RotaryConfig(_Options):
 
 
 class AlibiConfig(_Options):
-    """Penalty that grows with distance, at another rate in each head (Press et al. 2022)."""
+    """Penalty that grows with distance, at a different rate in each head (Press et al. 2022)."""
 
     kind: Literal["alibi"] = "alibi"
 
 
 class ForgettingConfig(_Options):
-    """Forget gates, one a column and head, by which all earlier columns count for less; causal (Lin et al. 2025)."""
+    """Forget gates per position and head that decay attention to earlier positions; causal (Lin et al. 2025)."""
 
     kind: Literal["forgetting"] = "forgetting"
 
 
 class T5Config(_Options):
-    """Learned bias for each head and bucket of distances, one table a stack (Raffel et al. 2020)."""
+    """Learned bias for each head and bucket of distances, one table per stack (Raffel et al. 2020)."""
 
     kind: Literal["t5"] = "t5"
     buckets: int = Field(
-        32, ge=4, le=1 << 20, multiple_of=4, description="number, a multiple of 4; half for each side in an encoder"
+        32,
+        ge=4,
+        le=1 << 20,
+        multiple_of=4,
+        description="number of buckets, a multiple of 4; an encoder uses half for each side",
     )
-    distance: int = Field(128, ge=3, le=1 << 20, description="distances from this one on share the last bucket")
+    distance: int = Field(128, ge=3, le=1 << 20, description="distances from this value on share the last bucket")
 
 
 class ShawConfig(_Options):
     """Learned vector for each head and distance, added to keys and values (Shaw et al. 2018)."""
 
     kind: Literal["shaw"] = "shaw"
-    clip: int = Field(16, ge=0, le=1 << 20, description="k, beyond which distances share one vector")
-    values: bool = Field(True, description="add vectors to values, too")
+    clip: int = Field(16, ge=0, le=1 << 20, description="maximum distance k; larger distances share one vector")
+    values: bool = Field(True, description="also add vectors to values")
 
 
-def _name_alone(given: Any) -> Any:
-    return {"kind": given} if isinstance(given, str) else given
+def _name_alone(value: Any) -> Any:
+    return {"kind": value} if isinstance(value, str) else value
 
 
 PositionConfig = Annotated[
@@ -92,9 +96,9 @@ PositionConfig = Annotated[
 
 
 def with_longest(table: dict[str, Any], longest: Any, *, default: str) -> dict[str, Any]:
-    """Table of a side, its learned positions ``longest`` unless they say otherwise: older configs have it beside.
+    """Return the table of a side, with ``longest`` as the default size of learned positions.
 
-    ``default``: kind of positions where the table says none.
+    Older configs set ``longest`` on the side. ``default``: kind of positions if the table sets none.
     """
     position = _name_alone(table.get("position", default))
     if longest is None or not isinstance(position, dict) or position.get("kind") != "learned":

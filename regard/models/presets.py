@@ -1,4 +1,4 @@
-"""Presets of encoder-decoders: those of papers, and smaller ones for two cores; keys as in ``ModelConfig``."""
+"""Presets of encoder-decoders: those of papers, and smaller ones for two cores; keys of ``ModelConfig``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 # Bahdanau et al. 2015, appendix A.1.1 and A.1.2; n' is the decoder's width.
 _BAHDANAU = dict(kind="gru", reset="before", update="renews", orthogonal=True)
 _ALIGNING = dict(kind="additive", heads=1, project=[])
-# Orthogonal as in Saxe et al. 2014; the start of the paper, U(−0.1, 0.1), is model.init_uniform = 0.1.
+# Orthogonal as in Saxe et al. 2014; the paper's initialization, U(−0.1, 0.1), is model.init_uniform = 0.1.
 _LUONG = dict(kind="lstm", orthogonal=True)
 # Luong et al. 2015, §3.2: the best of its single models, D = 10.
 _LOCAL = dict(kind="local-p", heads=1, project=[], window=10, score=dict(kind="general"))

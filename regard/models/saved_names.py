@@ -1,4 +1,4 @@
-"""Names of tensors in checkpoints of earlier formats, and the names of the same tensors now. Imports no torch."""
+"""Names of tensors in checkpoints of earlier formats, and their current names. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TypeVar
 
 Value = TypeVar("Value")
 
-# Neighboring components of a name, in format 1 and now. Names of an optimizer's tensors end in those of parameters.
+# Neighboring components of a name, in format 1 and now. Names of optimizer tensors end in names of parameters.
 RENAMED = {
     "feed_forward.enter": "feed_forward.up",
     "feed_forward.leave": "feed_forward.down",
@@ -22,19 +22,19 @@ RENAMED_LAST = {"projection": "head.weight", "output_bias": "head.bias"}
 
 
 def current_name(name: str) -> str:
-    """Present name of a tensor that format 1 or 2 calls ``name``; a present name is returned as it is."""
+    """Return the current name of a tensor that format 1 or 2 calls ``name``; a current name is returned unchanged."""
     *rest, last = _replaced(name, RENAMED).split(".")
     return ".".join([*rest, RENAMED_LAST.get(last, last)])
 
 
 def format_1_name(name: str) -> str:
-    """Name of a tensor in format 1, the inverse of ``current_name``."""
+    """Return the name of a tensor in format 1, the inverse of ``current_name``."""
     earlier = _replaced(name, {new: old for old, new in RENAMED.items()})
     return _replaced(earlier, {new: old for old, new in RENAMED_LAST.items()})
 
 
 def current_names(tensors: Mapping[str, Value]) -> dict[str, Value]:
-    """Same values under present names, in the same order."""
+    """Return the same values under current names, in the same order."""
     return {current_name(name): value for name, value in tensors.items()}
 
 

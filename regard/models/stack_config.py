@@ -1,4 +1,4 @@
-"""Config that every encoder and decoder has, whatever its kind. Imports no torch."""
+"""Config common to all encoders and decoders. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from regard.config.toml_layers import merge_into
 
-LARGEST, MOST_LAYERS = 1 << 20, 1000  # limits, so that an untrusted config cannot ask for any memory or time
+LARGEST, MOST_LAYERS = 1 << 20, 1000  # limits of memory and time for untrusted configs
 
 
 class StackConfig(BaseModel):
-    """Layers of one kind: an encoder, or a decoder."""
+    """Layers of one kind: an encoder or a decoder."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    layers: int = Field(6, ge=1, le=MOST_LAYERS, description="N")
+    layers: int = Field(6, ge=1, le=MOST_LAYERS, description="number of layers")
     width: int = Field(512, ge=2, le=LARGEST, description="d_model")
-    dropout: float = Field(0.1, ge=0, lt=1, description="P_drop, on sub-layer outputs and embeddings")
+    dropout: float = Field(0.1, ge=0, lt=1, description="dropout probability of sub-layer outputs and embeddings")
 
     @property
     def embedding_width(self) -> int:
-        """Features of the embeddings that the first layer takes."""
+        """Features of the embeddings, the input of the first layer."""
         raise NotImplementedError
 
     @property
     def features(self) -> int:
-        """Features that the last layer gives."""
+        """Features of the last layer's output."""
         return self.width
 
     @property
     def depth(self) -> int:
-        """Layers, those of blocks included."""
+        """Number of layers, including those of blocks."""
         return self.layers
 
     @classmethod
     def with_shared(cls, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-        """The table of a side: keys that both sides share, as far as this kind has them, under the side's own."""
+        """Return the table of a side: shared keys that this kind has, overridden by the side's own keys."""
         table = {key: copy.deepcopy(value) for key, value in shared.items() if key in cls.model_fields}
         merge_into(table, own)
         return table

@@ -10,8 +10,11 @@ from regard.models.recurrent.config import RecurrentEncoderConfig
 
 
 def one_line_summary(config: ModelConfig) -> str:
-    """Summary such as ``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm``,
-    with all that differs from the Transformer's defaults: ``additive attention``, ``rotary positions``."""
+    """Return a one-line summary of a model.
+
+    For example ``transformer to recurrent, 4+1 layers, width 256, feed-forward 512, 4 heads, pre-norm``. It includes
+    all differences from the Transformer's defaults: ``additive attention``, ``rotary positions``.
+    """
     sides = [config.encoder, config.decoder]
     words = [" to ".join(dict.fromkeys(side.kind for side in sides))]
     words += [f"{config.encoder.depth}+{config.decoder.depth} layers", f"width {_both(map(_states, sides))}"]
@@ -32,17 +35,17 @@ def one_line_summary(config: ModelConfig) -> str:
 
 
 def _states(side: EncoderConfig | DecoderConfig) -> int:
-    """Features of a state: of both directions together in a recurrent encoder."""
+    """Return the features of a state, of both directions in a recurrent encoder."""
     return side.features if isinstance(side, RecurrentEncoderConfig) else side.width
 
 
 def _both(values: Iterable[object]) -> str:
-    """One value where both sides have it, else both: ``256 and 128``."""
+    """Return one value if both sides have it, else both: ``256 and 128``."""
     return " and ".join(dict.fromkeys(map(str, values)))
 
 
 def _attention(config: ModelConfig) -> list[str]:
-    """Mixers and positions that differ from the Transformer's, and ``no attention`` where none reads the source."""
+    """Return mixers and positions that differ from the Transformer's, or ``no attention`` to the source."""
     sides, decoder = (config.encoder, config.decoder), config.decoder
     mixers = {name: side.mixer for name, side in zip(("encoder", "decoder"), sides, strict=True)
               if side.kind == "transformer"}  # fmt: skip

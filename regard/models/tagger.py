@@ -1,4 +1,4 @@
-"""An encoder that ends in a class of each column."""
+"""An encoder with a classification head for each token."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.models.tagger_config import TaggerModelConfig
 
 
 class TokenTagger(nn.Module):
-    """W h_j + b for each column j: the logits of its classes, each told for itself."""
+    """W h_j + b for each position j: the logits of its classes, independent of other positions' classes."""
 
     def __init__(self, encoder: Encoder, classes: int, *, dropout: float) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class TokenTagger(nn.Module):
 
 
 def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> TokenTagger:
-    """A tagger of that config, initialized from torch's default generator."""
+    """Build a tagger of that config, initialized from torch's default generator."""
     words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
     return TokenTagger(encoder, classes, dropout=config.encoder.dropout)

@@ -1,4 +1,4 @@
-"""Config of an encoder that tells a class of each token. Imports no torch."""
+"""Config of an encoder that predicts a class for each token. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from regard.models.transformer.config import TransformerEncoderConfig
 
 
 class TaggerModelConfig(NetConfig):
-    """An encoder of any kind, and what it reads of a token."""
+    """An encoder of any kind, and the subword features of its input."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)
     presets: ClassVar = CLASSIFIER_PRESETS
 
-    preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="values of the keys that are not set")  # type: ignore[valid-type]
+    preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
     encoder: EncoderConfig = TransformerEncoderConfig()
     affixes: int = Field(
         0,
         ge=0,
         le=1 << 22,
-        description="vectors that beginnings, ends and shapes of words are hashed into, and added to a token's own; 0: "
-        "none. They tell of words that training never met",
+        description="number of hashed vectors for prefixes, suffixes and shapes of words, which are added to token "
+        "embeddings; 0: none. They help with unknown words",
     )

@@ -145,7 +145,7 @@ def duplication_model(size: DuplicationSize, rounds: int | None, *, seed: int) -
     embedding = embedding_matrix(size.symbols + 1, size.width, std=0.02)
     model = language_model(config, TokenInput(embedding), Head(embedding))
     if rounds is None:
-        _mixer(model).hash_nothing()
+        _mixer(model).use_single_bucket()
     return model
 
 
@@ -185,7 +185,7 @@ def copied(model: LanguageModel, size: DuplicationSize, rounds: int | None, *, s
     mixer = _mixer(model.eval())
     kept = mixer.factors, mixer.chunk, mixer.evaluation_rounds
     if rounds is None:
-        mixer.hash_nothing()
+        mixer.use_single_bucket()
     else:
         factors = (size.buckets,) if isinstance(size.buckets, int) else tuple(size.buckets)
         mixer.factors, mixer.chunk, mixer.evaluation_rounds = factors, size.chunk, rounds

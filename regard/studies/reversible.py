@@ -113,7 +113,7 @@ class _Kept(Execution):
         streams = [x, x]
         for number, branch in enumerate([branch for step in steps for branch in step.branches()]):
             with fork()():
-                added, _ = branch.difference(streams[1 - number % 2], *branch.others)
+                added, _ = branch.difference(streams[1 - number % 2], *branch.inputs)
             streams[number % 2] = streams[number % 2] + added
         return (streams[0] + streams[1]) / 2, ((),) * len(steps)
 

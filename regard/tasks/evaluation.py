@@ -209,7 +209,7 @@ def _remember(run: RunFolder, net: nn.Module, memory: int | None) -> None:
         raise ConfigError("memory is not for this model", where=str(run.path), why=why)
     try:
         for mixer in mixers:
-            mixer.remember(memory)
+            mixer.set_memory(memory)
     except ValueError as problem:
         raise ConfigError(f"memory cannot be {memory}", where=str(run.path), why=str(problem)) from problem
 

@@ -96,13 +96,13 @@ def test_train_evaluate_generate_and_resume(regard, tmp_path: Path, name: str) -
 
 
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "hashed": ({"buckets": 3}, "each number of buckets is even"),
-    "segment-memory": ({"segment": 0}, "a segment has at least one"),
-    "compressive": ({"rate": 3}, "rate = 3 does not divide segment = 8"),
-    "global-local": ({"random": 1}, "radius and first alone"),
-    "linear": ({"chunk": 0}, "a chunk has at least one column"),
-    "mamba2": ({"state": 0}, "expand, state, kernel and chunk are 1 or more"),
-    "sinks": ({"neighborhood": None}, "sinks are seen beside a neighborhood"),
+    "hashed": ({"buckets": 3}, "buckets must be even numbers"),
+    "segment-memory": ({"segment": 0}, "segment ≥ 1"),
+    "compressive": ({"rate": 3}, "rate must divide segment = 8, got 3"),
+    "global-local": ({"random": 1}, "radius and first only"),
+    "linear": ({"chunk": 0}, "chunk must be at least 1"),
+    "mamba2": ({"state": 0}, "expand, state, kernel and chunk must be 1 or more"),
+    "sinks": ({"neighborhood": None}, "sinks require a neighborhood"),
 }
 
 
@@ -123,7 +123,7 @@ def test_more_memory_than_was_trained_is_taken_in_whole_segments(regard, tmp_pat
     run, text = tmp_path / "runs" / "tiny", tmp_path / "book.txt"
     assert regard("evaluate", run, text, "--memory", 16).exit_code == 0
     refused = regard("evaluate", run, text, "--memory", 12).exception
-    assert isinstance(refused, ConfigError) and refused.why == "memory = 12 is some segments of 8"
+    assert isinstance(refused, ConfigError) and refused.why == "memory must be a multiple of segment = 8, got 12"
     shutil.rmtree(run)
     assert trained(regard, tmp_path, MIXERS["linear"]).exit_code == 0
     refused = regard("evaluate", run, text, "--memory", 16).exception

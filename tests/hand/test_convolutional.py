@@ -339,7 +339,7 @@ def test_other_mechanisms_read_in_its_place(attention: object) -> None:
 @pytest.mark.parametrize(
     "options, where, why",
     [
-        ({"encoder": {"blocks": [[8, 4, 1]]}}, "model.encoder.blocks", "a kernel of 4 has no middle"),
+        ({"encoder": {"blocks": [[8, 4, 1]]}}, "model.encoder.blocks", "must be odd, got 4"),
         ({"cross_attention": {"kind": "dot", "heads": 3}}, "model.decoder.cross_attention", "do not divide"),
     ],
 )

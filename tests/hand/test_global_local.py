@@ -238,8 +238,8 @@ def test_each_layer_has_its_own_window_and_the_last_serves_the_rest() -> None:
     [
         ("encoder", {"radius": 0}, "1 or more"),
         ("encoder", {"first": -1}, "0 or more"),
-        ("encoder", {"random": 1, "dilation": 2}, "not with a dilation"),
-        ("decoder", {"labels": 2}, "radius and first alone"),
+        ("encoder", {"random": 1, "dilation": 2}, "cannot be combined with dilation"),
+        ("decoder", {"labels": 2}, "radius and first only"),
     ],
 )
 def test_what_cannot_be_built_says_why(side: str, options: dict[str, int], complaint: str) -> None:

@@ -61,5 +61,5 @@ def test_types_that_are_never_predicted_have_no_probability_and_no_weight() -> N
 def test_a_type_that_is_not_there_and_two_biases_are_refused() -> None:
     with pytest.raises(Exception, match="there is no type 6"):
         language_model(never_predicted=[6])
-    with pytest.raises(Exception, match="one or the other"):
+    with pytest.raises(Exception, match="remove one of them"):
         language_model(never_predicted=[1], output_bias=True)

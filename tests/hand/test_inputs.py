@@ -90,6 +90,6 @@ def test_builders_take_any_input(kind: str) -> None:
 
 def test_frames_have_no_value_embeddings() -> None:
     config = ModelConfig.model_validate({"width": 8, "layers": 1, "heads": 2, "value_embedding": True})
-    with pytest.raises(ConfigError, match="no value embeddings") as refused:
+    with pytest.raises(ConfigError, match="value embeddings are not available") as refused:
         ARCHITECTURES["transformer"].encoder(config.encoder, FrameInput(3, 8))
     assert refused.value.where == "model.encoder.value_embedding"

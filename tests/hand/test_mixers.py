@@ -142,12 +142,12 @@ def test_padding_enters_neither_cell_nor_mean(make) -> None:
 @pytest.mark.parametrize(
     "mixer, complaint",
     [
-        ({"kind": "sru"}, "no mixer is called 'sru'"),
+        ({"kind": "sru"}, "unknown mixer 'sru'"),
         ({"kind": "ssru", "inner": 4}, "unknown key model.decoder.mixer.inner"),
         ({"kind": "average", "iner": 4}, "did you mean model.decoder.mixer.inner?"),
         ({"kind": "average", "inner": "wide"}, "model.decoder.mixer.inner cannot be 'wide'"),
         ({"kind": "average", "width": 4}, "unknown key model.decoder.mixer.width"),
-        ({"kind": "average", "inner": 0}, "a feed-forward has at least one unit"),
+        ({"kind": "average", "inner": 0}, "inner must be at least 1"),
     ],
 )
 def test_what_is_no_mixer_is_a_config_error(mixer: dict[str, object], complaint: str) -> None:

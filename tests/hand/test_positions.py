@@ -388,7 +388,7 @@ def test_rotary_positions_turn_queries_and_keys_of_their_own_width_alone(side, w
     """Pairs of wider keys would all be turned by the same angle, silently."""
     own = {"kind": "general", "project": ["query", "value", "output"]}
     config = ModelConfig(width=8, heads=4, key_heads=1, position="rotary", **{side: {"mixer": own}})
-    with pytest.raises(ConfigError, match=f"cannot serve in {where}") as caught:
+    with pytest.raises(ConfigError, match=f"cannot be used in {where}") as caught:
         build(config, source_types=9, target_types=9)
     assert "keys of width 8" in str(caught.value.why)
 

@@ -144,7 +144,7 @@ def test_first_states():
     (first, empty), (second, _) = learned(final)
     torch.testing.assert_close(torch.cat([first, second], 1), torch.tanh(learned.linear(final)))
     assert not empty.any()
-    with pytest.raises(ValueError, match="carry 8 numbers and the encoder's summary has 6"):
+    with pytest.raises(ValueError, match="it has 6 numbers, and the cells require 8"):
         CopiedState(6, cells)
 
 

@@ -166,15 +166,15 @@ COPIED = {"start": "copied"}
 
 
 @pytest.mark.parametrize(("config", "why"), [
-    ({"decoder": COPIED}, "recurrent encoder of one direction"),
-    ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "recurrent encoder of one direction"),
+    ({"decoder": COPIED}, "recurrent encoder with one direction"),
+    ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "recurrent encoder with one direction"),
     ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells, 6 wide, the"),
     ({"encoder": {"bidirectional": False, "cell": "gru"}, "decoder": COPIED}, "gru cells"),
     ({"encoder": {"bidirectional": False}, "decoder": COPIED, "decoder_layers": 2}, "2 layers"),
-    ({"width": 7}, "cannot share a width of 7"),
+    ({"width": 7}, "a width of 7 cannot be divided"),
     ({"encoder": {"reversed": True}}, "bidirectional = false"),
     ({"encoder": {"kind": "transformer"}, "init_uniform": 0.1, "heads": 2}, "init_std"),
-    ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "options of a GRU"),
+    ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "apply to a GRU only"),
     ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "no gate"),
     ({"decoder": {"order": "bahdanau", "readout": 3}}, "share"),
 ])  # fmt: skip

@@ -181,7 +181,7 @@ def test_usage_is_the_attention_that_each_column_got() -> None:
 def test_of_a_constant_memory_a_slot_is_the_constant(kind: str) -> None:
     """A convolution begins as the mean of what it reads."""
     compressor = Compressor(kind, WIDTH, segment=6, rate=3).double()
-    compressor.as_neighbors_mean()
+    compressor.initialize_as_mean()
     assert compressor.learns == (kind in ("conv", "dilated"))
     old = columns(1).expand(-1, 6, -1)
     near(compressor(old), old[:, :2])
@@ -192,7 +192,7 @@ def test_slots_are_of_the_columns_they_should_be() -> None:
     old = torch.arange(6.0)[None, :, None].expand(1, 6, WIDTH)
     for kind, expected in {"mean": [1, 4], "max": [2, 5], "conv": [1, 4], "dilated": [2, 3]}.items():
         compressor = Compressor(kind, WIDTH, segment=6, rate=3)
-        compressor.as_neighbors_mean()
+        compressor.initialize_as_mean()
         near(compressor(old)[0, :, 0], torch.tensor(expected, dtype=torch.float32))
 
 
@@ -203,7 +203,7 @@ def test_compression_by_one_is_a_longer_memory() -> None:
     longer.attention.load_state_dict(mixer.attention.state_dict())
     x = columns(27)
     assert (run(mixer, x).output - run(longer, x).output).abs().max() > 1e-3, "not of a convolution drawn at random"
-    mixer.compressor.as_neighbors_mean()
+    mixer.compressor.initialize_as_mean()
     near(run(mixer, x).output, run(longer, x).output)
 
 
@@ -260,13 +260,13 @@ def test_a_reconstruction_adds_up_over_rows_and_leaves_out_what_has_not_left() -
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"causal": False}, "remembers the columns before"),
+        ({"causal": False}, "segment memory is causal"),
         ({"heads": 3}, "heads = 3 does not divide"),
-        ({"memory": 6, "segment": 4}, "memory = 6 is some segments of 4"),
-        ({"rate": 3, "segment": 4, "memory": 4}, "rate = 3 does not divide segment = 4"),
+        ({"memory": 6, "segment": 4}, "memory must be a multiple of segment = 4, got 6"),
+        ({"rate": 3, "segment": 4, "memory": 4}, "rate must divide segment = 4, got 3"),
         ({"compression": "mean", "reconstruction": "attention"}, "has nothing to learn"),
-        ({"compression": "conv", "reconstruction": "none"}, "learns from a reconstruction alone"),
-        ({"segment": 0}, "a segment has at least one"),
+        ({"compression": "conv", "reconstruction": "none"}, "trained by a reconstruction loss only"),
+        ({"segment": 0}, "segment ≥ 1"),
         ({"compressed": -1}, "0 or more slots"),
     ],
 )

@@ -218,7 +218,7 @@ def test_evaluation_may_remember_more_than_training() -> None:
     assert short == same != longer
     net = load_net(run.path)[0].eval()
     for layer in net.stack:
-        layer.mixer.remember(64)
+        layer.mixer.set_memory(64)
     valid, total = case.part("valid"), 0.0
     offsets = valid.streams[0].offsets.tolist()
     for begin, end in itertools.pairwise(offsets):

@@ -103,7 +103,7 @@ def test_options_of_older_configs_keep_their_meaning():
 def test_a_mechanism_is_refused_where_it_cannot_serve():
     with pytest.raises(ValueError, match="LocationAware attention cannot be causal"):
         SelfAttention(heads(MECHANISMS["location-aware"](SIZES)), mask=Causal() & Padding())
-    with pytest.raises(ConfigError, match="'location-aware' attention cannot serve in a decoder"):
+    with pytest.raises(ConfigError, match="'location-aware' attention cannot be used in a decoder"):
         build(
             ModelConfig(preset="tiny", mixer={"kind": "location-aware", "width": 4}),
             source_types=9,

@@ -108,12 +108,12 @@ STEP, MODEL = {"draw": test_sampling.drawn_from_step}, {"draw": test_sampling.dr
 # Dropout and the trainer
 TRAINING = {
     "fast dropout without 1/(1 - p)": Mutant(
-        Edit(Dropout.forward, "keep.mul_(256 / (256 - self.threshold))", "keep"),
+        Edit(Dropout.forward, "factors.mul_(256 / (256 - self.threshold))", "factors"),
         test_dropout.test_what_is_kept_is_scaled_so_that_the_mean_stays,
         {"probability": 0.1, "form": "fast, by torch"},
     ),
     "textbook dropout without 1/(1 - p)": Mutant(
-        Edit(Dropout.forward, "x * kept / (1 - self.probability)", "x * kept"),
+        Edit(Dropout.forward, "x * keep_mask / (1 - self.probability)", "x * keep_mask"),
         test_dropout.test_what_is_kept_is_scaled_so_that_the_mean_stays,
         {"probability": 0.1, "form": "textbook"},
     ),

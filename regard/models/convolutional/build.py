@@ -28,7 +28,9 @@ def encoder(config: ConvolutionalEncoderConfig, input: Input) -> ConvolutionalEn
         ]
     except ValueError as problem:
         why = str(problem)
-        raise ConfigError("these blocks cannot be an encoder", where="model.encoder.blocks", why=why) from problem
+        raise ConfigError(
+            "an encoder with these blocks cannot be built", where="model.encoder.blocks", why=why
+        ) from problem
     return ConvolutionalEncoder(
         _configured(config, input),
         layers,
@@ -45,8 +47,8 @@ def decoder(config: ConvolutionalDecoderConfig, input: Input, *, states: int, su
         raise ConfigError(
             "a convolutional decoder cannot read this encoder",
             where="model.decoder.kind",
-            why=f"it adds the encoder's states, {states} wide, to the source's embeddings, {width} wide",
-            help="give model.embedding and the encoder one width",
+            why=f"it adds the encoder's states (width {states}) to the source embeddings (width {width})",
+            help="set model.embedding to the width of the encoder",
         )
     widths, kernels = _layers(config.all_blocks)
     layers = [
@@ -72,13 +74,13 @@ def _layer(
 
 
 def _layers(blocks: tuple[tuple[int, int, int], ...]) -> tuple[list[int], list[int]]:
-    """Widths between the layers, one more than there are layers, and the kernels of the layers."""
+    """Return the widths between the layers, one more than there are layers, and the kernels of the layers."""
     layers = [(width, kernel) for width, kernel, times in blocks for _ in range(times)]
     return [layers[0][0], *(width for width, _ in layers)], [kernel for _, kernel in layers]
 
 
 def _configured(config: ConvolutionalStackConfig, input: Input) -> Input:
-    """The input with positions; all of its parameters start N(0, 0.1²) and are added without a scale (§3.5)."""
+    """Return the input with positions; all of its parameters start N(0, 0.1²) and are added without a scale (§3.5)."""
     input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=1.0)
     for parameter in input.parameters():
         nn.init.normal_(parameter, std=0.1)

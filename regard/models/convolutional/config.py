@@ -14,20 +14,20 @@ from regard.models.stack_config import LARGEST, StackConfig
 
 Size = Annotated[int, Field(ge=1, le=LARGEST)]
 Block = tuple[Size, Size, Annotated[int, Field(ge=1, le=100)]]  # width, kernel, layers
-KERNEL = 3  # of the paper's layers, but for the last ones of its widest models
+KERNEL = 3  # of the paper's layers, except the last layers of its widest models
 
 
 class ConvolutionalStackConfig(StackConfig):
     """Gated convolutions over token embeddings (Gehring et al. 2017)."""
 
     kind: Literal["convolutional"] = "convolutional"
-    embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; unset: `width`")
+    embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; default: `width`")
     position: PositionConfig = Field(LearnedConfig(), description="kind of positions")
     blocks: tuple[Block, ...] | None = Field(
         None,
         min_length=1,
         max_length=100,
-        description="[width, kernel, layers] each; unset: `layers` of kernel 3",
+        description="list of [width, kernel, layers]; default: `layers` with kernel 3",
     )
 
     @property
@@ -44,22 +44,24 @@ class ConvolutionalStackConfig(StackConfig):
 
     @property
     def all_blocks(self) -> tuple[Block, ...]:
-        """Blocks, also where none are given."""
+        """Blocks, including the default ones."""
         return self.blocks or ((self.width, KERNEL, self.layers),)
 
     @classmethod
     def with_shared(cls, shared: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
         table = with_longest(super().with_shared(shared, own), shared.get("longest"), default="learned")
         if "position" not in own and kind_of(table.get("position")) in RELATIVE:
-            table["position"] = {"kind": "none"}  # it is the other side's, whose self-attention it acts in
+            table["position"] = {"kind": "none"}  # relative positions apply to the self-attention of the other side
         return table
 
     @model_validator(mode="after")
     def _check_positions(self) -> ConvolutionalStackConfig:
         if self.position.kind in RELATIVE:
-            raise ValueError(f"{self.position.kind} positions are for self-attention, and there is none")
+            raise ValueError(
+                f"{self.position.kind} positions require self-attention, which a convolutional stack lacks"
+            )
         if self.position.kind == "sinusoidal" and self.embedding_width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.embedding_width}")
+            raise ValueError(f"sinusoidal positions require an even width, got {self.embedding_width}")
         return self
 
 
@@ -68,11 +70,11 @@ class ConvolutionalEncoderConfig(EncoderStart, ConvolutionalStackConfig):
 
 
 class ConvolutionalDecoderConfig(AttentionSizes, ConvolutionalStackConfig):
-    """Gated convolutions over earlier positions, with attention to the source in each (Gehring et al. 2017)."""
+    """Gated convolutions over earlier positions, with attention to the source in each layer (Gehring et al. 2017)."""
 
     cross_attention: Annotated[MechanismConfig, BeforeValidator(unprojected)] = Field(
         MechanismConfig.model_validate({"kind": "dot", "scale": 1.0, "heads": 1, "project": ()}),
-        description="attention to the source; one head without projections unless it sets `heads` or `project`",
+        description="attention to the source; default: one head, no projections, unless it sets `heads` or `project`",
     )
 
     @model_validator(mode="after")

@@ -31,9 +31,9 @@ from regard.models.input import Input
 class ConvolutionalReader(Reader):
     """a_ij = softmax_j(d_i · z_j), c_i = √S · Σ_j a_ij (z_j + e_j)·√½ (Gehring et al. 2017, Eq. 1 and 2, §3.5)
 
-    with z the encoder's states, e the source embeddings and S the source's length: keys are not values. ``attention``
-    is a reader with the memory ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no projections. The
-    factors √½ and √S are those of the authors' code (§3.5 prints S·√(1/S) = √S).
+    with z the encoder's states, e the source embeddings and S the source's length: keys and values differ.
+    ``attention`` is a reader with the memory ``SourceKeys``: the paper's has one head of ``Dot(scale=1)`` and no
+    projections. The factors √½ and √S are those of the authors' code (§3.5 prints S·√(1/S) = √S).
     """
 
     def __init__(self, attention: Reader) -> None:
@@ -59,9 +59,9 @@ class ConvolutionalReader(Reader):
 class ConvolutionalLayer(nn.Module):
     """z = v(conv(h)), d = (W_d z + b_d + g)·√½, c read with d, then ((z + W_c c + b_c)·√½ + R h)·√½
 
-    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear where ``in_width``, the width
-    of h, is not ``width``. ``embedding`` is the width of g. Differs from the paper in: it adds c as it is; the
-    authors' code has W_c, which also brings c to the layer's width.
+    (Gehring et al. 2017, §3.2–3.5); g is the target embedding, R the identity, or linear if ``in_width``, the width
+    of h, is not ``width``. ``embedding`` is the width of g. Differs from the paper, which adds c without W_c: like the
+    authors' code, W_c projects c to the layer's width.
     """
 
     def __init__(
@@ -73,11 +73,11 @@ class ConvolutionalLayer(nn.Module):
         self.residual = residual(in_width or width, width)
 
     def prepare(self, encoded: Encoded) -> Memory:
-        """Memory of each sentence that the reader reads."""
+        """Return the reader's memory of each sentence."""
         return self.reader.prepare(encoded)
 
     def start(self, rows: int, memory: Memory, read_by: RowMap) -> tuple[State, State]:
-        """States of mixer and reader before the first column of so many rows, which read ``memory``."""
+        """Return the states of mixer and reader before the first position of ``rows`` rows, which read ``memory``."""
         return self.mixer.start(rows), self.reader.start(memory, read_by)
 
     def forward(
@@ -107,10 +107,10 @@ class ConvolutionalState(NamedTuple):
 class ConvolutionalDecoder(Decoder):
     """Layers over the embedded target; the query of every layer includes the target embedding.
 
-    Gradients of the encoder's states are divided by twice the number of layers, as every layer reads these states
-    (Gehring et al. 2017, §3.5; the 2 is the authors' code).
+    Gradients of the encoder's states are divided by twice the number of layers, since every layer reads these states
+    (Gehring et al. 2017, §3.5; the 2 is from the authors' code).
 
-    ``layers``: each layer's input is as wide as the output of the one before.
+    ``layers``: each layer's input is as wide as the previous layer's output.
     ``width``: width of the embeddings and of the features.
     ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
     ``dropout``: probability, on the features.

@@ -18,15 +18,15 @@ from regard.models.input import Input
 class CenteredConvolution(nn.Module):
     """(v(W [x_{i−k/2}, …, x_{i+k/2}] + b) + R x_i)·√½, v the gated linear unit (Gehring et al. 2017, §3.2).
 
-    ``kernel`` is odd, so that each position has as many neighbors before it as after it; zeros stand for those
-    outside the sentence, in a padded batch too. R is the identity, or linear where ``in_width`` is not ``width``.
-    Cost: 2 · kernel · in_width · width a position. Differs from the paper in: the factor √½ is its §3.5.
+    ``kernel`` is odd, so each position has equally many neighbors before and after it. Neighbors outside the sentence
+    are zeros, in a padded batch too. R is the identity, or linear if ``in_width`` is not ``width``. Cost: 2 · kernel ·
+    in_width · width per position. Differs from the paper's §3.2 in: the factor √½ of its §3.5.
     """
 
     def __init__(self, in_width: int, width: int, *, kernel: int, dropout: float = 0.0) -> None:
         super().__init__()
         if kernel % 2 == 0:
-            raise ValueError(f"a kernel of {kernel} has no middle: kernels of an encoder are odd")
+            raise ValueError(f"kernels of an encoder must be odd, got {kernel}")
         self.reach, self.dropout = kernel // 2, Dropout(dropout)
         self.convolution = Convolution(in_width, 2 * width, kernel=kernel, gain=gain(dropout, gated=True))
         self.residual = residual(in_width, width)
@@ -42,10 +42,10 @@ class CenteredConvolution(nn.Module):
 class ConvolutionalEncoder(Encoder):
     """Layers of gated convolutions over the embedded source, between two linear maps (Gehring et al. 2017, §3.3).
 
-    States are as wide as the embeddings, so that both can be added. L layers of kernel k see 1 + L(k−1) positions.
-    ``final`` is the mean of the states.
+    States are as wide as the embeddings, to add both. L layers of kernel k see 1 + L(k−1) positions. ``final`` is the
+    mean of the states.
 
-    ``layers``: each layer's input is as wide as the output of the one before.
+    ``layers``: each layer's input is as wide as the previous layer's output.
     ``width``: width of embeddings and states.
     ``first_width``, ``last_width``: width of the first layer's input and of the last layer's output.
     ``dropout``: probability on the embeddings, for the initial variance of the first map.

@@ -1,4 +1,4 @@
-"""Parts of convolutional models: weight-normalized maps, gated convolutions, scaled sums."""
+"""Components of convolutional models: weight-normalized maps, gated convolutions, scaled sums."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ GATE = 4.0  # factor by which a gated linear unit lowers the variance of its inp
 class Convolution(nn.Module):
     """y_i = W [x_i; …; x_{i+k−1}] + b with each row of W = g · v / ‖v‖ (weight normalization, Salimans & Kingma 2016).
 
-    v is ``direction`` and g is ``length``: how far a row reaches is learned apart from where it points. Nothing is
-    padded: ``kernel`` − 1 columns fewer come out. A kernel of 1 is a linear map. W starts with independent
-    components of variance ``gain`` / (kernel · in_width), b at 0, so that ``gain`` is what the variance is multiplied
-    by. Cost: kernel · in_width · out_width a column, and as much once a call for ‖v‖.
+    v is ``direction`` and g is ``length``: norm and direction of a row are learned separately. There is no padding: the
+    output has ``kernel`` − 1 fewer positions. A kernel of 1 is a linear map. W starts with independent components of
+    variance ``gain`` / (kernel · in_width), b at 0; ``gain`` is then the factor of the variance. Cost: kernel ·
+    in_width · out_width per position, and the same once per call for ‖v‖.
     """
 
     def __init__(self, in_width: int, out_width: int, *, kernel: int = 1, gain: float = 1.0) -> None:
@@ -49,17 +49,17 @@ class Convolution(nn.Module):
 
 
 def gain(dropout: float, *, gated: bool = False) -> float:
-    """Factor of the variance that a map needs after ``dropout``, which raises it, and before a gate."""
+    """Return the factor of the variance that a map needs after ``dropout``, which raises it, and before a gate."""
     return (1 - dropout) * (GATE if gated else 1.0)
 
 
 def residual(in_width: int, width: int) -> nn.Module:
-    """Residual connection of a layer: the identity, or a linear map where the width changes."""
+    """Return the residual connection of a layer: the identity, or a linear map if the width changes."""
     return nn.Identity() if in_width == width else Convolution(in_width, width)
 
 
 def scale_gradient(x: Float[Tensor, "*shape"], factor: float) -> Float[Tensor, "*shape"]:
-    """x with a gradient that is multiplied by ``factor`` in the backward pass."""
+    """Return x with a gradient that is multiplied by ``factor`` in the backward pass."""
     if not x.requires_grad:
         return x
     same = x.view_as(x)
@@ -70,9 +70,9 @@ def scale_gradient(x: Float[Tensor, "*shape"], factor: float) -> Float[Tensor, "
 class GatedConvolution(Mixer):
     """v(W [x_{i−k+1}, …, x_i] + b) with the gated linear unit v([A; B]) = A ⊗ σ(B) (Gehring et al. 2017, §3.2).
 
-    Causal: a position sees itself and ``kernel`` − 1 before it, zeros before the first. State: those last inputs;
-    padded columns do not in_width it. ``in_width`` is the width of x where it is not ``width``; ``dropout`` falls on x.
-    Cost: 2 · kernel · in_width · width a position.
+    Causal: a position sees itself and ``kernel`` − 1 previous positions, zeros before the first. State: the last
+    ``kernel`` − 1 inputs; padding does not change it. ``in_width``: width of x, if not ``width``; ``dropout`` is
+    applied to x. Cost: 2 · kernel · in_width · width per position.
     """
 
     def __init__(self, width: int, *, kernel: int, in_width: int | None = None, dropout: float = 0.0) -> None:
@@ -100,7 +100,7 @@ class GatedConvolution(Mixer):
         span: Span,
         state: Float[Tensor, "rows {self.kernel}-1 in_width"],
     ) -> Mixed:
-        columns = torch.cat([state, self.dropout(x)], 1)
-        kept = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
-        past = columns.gather(1, kept[..., None].expand(-1, -1, x.shape[2]))
-        return Mixed(glu(self.convolution(columns), -1), past)
+        inputs = torch.cat([state, self.dropout(x)], 1)
+        last = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
+        past = inputs.gather(1, last[..., None].expand(-1, -1, x.shape[2]))
+        return Mixed(glu(self.convolution(inputs), -1), past)

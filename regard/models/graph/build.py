@@ -18,7 +18,7 @@ from regard.models.dropout import Dropout
 from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.isomorphism import GraphIsomorphism
 from regard.models.graph.layers import (
-    EVERYBODY,
+    ALL_NODES,
     GraphAttention,
     GraphConvolution,
     LayerSizes,
@@ -28,9 +28,9 @@ from regard.models.graph.layers import (
 )
 
 Layer = GraphAttention | GraphConvolution | GraphIsomorphism
-Made = dict[str, tuple[int, Callable[[int, int], Mechanism]]]
-# projections of a layer, and the mechanism for so many heads of such a width
-ATTENTION: Made = {
+AttentionTable = dict[str, tuple[int, Callable[[int, int], Mechanism]]]
+# number of projections of a layer, and a function (heads, width) → mechanism
+ATTENTION: AttentionTable = {
     "gat": (1, lambda heads, width: Gat(heads=heads, query_width=width, key_width=width)),
     "gatv2": (2, lambda heads, width: Gatv2(heads=heads, query_width=width, key_width=width)),
     "transformer": (3, lambda heads, width: Dot(bias=EdgeBias(heads))),
@@ -38,9 +38,9 @@ ATTENTION: Made = {
 
 
 class GraphNet(nn.Module):
-    """Layers one after the other: ReLU between convolutions, ELU between others; none after the last.
+    """Layers in sequence: ReLU between convolutions, ELU between others, no activation after the last.
 
-    ``skips``: for each layer what carries its input beside it, or None.
+    ``skips``: the residual connection of each layer, or None.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class GraphNet(nn.Module):
         degree: Float[Tensor, "edges"],
         sizes: Sequence[LayerSizes] = (),
     ) -> Float[Tensor, "outputs classes"]:
-        """Outputs of each node; ``degree``: weights of the edges by degree, which a convolution goes by.
+        """Return the outputs of each node; ``degree``: weights of the edges by degree, for convolutions.
 
-        With ``sizes`` the edges of all layers stand one after the other, and outputs are of the nodes that the last
-        layer asks for.
+        With ``sizes``, the edges of all layers are concatenated, and outputs are those of the queries of the last
+        layer.
         """
         return self.states(x, pairs, degree, sizes)[-1]
 
@@ -74,10 +74,10 @@ class GraphNet(nn.Module):
         degree: Float[Tensor, "edges"],
         sizes: Sequence[LayerSizes] = (),
     ) -> list[Tensor]:
-        """Outputs of each layer, after its rectifier."""
+        """Return the outputs of each layer, after its activation."""
         nodes = x.nodes if isinstance(x, NodeFeatures) else len(x)
-        found: list[Tensor] = []
-        for number, (query, key, weights) in enumerate(self._looks(nodes, pairs, degree, sizes)):
+        outputs: list[Tensor] = []
+        for number, (query, key, weights) in enumerate(self._layer_spans(nodes, pairs, degree, sizes)):
             layer = self.layers[number]
             assert isinstance(layer, Layer)
             mixed: Tensor = layer(x, layer.bind(query, key), weights)
@@ -85,9 +85,9 @@ class GraphNet(nn.Module):
                 mixed = mixed + self.skips[number](x)[: len(mixed)]
             if number + 1 < len(self.layers):
                 mixed = mixed.relu() if isinstance(layer, GraphConvolution) else elu(mixed)
-            found.append(mixed)
+            outputs.append(mixed)
             x = mixed
-        return found
+        return outputs
 
     def attention(
         self,
@@ -96,25 +96,25 @@ class GraphNet(nn.Module):
         degree: Float[Tensor, "edges"],
         sizes: Sequence[LayerSizes] = (),
     ) -> Iterator[tuple[int, GraphAttention, Tensor | NodeFeatures]]:
-        """Yield the number of each layer of attention, the layer, and its inputs."""
+        """Yield the index of each attention layer, the layer, and its inputs."""
         inputs = [x, *self.states(x, pairs, degree, sizes)]
         for number, layer in enumerate(self.layers):
             if isinstance(layer, GraphAttention):
                 yield number, layer, inputs[number]
 
-    def _looks(
+    def _layer_spans(
         self, nodes: int, pairs: Tensor, degree: Tensor, sizes: Sequence[LayerSizes]
     ) -> list[tuple[Span, Span, Tensor]]:
-        """For each layer the nodes that look, those that are seen, and the weights of its edges."""
+        """Return for each layer the spans of queries and keys, and the weights of its edges."""
         if not sizes:
             return [(*node_spans(nodes, nodes, pairs), degree)] * len(self.layers)
-        counts = [each.edges for each in sizes]
-        every = zip(sizes, pairs.split(counts, 1), degree.split(counts), strict=True)
-        return [(*node_spans(each.queries, each.keys, part), weights) for each, part, weights in every]
+        counts = [size.edges for size in sizes]
+        parts = zip(sizes, pairs.split(counts, 1), degree.split(counts), strict=True)
+        return [(*node_spans(size.queries, size.keys, layer_pairs), weights) for size, layer_pairs, weights in parts]
 
 
 def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:
-    """A network of that config, initialized from torch's default generator."""
+    """Build a network of that config, initialized from torch's default generator."""
     layers: list[Layer] = []
     skips: list[nn.Module | None] = []
     for number in range(config.layers):
@@ -149,5 +149,5 @@ def _layer(config: GraphNetConfig, inputs: int, width: int, *, last: bool) -> La
         dropout=config.dropout,
         dropout_by_head=config.dropout_by_head,
         value_dropout=config.value_dropout,
-        mask=EVERYBODY if config.sees == "all" else None,
+        mask=ALL_NODES if config.sees == "all" else None,
     )

@@ -8,39 +8,45 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class GraphNetConfig(BaseModel):
-    """Layers that each mix a node with its neighbors; the last one gives what is asked for."""
+    """Layers that each combine a node with its neighbors; the last one computes the outputs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     kind: Literal["gat", "gatv2", "gcn", "gin", "transformer"] = Field(
         "gat",
-        description="how a node weighs its neighbors: gat, gatv2, gcn (by degrees, not learned), gin (all "
-        "alike, summed), transformer (scaled products and a bias by edge)",
+        description="weights of neighbors: gat, gatv2, gcn (by degree, not learned), gin (equal weights, "
+        "summed), transformer (scaled dot product with a bias per edge)",
     )
-    layers: int = Field(2, ge=1, le=64, description="as many edges away a node can see")
-    width: int = Field(8, ge=1, le=1 << 14, description="features a head")
+    layers: int = Field(2, ge=1, le=64, description="number of layers: the distance in edges that a node can see")
+    width: int = Field(8, ge=1, le=1 << 14, description="features of a head")
     heads: int = Field(
-        8, ge=1, le=1 << 10, description="of all layers but the last, side by side; gcn and gin have one"
+        8,
+        ge=1,
+        le=1 << 10,
+        description="number of concatenated heads, in all layers except the last; gcn and gin have one",
     )
-    output_heads: int = Field(1, ge=1, le=1 << 10, description="of the last layer, whose mean is taken")
-    dropout: float = Field(0.6, ge=0, lt=1, description="of the inputs of each layer")
+    output_heads: int = Field(1, ge=1, le=1 << 10, description="number of heads of the last layer, which are averaged")
+    dropout: float = Field(0.6, ge=0, lt=1, description="dropout probability of the inputs of each layer")
     dropout_by_head: bool = Field(
-        False, description="each head drops other inputs than the others, as in the code of GAT's authors"
+        False, description="each head has its own dropout of the inputs, as in the code of GAT's authors"
     )
-    attention_dropout: float = Field(0.6, ge=0, lt=1, description="of attention weights, an edge at a time")
+    attention_dropout: float = Field(0.6, ge=0, lt=1, description="dropout probability of attention weights, per edge")
     value_dropout: float = Field(
-        0.0, ge=0, lt=1, description="of the projected features before they are summed, as in the code of GAT's authors"
+        0.0,
+        ge=0,
+        lt=1,
+        description="dropout probability of projected features before their sum, as in the code of GAT's authors",
     )
-    skip: bool = Field(False, description="add a layer's input to its output, projected where widths differ")
+    skip: bool = Field(False, description="add a layer's input to its output, projected if widths differ")
     sees: Literal["edges", "all"] = Field(
         "edges",
-        description="all: every node looks at every other, and a transformer's bias alone tells edges; memory goes "
-        "with the square of the nodes",
+        description="visible nodes; all: every node attends to every node, and only a transformer's bias marks edges; "
+        "memory grows with the square of the nodes",
     )
 
     @property
     def attends(self) -> bool:
-        """Return whether weights of neighbors are learned, by heads."""
+        """Return whether the weights of neighbors are learned, per head."""
         return self.kind not in ("gcn", "gin")
 
     @property

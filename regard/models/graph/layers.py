@@ -16,7 +16,7 @@ from regard.models.dropout import Dropout
 
 
 class NodeFeatures(NamedTuple):
-    """Features of nodes, mostly 0: the pairs (node, feature) that are not, and their values."""
+    """Sparse features of nodes: the pairs (node, feature) that are not 0, and their values."""
 
     pairs: Int[Tensor, "2 entries"]
     values: Float[Tensor, "entries"]
@@ -28,9 +28,9 @@ class NodeFeatures(NamedTuple):
 
 
 class LayerSizes(NamedTuple):
-    """Number of ``edges`` that a layer looks along, from the first ``queries`` of its ``keys`` nodes to all of them.
+    """Number of ``edges`` of a layer, from its first ``queries`` nodes to its ``keys`` nodes.
 
-    The nodes whose outputs are wanted come first, so that the outputs of a layer are the inputs of the next one.
+    The query nodes come first, so the outputs of a layer are the inputs of the next one.
     """
 
     edges: int
@@ -39,10 +39,10 @@ class LayerSizes(NamedTuple):
 
 
 class NodeLinear(nn.Module):
-    """x W for features of nodes, dense or sparse; of sparse ones the zeros cost nothing, nor does their dropout.
+    """x W for features of nodes, dense or sparse; zeros of sparse features cost nothing, nor does their dropout.
 
-    W (inputs, outputs) is uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). ``draws``: of dropout, each
-    for its own block of the outputs, which then costs that many products of a narrower W.
+    W (inputs, outputs) is uniform in ±√(6 / (inputs + outputs)) (Glorot & Bengio 2010). ``draws``: number of
+    independent dropouts, one per block of the outputs, at the cost of one narrower product each.
     """
 
     def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0, draws: int = 1) -> None:
@@ -60,20 +60,20 @@ class NodeLinear(nn.Module):
         return edge_sum(dropped[None], self.weight[None], x.layout())[0]
 
     def _by_block(self, x: Tensor | NodeFeatures, dropped: Float[Tensor, "draws *entries"]) -> Tensor:
-        """Each block of the outputs of its own draw of the inputs."""
+        """Return each block of the outputs, computed with its own dropout of the inputs."""
         weight = self.weight.unflatten(1, (self.draws, -1)).transpose(0, 1)
-        found = dropped @ weight if isinstance(x, Tensor) else edge_sum(dropped, weight, x.layout())
-        return found.transpose(0, 1).flatten(1)
+        blocks = dropped @ weight if isinstance(x, Tensor) else edge_sum(dropped, weight, x.layout())
+        return blocks.transpose(0, 1).flatten(1)
 
 
 class GraphAttention(nn.Module):
-    """h_i' = ‖_heads Σ_j α_ij W_v h_j + b over the edges (i, j), or the mean of the heads (Veličković et al. 2018,
-    Eq. 4–6).
+    """h_i' = ‖_heads Σ_j α_ij W_v h_j + b over the edges (i, j), or the mean of the heads.
 
-    ``mechanism`` gives α of queries, keys and values. ``projections``: 1, where W h is all three (GAT); 2, where keys
-    are values (GATv2); 3 (a Transformer). ``mask``: who sees whom. ``dropout``: of the inputs; ``value_dropout``: of
-    W_v h, after α is known, as the code of GAT's authors has it (``attn_head`` of their ``utils/layers.py``); so is
-    ``dropout_by_head``: each head, and each of its projections, drops other inputs.
+    See Veličković et al. 2018, Eq. 4–6. ``mechanism`` computes α from queries, keys and values. ``projections``: 1: W h
+    is all three (GAT); 2: keys are values (GATv2); 3 (a Transformer). ``mask``: visible nodes. ``dropout``: of the
+    inputs; ``value_dropout``: of W_v h, after α, as in the code of GAT's authors (``attn_head`` of their
+    ``utils/layers.py``), and so is ``dropout_by_head``: each head, and each of its projections, has its own dropout of
+    the inputs.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class GraphAttention(nn.Module):
         self.bias = nn.Parameter(torch.zeros(width if mean else heads * width))
 
     def _heads(self, x: Float[Tensor, "nodes inputs"] | NodeFeatures) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries, keys and values of all nodes, (1, heads, nodes, width) each."""
+        """Return queries, keys and values of all nodes, each (1, heads, nodes, width)."""
         parts = self.project(x).split(self.heads * self.width, -1)
-        every = [part.unflatten(-1, (self.heads, self.width)).transpose(0, 1)[None].contiguous() for part in parts]
-        return every[0], every[-2] if len(every) == 3 else every[-1], every[-1]
+        projected = [part.unflatten(-1, (self.heads, self.width)).transpose(0, 1)[None].contiguous() for part in parts]
+        return projected[0], projected[-2] if len(projected) == 3 else projected[-1], projected[-1]
 
     def forward(
         self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, bound: Bound, degree: Tensor
@@ -114,27 +114,27 @@ class GraphAttention(nn.Module):
         return mixed + self.bias
 
     def bind(self, query: Span, key: Span) -> Bound:
-        """The mask of the nodes that look over those that are seen."""
+        """Return the mask of the query nodes over the key nodes."""
         return self.mask.bind(query, key)
 
     def weights(
-        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, node: int, others: Int[Tensor, "others"]
+        self, x: Float[Tensor, "nodes inputs"] | NodeFeatures, node: int, nodes: Int[Tensor, "others"]
     ) -> Float[Tensor, "heads others"]:
-        """α of one node over ``others``, all that it sees, itself among them."""
-        query, key, value = (part[:, :, others] for part in self._heads(x))
-        own = int((others == node).nonzero()[0])
-        places = torch.arange(len(others), device=others.device)
-        spans = node_spans(len(others), len(others), torch.stack([torch.full_like(places, own), places]))
+        """Return α of one node over ``nodes``, all nodes it attends to, including itself."""
+        query, key, value = (part[:, :, nodes] for part in self._heads(x))
+        own = int((nodes == node).nonzero()[0])
+        indices = torch.arange(len(nodes), device=nodes.device)
+        spans = node_spans(len(nodes), len(nodes), torch.stack([torch.full_like(indices, own), indices]))
         attended = self.mechanism(query, self.mechanism.prepare(key), value, self.bind(*spans), need_weights=True)
-        assert attended.weights is not None  # asked for
+        assert attended.weights is not None  # need_weights is set
         return attended.weights[0, :, own]
 
 
 class GraphConvolution(nn.Module):
     """h_i' = Σ_j w_ij W h_j + b over the edges (i, j), w_ij = 1 / √(d_i d_j) (Kipf & Welling 2017, Eq. 2).
 
-    d counts the edges of a node, the one to itself included. ``degree`` gives w of each edge: it is of the whole
-    graph, also where only a part of it is looked at.
+    d is the number of edges of a node, including the one to itself. ``degree`` has w of each edge in the whole graph,
+    also if only a part of the graph is computed.
     """
 
     def __init__(self, inputs: int, outputs: int, *, dropout: float = 0.0) -> None:
@@ -143,7 +143,7 @@ class GraphConvolution(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs))
 
     def bind(self, query: Span, key: Span) -> Bound:
-        """The mask of the nodes that look over those that are seen."""
+        """Return the mask of the query nodes over the key nodes."""
         return Edges().bind(query, key)
 
     def forward(
@@ -156,16 +156,16 @@ class GraphConvolution(nn.Module):
 
 
 def degree_weights(pairs: Int[Tensor, "2 edges"], nodes: int) -> Float64[Tensor, "edges"]:
-    """1 / √(d_i d_j) of each edge, d the number of edges of a node; each edge stands once, in both directions."""
+    """Return 1 / √(d_i d_j) of each edge, d the number of edges of a node; each edge occurs in both directions."""
     root = torch.bincount(pairs[0], minlength=nodes).clamp_min(1).double().rsqrt()
     return root[pairs[0]] * root[pairs[1]]
 
 
 def node_spans(queries: int, keys: int, pairs: Int[Tensor, "2 edges"]) -> tuple[Span, Span]:
-    """Nodes that look and nodes that are seen, as the columns of one row each; one span where these are the same."""
+    """Return the spans of query nodes and key nodes, as one row each; the same span if they are equal."""
     columns = torch.ones(1, keys, dtype=torch.bool, device=pairs.device)
     key = Span.of(columns)._replace(edges=EdgeList(pairs))
     return (key if queries == keys else Span.of(columns[:, :queries])._replace(edges=EdgeList(pairs))), key
 
 
-EVERYBODY = Padding()  # nothing is padded: the mask of those who see all
+ALL_NODES = Padding()  # there is no padding, so all nodes are visible

@@ -1,4 +1,4 @@
-"""One answer for a whole graph: a network over nodes, pooled by graph."""
+"""Outputs for a whole graph: a network over nodes, pooled by graph."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class GraphPooling(nn.Module):
     """y_g = Σ_i w_i z_i over the nodes i of graph g; or the maximum of each feature over them.
 
     w_i is 1 (``sum``), 1/n_g (``mean``), or softmax_i vᵀ tanh(W z_i + b) over the nodes of g (``attention``; as Yang et
-    al. 2016, Eq. 5–7, for words). The nodes of a graph stand one after another, so that a graph is a query that looks
-    along edges at its nodes: time and memory go with the nodes, whatever the sizes. A sum alone tells how many nodes
-    there are (Xu et al. 2019, §5.2). ``hidden``: numbers of W z_i.
+    al. 2016, Eq. 5–7, for words). The nodes of a graph are consecutive, so a graph is a query with edges to its nodes:
+    time and memory grow with the number of nodes for any sizes. Only a sum encodes the number of nodes (Xu et al. 2019,
+    §5.2). ``hidden``: features of W z_i.
     """
 
     def __init__(self, kind: PoolingKind, width: int, *, hidden: int) -> None:
@@ -34,7 +34,7 @@ class GraphPooling(nn.Module):
         self.score = nn.Parameter(torch.empty(hidden).normal_(std=hidden**-0.5)) if kind == "attention" else None
 
     def forward(self, z: Float[Tensor, "nodes width"], counts: Int[Tensor, "graphs"]) -> Float[Tensor, "graphs width"]:
-        """Return the vector of each graph. ``counts``: the nodes of each graph, at least one."""
+        """Return the vector of each graph. ``counts``: number of nodes of each graph, at least one."""
         return self.pool(z, counts)[0]
 
     def pool(
@@ -42,7 +42,7 @@ class GraphPooling(nn.Module):
     ) -> tuple[Float[Tensor, "graphs width"], Float[Tensor, "nodes"]]:
         """Return the vector of each graph, and the weight of each node in its graph.
 
-        Of ``max`` the weight is the share of features that the node is the greatest in.
+        For ``max`` the weight is the fraction of features whose maximum is at the node.
         """
         if self.kind != "max":
             layout = _members(counts)
@@ -57,12 +57,12 @@ class GraphPooling(nn.Module):
     def _weights(self, z: Tensor, layout: EdgeLayout, counts: Tensor) -> Tensor:
         if self.hidden is not None and self.score is not None:
             return edge_softmax((self.hidden(z).tanh() @ self.score)[None], layout)[0]
-        each = torch.ones_like(counts, dtype=z.dtype) if self.kind == "sum" else counts.to(z.dtype).reciprocal()
-        return each.index_select(0, layout.query)
+        weight = torch.ones_like(counts, dtype=z.dtype) if self.kind == "sum" else counts.to(z.dtype).reciprocal()
+        return weight.index_select(0, layout.query)
 
 
 def _members(counts: Tensor) -> EdgeLayout:
-    """Edges from each graph to its nodes."""
+    """Return edges from each graph to its nodes."""
     graphs, nodes = len(counts), int(counts.sum())
     graph = torch.repeat_interleave(torch.arange(graphs, device=counts.device), counts)
     return EdgeLayout(torch.stack([graph, torch.arange(nodes, device=counts.device)]), graphs, nodes)
@@ -78,8 +78,9 @@ class PooledOutputs(NamedTuple):
 class PooledGraphNet(nn.Module):
     """Outputs of a graph: W₂ ELU(W₁ y + b₁) + b₂ of the pooled states y of its nodes.
 
-    The states of all layers stand side by side, since what tells graphs apart may be near or far (Xu et al. 2019,
-    Eq. 4.2, there with the features of the nodes, too). No batch norm, unlike there: a graph's output is its own.
+    The states of all layers are concatenated, since both local and global structure may distinguish graphs (Xu et al.
+    2019, Eq. 4.2, which also adds the features of the nodes). Differs from the paper in: no batch norm, so a graph's
+    output does not depend on the batch.
     """
 
     def __init__(self, net: GraphNet, pooling: GraphPooling, *, width: int, outputs: int, dropout: float) -> None:
@@ -94,12 +95,12 @@ class PooledGraphNet(nn.Module):
         return PooledOutputs(cast(Tensor, self.outer(self.dropout(elu(self.inner(pooled))))), weights)
 
     def node_states(self, graphs: PackedGraphs) -> Float[Tensor, "nodes width"]:
-        """Return the states of all layers side by side, those of the last after an ELU."""
+        """Return the concatenated states of all layers, those of the last after an ELU."""
         states = self.net.states(*self.arguments(graphs))
         return torch.cat([*states[:-1], elu(states[-1])], -1)
 
     @staticmethod
     def arguments(graphs: PackedGraphs) -> tuple[NodeFeatures, Tensor, Tensor]:
-        """Return what the network over nodes reads."""
+        """Return the inputs of the network over nodes."""
         features = NodeFeatures(graphs.entries, graphs.values, int(graphs.counts.sum()), graphs.features)
         return features, graphs.pairs, graphs.degree

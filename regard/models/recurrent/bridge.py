@@ -19,10 +19,10 @@ class Bridge(nn.Module, ABC):
 
 
 class LearnedState(Bridge):
-    """h_0 = tanh(W final + b) in each layer; LSTM cells start empty.
+    """h_0 = tanh(W final + b) in each layer; LSTM cells start at 0.
 
     (Bahdanau et al. 2015, A.2.2: s_0 = tanh(W_s ←h_1).) Differs from the paper in: W reads all last states
-    of the encoder, not ←h_1 alone, and has a bias. Fits any encoder.
+    of the encoder, not ←h_1 alone, and has a bias. Works with any encoder.
     """
 
     def __init__(self, summary: int, cells: Stack) -> None:
@@ -41,16 +41,16 @@ class LearnedState(Bridge):
 class CopiedState(Bridge):
     """First state copied from the encoder's last, hidden states and cells (Luong et al. 2015, Sutskever 2014).
 
-    No parameters. The encoder must have as many layers, of such cells, as wide, in one direction: ValueError.
+    No parameters. Raises ValueError unless the encoder has one direction and layers and cells of equal sizes.
     """
 
     def __init__(self, summary: int, cells: Stack) -> None:
         super().__init__()
         self.parts, self.width = [cell.parts for cell in cells.layers], cells.width
-        wanted = sum(self.parts) * self.width
-        if summary != wanted:
+        size = sum(self.parts) * self.width
+        if summary != size:
             raise ValueError(
-                f"the cells carry {wanted} numbers and the encoder's summary has {summary}: it cannot be copied"
+                f"the encoder's summary cannot be copied: it has {summary} numbers, and the cells require {size}"
             )
 
     def forward(self, final: Float[Tensor, "sentences summary"]) -> Layers:

@@ -53,14 +53,14 @@ def _configured(config: RecurrentStackConfig, input: Input) -> Input:
 
 def _stack(config: RecurrentDecoderConfig, in_width: int) -> Stack:
     in_widths = [in_width] + [config.width] * (config.layers - 1)
-    return Stack([_cell(config.cell, each, config.width) for each in in_widths], dropout=config.dropout)
+    return Stack([_cell(config.cell, layer_width, config.width) for layer_width in in_widths], dropout=config.dropout)
 
 
 def _bridge(config: RecurrentDecoderConfig, summary: int, cells: Stack) -> Bridge:
     try:
         return (CopiedState if config.start == "copied" else LearnedState)(summary, cells)
     except ValueError as problem:
-        what = "the decoder's cells cannot start as the encoder's ended"
+        what = "the decoder's cells cannot start from the encoder's last states"
         raise ConfigError(what, where="model.decoder.start", why=str(problem)) from problem
 
 

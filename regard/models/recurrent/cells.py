@@ -28,9 +28,9 @@ class Weights(NamedTuple):
 class Cell(nn.Module, ABC):
     """One recurrent layer, from left to right, with the parameters of torch's module ``core`` in torch's layout.
 
-    ``run`` takes whole sequences, through torch's fused module where that computes this cell; ``step_function`` takes
-    one column after the other with the same parameters, for decoders whose next input depends on the last output.
-    ``parts``: tensors that a row carries. ``gates``: blocks of ``width`` rows in a matrix.
+    ``run`` takes whole sequences, through torch's fused module if that computes this cell. ``step_function`` processes
+    one position at a time with the same parameters, for decoders whose next input depends on the last output.
+    ``parts``: number of tensors that a row carries. ``gates``: number of blocks of ``width`` rows in a matrix.
     """
 
     gates: int
@@ -45,22 +45,22 @@ class Cell(nn.Module, ABC):
         return Weights(*self.core.all_weights[0])
 
     def start(self, rows: int) -> Carried:
-        """State before the first column: zeros."""
+        """Return the state before the first position: zeros."""
         return tuple(self.weights.recurrent.new_zeros(rows, self.width) for _ in range(self.parts))
 
     @abstractmethod
     def project_input(self, x: Float[Tensor, "*columns in_width"]) -> Float[Tensor, "*columns gates"]:
-        """W x + b, the part of a step that depends on the input alone, for any number of columns in one product."""
+        """Return W x + b, the part of a step that depends on the input alone, for all positions in one product."""
 
     @abstractmethod
     def step_function(self) -> Step:
-        """Function (projected (rows, gates), carried) -> carried, valid within one pass."""
+        """Return a function (projected (rows, gates), carried) → carried, valid within one pass."""
 
     @abstractmethod
     def run(
         self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], carried: Carried
     ) -> tuple[Float[Tensor, "rows length width"], Carried]:
-        """Hidden state after each of the first ``length`` columns of a row, and the carried tensors after the last."""
+        """Return the hidden states of the first ``length`` positions of each row, and the last carried tensors."""
 
     @abstractmethod
     def add_forget_bias(self, bias: float) -> None:
@@ -74,7 +74,7 @@ class Cell(nn.Module, ABC):
 
 
 class Elman(Cell):
-    """h_t = tanh(W x_t + b + U h_{t−1} + b') (Elman 1990). Cost a step: width · (in_width + width)."""
+    """h_t = tanh(W x_t + b + U h_{t−1} + b') (Elman 1990). Cost per step: width · (in_width + width)."""
 
     gates = 1
 
@@ -95,14 +95,14 @@ class Elman(Cell):
 
     def add_forget_bias(self, bias: float) -> None:
         if bias:
-            raise ValueError("an Elman cell has no gate that a forget bias could open")
+            raise ValueError("forget_bias requires a cell with gates, which an Elman cell lacks")
 
 
 class LSTM(Cell):
     """i, f, o = σ(W x_t + b + U h_{t−1} + b'), g = tanh(…), c_t = f ∘ c_{t−1} + i ∘ g, h_t = o ∘ tanh(c_t)
 
     (Hochreiter & Schmidhuber 1997, with Gers' forget gate; no peepholes). Blocks of the matrices: i, f, g, o. Carries
-    h and c. Two biases, as torch has them; a forget bias is added to one of them. Cost a step: 4 · width · (in_width +
+    h and c. Two biases, as in torch; a forget bias is added to one of them. Cost per step: 4 · width · (in_width +
     width).
     """
 
@@ -143,8 +143,9 @@ class GRU(Cell):
     ``update``: "keeps" h_t = z ∘ h_{t−1} + (1 − z) ∘ n (torch, Cho et al.), "renews" h_t = (1 − z) ∘ h_{t−1} + z ∘ n
     (Bahdanau et al., A.1.1). The second is the first with z's weights and biases negated, since 1 − σ(a) = σ(−a).
 
-    Cost a step: 3 · width · (in_width + width). torch's fused module serves "after" with "keeps"; the others go column
-    by column, the input's products in one. Differs from the papers in: biases, of which "before" has one too many.
+    Cost per step: 3 · width · (in_width + width). torch's fused module computes "after" with "keeps". The others run
+    step by step, with one product for all inputs. Differs from the papers in: biases, one of which is redundant with
+    "before".
     """
 
     gates = 3
@@ -164,7 +165,7 @@ class GRU(Cell):
         return linear(x, self.weights.input, self.weights.input_bias)
 
     def step_function(self) -> Step:
-        # Cut once a pass: the gradient of each cut is as large as the whole.
+        # Split once per pass: the gradient of each split is as large as the whole matrix.
         sizes = [2 * self.width, self.width]
         gates, candidate = self.weights.recurrent.split(sizes)
         gates_bias, candidate_bias = self.weights.recurrent_bias.split(sizes)
@@ -206,16 +207,16 @@ def _fused(
     length: Int[Tensor, "rows"],
     carried: Carried,
 ) -> tuple[Float[Tensor, "rows length width"], Carried]:
-    """Pass of torch's fused module, packed where rows are padded, so that each row stops at its length."""
+    """Run torch's fused module, packed if rows are padded, so each row stops at its length."""
     layered = tuple(part[None] for part in carried)
     before: Any = layered if len(layered) > 1 else layered[0]
     if bool((length == x.shape[1]).all()):
         outputs, after = core(x, before)
     else:
-        # torch refuses rows without a column; such a row goes one step, which is then undone.
+        # torch rejects empty rows: they run one step, whose effect is discarded below.
         packed = pack_padded_sequence(x, length.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False)
         packed, after = core(packed, before)
         outputs, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.shape[1])
-    moved = (length > 0)[:, None]
-    news = after if isinstance(after, tuple) else (after,)
-    return outputs, tuple(torch.where(moved, new[0], old) for new, old in zip(news, carried, strict=True))
+    has_input = (length > 0)[:, None]
+    new_parts = after if isinstance(after, tuple) else (after,)
+    return outputs, tuple(torch.where(has_input, new[0], old) for new, old in zip(new_parts, carried, strict=True))

@@ -12,7 +12,7 @@ from regard.models.attention_config import AttentionSizes, MechanismConfig, Name
 from regard.models.origin_config import EncoderStart
 from regard.models.stack_config import LARGEST, StackConfig
 
-LAYERS = 2  # cells are seldom stacked as high as layers of attention
+LAYERS = 2  # default; recurrent stacks are usually lower than stacks of attention
 STATES = 512  # default features of a state, both directions together
 
 
@@ -28,17 +28,17 @@ class CellConfig(Named):
     update: Literal["keeps", "renews"] = Field(
         "keeps", description="GRU only: effect of z = 1 on the old state (Bahdanau et al. 2015: renews)"
     )
-    orthogonal: bool = Field(False, description="recurrent matrices start orthogonal")
+    orthogonal: bool = Field(False, description="initialize recurrent matrices as orthogonal")
     forget_bias: float = Field(
-        0.0, allow_inf_nan=False, description="added to the bias of the gate that keeps the old state"
+        0.0, allow_inf_nan=False, description="value added to the bias of the gate that keeps the old state"
     )
 
     @model_validator(mode="after")
     def _check_gates(self) -> CellConfig:
         if self.kind != "gru" and (self.reset, self.update) != ("after", "keeps"):
-            raise ValueError(f"reset and update are options of a GRU, not of the {self.kind} cell")
+            raise ValueError(f"reset and update apply to a GRU only, and the cell is {self.kind}")
         if self.kind == "elman" and self.forget_bias:
-            raise ValueError("an Elman cell has no gate that a forget bias could open")
+            raise ValueError("forget_bias requires a cell with gates, which an Elman cell lacks")
         return self
 
 
@@ -46,9 +46,9 @@ class RecurrentStackConfig(StackConfig):
     """Recurrent cells over token embeddings."""
 
     kind: Literal["recurrent"] = "recurrent"
-    layers: int = Field(LAYERS, ge=1, le=1000, description="N")
+    layers: int = Field(LAYERS, ge=1, le=1000, description="number of layers")
     cell: CellConfig = Field(CellConfig(), description="kind of cell")
-    embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; unset: that of states")
+    embedding: int | None = Field(None, ge=1, le=LARGEST, description="width of embeddings; default: that of states")
     scale_embedding: bool = Field(True, description="multiply embeddings by √width, as a Transformer does")
 
     @property
@@ -63,11 +63,11 @@ class RecurrentEncoderConfig(EncoderStart, RecurrentStackConfig):
         STATES // 2,
         ge=1,
         le=LARGEST,
-        description="width of one direction; `model.width` is that of states, which two directions share",
+        description="width of one direction; `model.width` is that of states, both directions together",
     )
     bidirectional: bool = Field(True, description="concatenate the states of both directions")
     reversed: bool = Field(
-        False, description="one direction only: from the last token to the first (Sutskever 2014, Luong 2015)"
+        False, description="read from the last token to the first (Sutskever 2014, Luong 2015); requires one direction"
     )
 
     @property
@@ -90,8 +90,8 @@ class RecurrentEncoderConfig(EncoderStart, RecurrentStackConfig):
                 raise InvalidCombination(
                     "model.width",
                     "model.encoder.bidirectional",
-                    why=f"two directions cannot share a width of {states}",
-                    help="an even model.width, or --set model.encoder.width=N for each direction",
+                    why=f"a width of {states} cannot be divided between two directions",
+                    help="set an even model.width, or --set model.encoder.width=N for each direction",
                 )
             table["width"] = states // directions
         if "width" in shared:
@@ -101,12 +101,12 @@ class RecurrentEncoderConfig(EncoderStart, RecurrentStackConfig):
     @model_validator(mode="after")
     def _check_direction(self) -> RecurrentEncoderConfig:
         if self.reversed and self.bidirectional:
-            raise ValueError("reversed needs an encoder of one direction: set bidirectional = false")
+            raise ValueError("reversed requires an encoder with one direction: set bidirectional = false")
         return self
 
 
 class RecurrentDecoderConfig(AttentionSizes, RecurrentStackConfig):
-    """Recurrent cells that read the source at every step, or a summary of it."""
+    """Recurrent cells that attend to the source at every step, or read a summary of it."""
 
     order: Literal["luong", "bahdanau", "none"] = Field(
         "luong", description="attention after the cells (Luong 2015), before them (Bahdanau 2015), or none"
@@ -114,11 +114,13 @@ class RecurrentDecoderConfig(AttentionSizes, RecurrentStackConfig):
     start: Literal["learned", "copied"] = Field(
         "learned", description="first state: tanh(W · summary), or a copy of the encoder's last states (Luong 2015)"
     )
-    input_feeding: bool = Field(True, description="`luong`: the first cell also gets the last read-out")
-    readout: int | None = Field(None, ge=1, le=LARGEST, description="`bahdanau`: l, maxout units; unset: `width`")
+    input_feeding: bool = Field(True, description="`luong`: the previous output vector is an input of the first cell")
+    readout: int | None = Field(
+        None, ge=1, le=LARGEST, description="`bahdanau`: number of maxout units l; default: `width`"
+    )
     cross_attention: Annotated[MechanismConfig, BeforeValidator(unprojected)] = Field(
         MechanismConfig(heads=1, project=()),
-        description="attention to the source; one head without projections unless it sets `heads` or `project`",
+        description="attention to the source; default: one head, no projections, unless it sets `heads` or `project`",
     )
 
     @property

@@ -1,4 +1,4 @@
-"""Base of recurrent decoders: what is remembered of a sentence, and what is carried from step to step."""
+"""Base of recurrent decoders: the memory of a sentence, and the state from step to step."""
 
 from __future__ import annotations
 
@@ -17,17 +17,20 @@ from regard.models.recurrent.stack import Layers, Stack
 
 
 class RecurrentMemory(NamedTuple):
-    """``source``, which a decoder reads: a reader's memory, or a summary; ``first``, the first state of its cells."""
+    """Memory of a recurrent decoder.
+
+    ``source``: a reader's memory, or a summary; ``first``: the first state of the cells.
+    """
 
     source: Memory
     first: Layers
 
 
 class RecurrentState(NamedTuple):
-    """State of a recurrent decoder, one row a hypothesis; it cannot be truncated, because cells forget.
+    """State of a recurrent decoder, one row per hypothesis; it cannot be truncated, because cells keep no history.
 
-    ``layers``: per layer, what its cell carries. ``feed``: the last read-out where it is fed back, else ().
-    ``reader``: the reader's state. ``length``: the position. ``rows``: the sentence that each row reads.
+    ``layers``: the tensors that each layer's cell carries. ``feed``: the previous output vector with input feeding,
+    else (). ``reader``: the reader's state. ``length``: the position. ``rows``: the sentence that each row reads.
     """
 
     layers: Layers
@@ -38,11 +41,11 @@ class RecurrentState(NamedTuple):
 
 
 class RecurrentDecoder(Decoder):
-    """Base of decoders of stacked cells, most of which read the source; a subclass writes ``forward``.
+    """Base of decoders of stacked cells, most of which attend to the source; a subclass implements ``forward``.
 
     ``embedding``: target tokens to (rows, length, width).
     ``cells``: the layers of cells.
-    ``reader``: encoder-decoder attention; None where the decoder reads no more than a summary.
+    ``reader``: encoder-decoder attention; None if the decoder reads a summary only.
     ``bridge``: the encoder's summary to the first state of the cells.
     ``width``: width of the features.
     ``dropout``: probability, on the features.
@@ -75,5 +78,5 @@ class RecurrentDecoder(Decoder):
 
 
 def valid_columns(valid: Bool[Tensor, "rows length"]) -> list[Bool[Tensor, "rows"] | None]:
-    """Rows that count, column by column; None where all rows do."""
+    """Return the mask of valid rows for each position; None where all rows are valid."""
     return [None] * valid.shape[1] if bool(valid.all()) else list(valid.unbind(1))

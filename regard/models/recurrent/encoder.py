@@ -19,12 +19,12 @@ from regard.models.recurrent.cells import Carried, Cell
 class RecurrentEncoder(Encoder):
     """h_j = [→h_j; ←h_j], →h_j over x_1 … x_j and ←h_j over x_S … x_j (Bahdanau et al. 2015, A.2.1).
 
-    A layer is one cell, or one for each direction; the next reads both side by side, after dropout. The right-to-left
-    cell starts at the last valid token. ``final`` holds, layer by layer, the tensors that every cell carries last, all
-    hidden states of a layer before the LSTM cells: ←h_1 is part of it (the first state of Bahdanau et al.), and with
-    one direction it is the state that Luong et al. copy. ``reversed``, for one direction alone: every layer reads from
-    the end, "reversing the source" of Luong et al.; a state stays with its token. Cost: that of the cells, one column
-    after the other.
+    A layer is one cell, or one for each direction; the next layer reads both concatenated, after dropout. The
+    right-to-left cell starts at the last valid token. ``final`` holds, layer by layer, the last carried tensors of
+    every cell, all hidden states of a layer before the LSTM cells. ←h_1 is part of it (the first state of Bahdanau et
+    al.). With one direction it is the state that Luong et al. copy. ``reversed``, for one direction only: every layer
+    reads from the end, "reversing the source" of Luong et al.; a state stays with its token. Cost: that of the cells,
+    one position after the other.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class RecurrentEncoder(Encoder):
     ) -> None:
         super().__init__()
         if reversed and len(layers[0]) > 1:
-            raise ValueError("reversed needs an encoder of one direction")
+            raise ValueError("reversed requires an encoder with one direction")
         self.reversed = reversed
         self.embedding, self.dropout = embedding, Dropout(dropout)
         self.layers = nn.ModuleList(nn.ModuleList(cells) for cells in layers)
@@ -69,10 +69,10 @@ class RecurrentEncoder(Encoder):
 
 
 def _reversing(length: Int[Tensor, "sentences"], columns: int) -> Int[Tensor, "sentences {columns}"]:
-    """Indices that reverse the valid columns of each sentence and leave padding in place."""
-    column = torch.arange(columns, device=length.device)
-    back = length[:, None] - 1 - column
-    return torch.where(back >= 0, back, column)
+    """Return indices that reverse the valid positions of each sentence and leave padding in place."""
+    index = torch.arange(columns, device=length.device)
+    back = length[:, None] - 1 - index
+    return torch.where(back >= 0, back, index)
 
 
 def _take(

@@ -1,4 +1,4 @@
-"""Recurrent decoder without attention: one vector stands for the source."""
+"""Recurrent decoder without attention: one vector represents the source."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from regard.models.recurrent.stack import Stack
 class FixedContextDecoder(RecurrentDecoder):
     """c = tanh(V final + b), h_t = cells([E y_{t−1}; c], h_{t−1}): the same c at every step
 
-    (Cho et al. 2014, §2.2 and A.1.2, after whom Bahdanau et al. 2015 name RNNencdec). The features are h_t, after
-    dropout. The cells also start from the summary, as ``bridge`` says. Cost: that of the cells; all columns run at
-    once. Differs from the paper in: h_t alone leads to the output, which sees y_{t−1} and c through it (Sutskever et
-    al. 2014, who give the summary at the start only).
+    (Cho et al. 2014, §2.2 and A.1.2; RNNencdec of Bahdanau et al. 2015). The features are h_t, after dropout. The
+    cells also start from the summary, through ``bridge``. Cost: that of the cells; all positions run at once. Differs
+    from the paper in: the output depends on y_{t−1} and c only through h_t (as in Sutskever et al. 2014, who provide
+    the summary at the start only).
     """
 
     def __init__(self, embedding: Input, cells: Stack, bridge: Bridge, *, summary: int, dropout: float = 0.0) -> None:
@@ -42,7 +42,7 @@ class FixedContextDecoder(RecurrentDecoder):
         state: RecurrentState,
     ) -> Decoded:
         embedded, span, _ = self.embedding(inputs, span)
-        span.refuse_limit(self)  # the first state is a summary of the whole source
+        span.refuse_limit(self)  # the first state summarizes the whole source
         length = span.length
         context = memory.source.index_select(0, state.rows)[:, None].expand(-1, embedded.shape[1], -1)
         hidden, layers = self.cells.run(torch.cat([embedded, context], 2), length, state.layers)

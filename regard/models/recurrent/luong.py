@@ -1,4 +1,4 @@
-"""Luong's decoders: the cells run, then the source is read; with and without input feeding."""
+"""Luong's decoders: attention after the cells; with and without input feeding."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from regard.models.recurrent.stack import Stack
 class LuongDecoder(RecurrentDecoder):
     """h_t = cells(E y_{t−1}), c_t read with h_t, h̃_t = tanh(W_c [c_t; h_t]) (Luong et al. 2015, Eq. 5).
 
-    The features are h̃_t, after dropout. Since h̃ is not fed back, all columns run through the cells at once and
-    are read at once. Cost: that of the cells, one column after the other, and of the reader.
+    The features are h̃_t, after dropout. Since h̃ is not fed back, cells and attention each process all positions in
+    one call. Cost: that of the cells, one position after the other, and of the reader.
     """
 
     def __init__(self, embedding: Input, cells: Stack, reader: Reader, bridge: Bridge, *, dropout: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class LuongDecoder(RecurrentDecoder):
     ) -> Decoded:
         rows = RowMap.of(state.rows, sentences(memory))
         embedded, span, _ = self.embedding(inputs, span)
-        span.refuse_limit(self)  # the first state is a summary of the whole source
+        span.refuse_limit(self)  # the first state summarizes the whole source
         length = span.length
         hidden, layers = self.cells.run(embedded, length, state.layers)
         read = self.reader(hidden, span, memory.source, rows, state.reader)
@@ -46,8 +46,8 @@ class LuongDecoder(RecurrentDecoder):
 class InputFeedingDecoder(LuongDecoder):
     """Luong's decoder with h_t = cells([E y_{t−1}; h̃_{t−1}]), h̃_0 = 0 (Luong et al. 2015, §3.3).
 
-    The input of the first cell is as wide as embedding and h̃ together. h̃ is fed back without dropout, which falls on
-    the features alone. A padded step leaves the state alone. Cost: columns go one after the other, reading included.
+    The input of the first cell is as wide as embedding and h̃ together. h̃ is fed back without dropout, which is applied
+    to the features only. A padded step does not change the state. Cost: one position after the other, with attention.
     """
 
     def start(self, memory: RecurrentMemory, rows: Int[Tensor, "rows"]) -> RecurrentState:
@@ -64,7 +64,7 @@ class InputFeedingDecoder(LuongDecoder):
         rows, step, features = RowMap.of(state.rows, sentences(memory)), self.cells.step_function(), []
         layers, feed, reader, _, _ = state
         embedded, span, _ = self.embedding(inputs, span)
-        span.refuse_limit(self)  # the first state is a summary of the whole source
+        span.refuse_limit(self)  # the first state summarizes the whole source
         for x, column, counts in zip(embedded.unbind(1), span.split_columns(), valid_columns(span.valid), strict=True):
             hidden, layers = step(torch.cat([x, feed], 1), counts, layers)
             read = self.reader(hidden[:, None], column, memory.source, rows, reader)

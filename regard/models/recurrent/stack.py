@@ -1,4 +1,4 @@
-"""Stack of recurrent cells, run column by column or over whole sequences."""
+"""Stack of recurrent cells, run step by step or over whole sequences."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ StackStep = Callable[[Tensor, Tensor | None, Layers], tuple[Tensor, Layers]]
 
 
 class Stack(nn.Module):
-    """Layers of cells from left to right; each but the first reads the hidden states of the layer below, after dropout.
+    """Layers of cells from left to right; each reads the hidden states of the previous layer, after dropout.
 
-    Dropout is not applied from column to column (Zaremba et al. 2014).
+    Dropout is not applied from step to step (Zaremba et al. 2014).
     """
 
     def __init__(self, cells: list[Cell], *, dropout: float = 0.0) -> None:
@@ -34,7 +34,7 @@ class Stack(nn.Module):
     def run(
         self, x: Float[Tensor, "rows length in_width"], length: Int[Tensor, "rows"], state: Layers
     ) -> tuple[Float[Tensor, "rows length width"], Layers]:
-        """Top hidden states of all columns, and the state after the first ``length`` columns of each row."""
+        """Return the top hidden states, and the state after the first ``length`` positions of each row."""
         after = []
         for number, (cell, before) in enumerate(zip(self.layers, state, strict=True)):
             x, carried = cell.run(self.dropout(x) if number else x, length, before)
@@ -42,24 +42,24 @@ class Stack(nn.Module):
         return x, tuple(after)
 
     def step_function(self) -> StackStep:
-        """Function (column (rows, in_width), counts (rows,) or None, state) -> (top hidden state, state after it).
+        """Return a function (input (rows, in_width), valid (rows,) or None, state) → (top hidden state, next state).
 
-        Rows where ``counts`` is False keep their state; None: all rows count. Valid within one pass.
+        Rows where ``valid`` is False keep their state; None: all rows are valid. The function is valid within one pass.
         """
         cells = [(cell.project_input, cell.step_function()) for cell in self.layers]
 
         def step(
-            x: Float[Tensor, "rows in_width"], counts: Bool[Tensor, "rows"] | None, state: Layers
+            x: Float[Tensor, "rows in_width"], valid: Bool[Tensor, "rows"] | None, state: Layers
         ) -> tuple[Tensor, Layers]:
             after = []
             for number, ((project, cell_step), before) in enumerate(zip(cells, state, strict=True)):
                 carried = cell_step(project(self.dropout(x) if number else x), before)
                 x = carried[0]
-                after.append(carried if counts is None else _where(counts, carried, before))
+                after.append(carried if valid is None else _where(valid, carried, before))
             return x, tuple(after)
 
         return step
 
 
-def _where(counts: Bool[Tensor, "rows"], new: Carried, old: Carried) -> Carried:
-    return tuple(torch.where(counts[:, None], one, other) for one, other in zip(new, old, strict=True))
+def _where(valid: Bool[Tensor, "rows"], new: Carried, old: Carried) -> Carried:
+    return tuple(torch.where(valid[:, None], one, other) for one, other in zip(new, old, strict=True))

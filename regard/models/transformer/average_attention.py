@@ -1,4 +1,4 @@
-"""Average attention: the gated mean of earlier positions, in place of a decoder's self-attention."""
+"""Average attention: the gated mean of earlier positions, which replaces a decoder's self-attention."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.attention.span import Span
 
 
 class AverageState(NamedTuple):
-    """Sum of the columns of each row so far, float32 or wider, and their number."""
+    """Sum of the positions of each row so far, float32 or wider, and their number."""
 
     total: Float[Tensor, "rows width"]
     seen: Int[Tensor, "rows"]
@@ -24,8 +24,8 @@ class AverageAttention(Mixer):
 
     (Zhang et al. 2018, Eq. 1–4): self-attention whose weights are all 1/j. FFN is two linear maps with ReLU between
     and ``inner`` units; without ``inner``, g = ȳ. The residual connection and norm (their Eq. 5) are the layer's.
-    State: sum and count; padded columns enter neither. Cost: 4 · width² + 2 · width · ``inner`` a position, all
-    positions at once. No weights: they would all be 1/j.
+    State: sum and count, both without padding. Cost: 4 · width² + 2 · width · ``inner`` per position, all positions
+    at once. It returns no weights: all would be 1/j.
     """
 
     carries = True
@@ -33,7 +33,7 @@ class AverageAttention(Mixer):
     def __init__(self, width: int, *, inner: int | None = None) -> None:
         super().__init__()
         if inner is not None and inner < 1:
-            raise ValueError(f"inner = {inner}: a feed-forward has at least one unit")
+            raise ValueError(f"inner must be at least 1, got {inner}")
         self.width = width
         self.feed_forward = (
             nn.Identity()

@@ -41,7 +41,7 @@ def decoder(config: TransformerDecoderConfig, input: Input, *, states: int, summ
 
 
 def language_model(config: CausalStackConfig, input: Input, head: Head) -> LanguageModel:
-    """A decoder without a source: layers of a causal mixer and a feed-forward."""
+    """Build a decoder without a source: layers of a causal mixer and a feed-forward."""
     site = mixer_site(config, Causal() & Padding(), where="model.decoder", causal=True)._replace(together=True)
     layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
     _configure(config, input, layers, where="model.decoder", scale=config.embedding_scale)
@@ -57,7 +57,7 @@ def _configure(
     where: str,
     scale: float | None = None,
 ) -> None:
-    """Set the positions of the input, and add the table of value embeddings that all layers share, if there is one."""
+    """Set the positions of the input, and add the table of value embeddings that all layers share, if any."""
     mixer = layers[0].mixer
     if config.value_embedding and isinstance(mixer, SelfAttention):
         try:
@@ -65,17 +65,20 @@ def _configure(
         except ValueError as problem:
             help = f"--set {where}.value_embedding=false"
             raise ConfigError(
-                "this input has no value embeddings", where=f"{where}.value_embedding", why=str(problem), help=help
+                "value embeddings are not available for this input",
+                where=f"{where}.value_embedding",
+                why=str(problem),
+                help=help,
             ) from problem
     input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=scale)
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:
     frames = (_frame(config), _frame(config))
-    return TransformerLayer(build_mixer(site), None, _feed_forward(config), frames, **_habits(config))
+    return TransformerLayer(build_mixer(site), None, _feed_forward(config), frames, **_layer_options(config))
 
 
-def _habits(config: TransformerStackConfig) -> dict[str, Any]:
+def _layer_options(config: TransformerStackConfig) -> dict[str, Any]:
     return {"embedding_residual": config.embedding_residual, "feed_forward_chunks": config.feed_forward_chunks}
 
 
@@ -83,7 +86,7 @@ def _decoder_layer(config: TransformerDecoderConfig, site: MixerSite, states: in
     frames = (_frame(config), _frame(config), _frame(config))
     width = config.width
     read = reader(config, config.cross_attention, width=width, memory_width=states, output_width=width)
-    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames, **_habits(config))
+    return TransformerLayer(build_mixer(site), read, _feed_forward(config), frames, **_layer_options(config))
 
 
 def _feed_forward(config: TransformerStackConfig) -> FeedForward | GatedFeedForward:
@@ -104,9 +107,9 @@ def _last_norm(config: TransformerStackConfig) -> nn.Module:
 
 
 def _initial(part: Part, config: TransformerStackConfig) -> Part:
-    """Module with biases 0 and matrices Glorot-uniform, as in the paper's code, or N(0, std²), as in BERT.
+    """Return the module with biases 0 and matrices Glorot-uniform, as in the paper's code, or N(0, std²), as in BERT.
 
-    With ``zero_output`` every part of a layer begins by adding nothing (Zhang et al. 2019, Fixup, §3).
+    With ``zero_output`` every branch of a layer initially adds nothing (Zhang et al. 2019, Fixup, §3).
     """
     for module in part.modules():
         if isinstance(module, nn.Linear):

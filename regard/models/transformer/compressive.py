@@ -1,4 +1,4 @@
-"""Compressed memory: what leaves the memory of segments is kept in fewer slots (Compressive Transformer)."""
+"""Compressed memory: positions that leave the memory of segments are kept in fewer slots (Compressive Transformer)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from regard.attention.positions.rotary import Rotary
 from regard.models.transformer.compressor import Compression, Compressor
-from regard.models.transformer.segment_memory import Columns, SegmentMemory, SegmentState, in_rows
+from regard.models.transformer.segment_memory import Features, SegmentMemory, SegmentState, in_rows
 
 Reconstruction = Literal["attention", "autoencoding", "none"]
 
@@ -18,21 +18,21 @@ Reconstruction = Literal["attention", "autoencoding", "none"]
 class Compressive(SegmentMemory):
     """Attention to [compressed memory; memory; segment], all first in, first out (Rae et al. 2019, §3).
 
-    With each segment the n_s oldest columns of the memory become n_s / c slots, slots' = [slots; f_c(old)], of which
-    the last ``compressed`` are kept. A column sees ``memory`` + c · ``compressed`` columns before its segment. A slot's
-    distance counts places, not columns (§3.1). See ``SegmentMemory`` and ``Compressor``.
+    With each segment the n_s oldest positions of the memory become n_s / c slots, slots' = [slots; f_c(old)], of which
+    the last ``compressed`` are kept. A position sees ``memory`` + c · ``compressed`` positions before its segment. A
+    slot's distance counts slots, not positions (§3.1). See ``SegmentMemory`` and ``Compressor``.
 
-    Neither f_c nor what it reads learns from the language model: a reconstruction loss, ``Mixed.losses``, trains f_c
-    alone (§3.2, Algorithm 2). ``attention``: ‖attn(h, old) − attn(h, f_c(old))‖² by content alone, h the segment's
-    columns, everything but f_c cut off from the gradient. ``autoencoding``: ‖old − g(f_c(old))‖². Both are summed over
-    columns and a mean over features, so that they are in the units of a loss a column.
+    The language model trains neither f_c nor its inputs: a reconstruction loss, ``Mixed.losses``, trains f_c alone
+    (§3.2, Algorithm 2). ``attention``: ‖attn(h, old) − attn(h, f_c(old))‖² by content alone, h the segment's positions,
+    everything except f_c detached. ``autoencoding``: ‖old − g(f_c(old))‖². Both are summed over positions and averaged
+    over features, like a loss per position.
 
     Args:
-        memory, segment: columns; memory is some segments.
-        compressed: slots.
-        rate: c, columns to a slot.
+        memory, segment: numbers of positions; memory is a multiple of segment.
+        compressed: number of slots.
+        rate: c, positions per slot.
         compression: f_c.
-        reconstruction: the loss; unset: ``attention`` where f_c learns.
+        reconstruction: the loss; default: ``attention`` if f_c is learned.
     """
 
     def __init__(
@@ -54,22 +54,24 @@ class Compressive(SegmentMemory):
             width, heads=heads, causal=causal, dropout=dropout, rotary=rotary, memory=memory, segment=segment
         )
         if compressed < 0:
-            raise ValueError("compressed is 0 or more slots")
+            raise ValueError(f"compressed must be 0 or more slots, got {compressed}")
         learns = compression in ("conv", "dilated")
         self.reconstruction = reconstruction or ("attention" if learns else "none")
         if learns != (self.reconstruction != "none"):
-            why = "has nothing to learn" if not learns else "learns from a reconstruction alone"
-            raise ValueError(f"compression = {compression!r} {why}: not with reconstruction = {self.reconstruction!r}")
+            why = "has no parameters" if not learns else "is trained by a reconstruction loss only"
+            raise ValueError(
+                f"reconstruction = {self.reconstruction!r} cannot be used: compression = {compression!r} {why}"
+            )
         self.slots, self.rate = compressed, rate
         restores = self.reconstruction == "autoencoding"
         self.compressor = Compressor(compression, width, segment=segment, rate=rate, restores=restores)
-        self.compressor.as_neighbors_mean()
-        self.remember(memory)
+        self.compressor.initialize_as_mean()
+        self.set_memory(memory)
 
-    def remember(self, memory: int) -> None:
+    def set_memory(self, memory: int) -> None:
         if memory % self.segment:
-            raise ValueError(f"memory = {memory} is some segments of {self.segment}")
-        super().remember(memory)
+            raise ValueError(f"memory must be a multiple of segment = {self.segment}, got {memory}")
+        super().set_memory(memory)
 
     def start(self, rows: int) -> SegmentState:
         state = super().start(rows)
@@ -86,7 +88,7 @@ class Compressive(SegmentMemory):
 
     def _moved(self, state: SegmentState, full: Bool[Tensor, "rows"]) -> tuple[SegmentState, Tensor | None]:
         old = torch.cat([state.memory, state.block], 1)[:, : self.segment].detach()
-        leaving = full & (state.read > self.memory)  # a whole segment leaves, or nothing does
+        leaving = full & (state.read > self.memory)  # a segment leaves as a whole
         moved, loss = SegmentMemory._moved(self, state, full)[0], None
         if isinstance(state.usage, Tensor):
             moved = moved._replace(usage=_shifted(state.usage, self.segment, full))
@@ -94,27 +96,29 @@ class Compressive(SegmentMemory):
             return moved, None
         slots = self.compressor(old.to(state.block.dtype), self._mean_usage(state.usage))
         if torch.is_grad_enabled() and self.reconstruction != "none":
-            loss = (self._lost(state.block.detach(), old, slots) * leaving).sum()
-        kept = torch.cat([state.compressed, slots.detach()], 1)[:, self.compressor.slots :]
-        return in_rows(leaving, moved._replace(compressed=kept), moved), loss
+            loss = (self._reconstruction_loss(state.block.detach(), old, slots) * leaving).sum()
+        compressed = torch.cat([state.compressed, slots.detach()], 1)[:, self.compressor.slots :]
+        return in_rows(leaving, moved._replace(compressed=compressed), moved), loss
 
     def _mean_usage(self, usage: Float[Tensor, "rows remembered"] | tuple[()]) -> Tensor | tuple[()]:
-        """Mean attention to each of the oldest columns: its sum over the queries that could see it."""
+        """Return the mean attention to each of the oldest positions, over the queries that could see it."""
         if not isinstance(usage, Tensor):
             return ()
         queries = self.memory + self.segment - torch.arange(self.segment, device=usage.device)
         return usage[:, : self.segment] / queries
 
-    def _lost(self, h: Columns, old: Columns, slots: Float[Tensor, "rows slots width"]) -> Float[Tensor, "rows"]:
-        """The reconstruction loss of each row."""
+    def _reconstruction_loss(
+        self, h: Features, old: Features, slots: Float[Tensor, "rows slots width"]
+    ) -> Float[Tensor, "rows"]:
+        """Return the reconstruction loss of each row."""
         if self.reconstruction == "autoencoding":
             return (old - self.compressor.restored(slots)).square().mean(2).sum(1)
         with torch.no_grad():
-            wanted = self.attention.by_content(h, old)
-        return (wanted - self.attention.by_content(h, slots)).square().mean(2).sum(1)
+            target = self.attention.by_content(h, old)
+        return (target - self.attention.by_content(h, slots)).square().mean(2).sum(1)
 
 
-def _shifted(usage: Float[Tensor, "rows remembered"], columns: int, rows: Bool[Tensor, "rows"]) -> Tensor:
-    """The usage with its oldest columns gone, in these rows, and nothing of the segment that begins."""
-    moved = torch.nn.functional.pad(usage[:, columns:], (0, columns))
+def _shifted(usage: Float[Tensor, "rows remembered"], count: int, rows: Bool[Tensor, "rows"]) -> Tensor:
+    """Return the usage without its oldest positions in these rows, and zeros for the new segment."""
+    moved = torch.nn.functional.pad(usage[:, count:], (0, count))
     return torch.where(rows[:, None], moved, usage)

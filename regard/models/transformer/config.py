@@ -22,41 +22,45 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     """N layers of a mixer of one sequence and a feed-forward (Vaswani et al. 2017)."""
 
     kind: Literal["transformer"] = "transformer"
-    feed_forward: int = Field(2048, ge=1, le=LARGEST, description="d_ff")
+    feed_forward: int = Field(2048, ge=1, le=LARGEST, description="inner units of the feed-forward (d_ff)")
     activation: Activation = Field("relu", description="activation of the feed-forward; gated ones have a third matrix")
-    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="probability, on inner units")
+    feed_forward_dropout: float = Field(0.0, ge=0, lt=1, description="dropout probability of inner units")
     feed_forward_chunks: int = Field(
         1,
         ge=1,
         le=LARGEST,
-        description="pieces of a sequence that go through the feed-forward one after the other: less memory, more time",
+        description="number of pieces of a sequence that the feed-forward processes one by one: less memory, more time",
     )
     init_std: float | None = Field(
-        None, gt=0, allow_inf_nan=False, description="matrices start N(0, this²); unset: Glorot-uniform"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="standard deviation of initial matrices, N(0, std²); unset: Glorot-uniform",
     )
-    zero_output: bool = Field(False, description="matrices that end a part (attention, feed-forward) start at 0")
+    zero_output: bool = Field(False, description="initialize output matrices of attention and feed-forward as 0")
     embedding_residual: bool = Field(
-        False, description="each layer starts from λ x + μ e, e the embedded tokens; λ and μ learned from 1 and 0"
+        False, description="input of each layer is λ x + μ e, e the token embeddings; λ and μ learned from 1 and 0"
     )
     value_embedding: bool = Field(
         False,
-        description="a second table of embeddings, E: each layer's values are λ v + μ E[token], λ and μ learned from "
-        "1/2 (Jordan et al. 2024)",
+        description="add a second table of embeddings E: each layer's values are λ v + μ E[token], λ and μ learned "
+        "from 1/2 (Jordan et al. 2024)",
     )
     norm: Literal["post", "pre"] = Field("post", description="normalize after (paper) or before the sub-layer")
     normalization: Literal["layer", "rms", "batch", "none"] = Field("layer", description="kind of normalization")
     normalization_epsilon: float | None = Field(
-        None, gt=0, le=1, description="added to what the norm divides by; unset: 1e-5, and 1e-6 for `rms`"
+        None, gt=0, le=1, description="ε in the denominator of the norm; default: 1e-5, and 1e-6 for `rms`"
     )
     position: PositionConfig = Field(SinusoidalConfig(), description="kind of positions")
     mixer: MixerConfig = Field(
         MixerConfig(),
-        description="a mechanism of self-attention, or a mixer in its place",
+        description="mechanism of self-attention, or a mixer that replaces it",
     )
     execution: Literal["plain", "checkpointed", "reversible"] = Field(
         "plain",
-        description="`checkpointed`: each layer is computed again for its gradient: less memory, more time; "
-        '`reversible`: two streams, memory that does not grow with depth, another function; needs `norm = "pre"`',
+        description="`checkpointed`: recompute each layer for its gradient: less memory, more time; "
+        "`reversible`: two streams, memory independent of depth, a different function; "
+        'requires `norm = "pre"`',
     )
 
     @property
@@ -65,7 +69,7 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
 
     @property
     def newer_parts(self) -> list[str]:
-        """Keys of newer parts that are on, for summaries."""
+        """Keys of newer components that are enabled, for summaries."""
         return [key for key in NEWER if getattr(self, key)]
 
     @classmethod
@@ -77,25 +81,26 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
     def _check_widths(self) -> TransformerStackConfig:
         self._require_whole_heads(self.width)
         if self.position.kind == "sinusoidal" and self.width % 2:
-            raise ValueError(f"sinusoidal positions need an even width, not {self.width}")
+            raise ValueError(f"sinusoidal positions require an even width, got {self.width}")
         return self
 
     @model_validator(mode="after")
     def _check_reversible(self) -> TransformerStackConfig:
         if self.execution == "reversible":
             if self.norm == "post":
-                raise ValueError('reversible layers add to a stream, which norm = "post" changes: set norm = "pre"')
+                raise ValueError('execution = "reversible" requires norm = "pre": post-norm layers cannot be inverted')
             if self.embedding_residual:
                 raise ValueError(
-                    "reversible layers cannot take embedding_residual: its factor may be 0, without a way back"
+                    'execution = "reversible" cannot be combined with embedding_residual, whose factor may be 0'
                 )
             if self.mixer.kind == "compressive":
                 raise ValueError(
-                    "reversible layers keep no losses of their own, from which compressive memory learns to compress"
+                    'execution = "reversible" does not support the losses of mixers, which compressive memory requires'
                 )
             if self.normalization == "batch":
                 raise ValueError(
-                    "reversible layers are computed twice, which the means of batch normalization would count"
+                    'execution = "reversible" cannot be combined with batch normalization: its running means would '
+                    "count every batch twice"
                 )
         return self
 
@@ -105,6 +110,6 @@ class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
 
 
 class TransformerDecoderConfig(TransformerStackConfig):
-    """N layers of a mixer of the target, attention to the source and a feed-forward (Vaswani et al. 2017)."""
+    """N layers of a mixer of the target, attention to the source, and a feed-forward (Vaswani et al. 2017)."""
 
     cross_attention: MechanismConfig = Field(MechanismConfig(), description="attention to the source")

@@ -21,7 +21,7 @@ Elementwise = Callable[[Tensor], Tensor]
 
 
 def tanh_gelu(x: Tensor) -> Tensor:
-    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2 (Hendrycks and Gimpel 2016, §2), which GPT-2 computes for x Φ(x)."""
+    """x (1 + tanh(√(2/π) (x + 0.044715 x³))) / 2, GPT-2's approximation of x Φ(x) (Hendrycks and Gimpel 2016, §2)."""
     return gelu(x, approximate="tanh")
 
 
@@ -32,11 +32,11 @@ GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": 
 
 
 class FeedForward(nn.Module):
-    """FFN(x) = act(x W_1 + b_1) W_2 + b_2, at each position alike.
+    """FFN(x) = act(x W_1 + b_1) W_2 + b_2, applied to each position.
 
-    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT, its
-    approximation by tanh in GPT-2, Swish, x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021).
-    ``dropout`` is applied to the inner units, after act: the paper has none here, its later code (tensor2tensor) does.
+    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT, its approximation by
+    tanh in GPT-2, Swish, x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021). ``dropout`` is
+    applied to the inner units, after act: not in the paper, but in its later code (tensor2tensor).
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:
@@ -48,24 +48,24 @@ class FeedForward(nn.Module):
     def forward(self, x: Float[Tensor, "batch length width"]) -> Float[Tensor, "batch length width"]:
         if self._rectifier is None:
             return self.down(self.dropout(self.activation(self.up(x))))
-        if self._sums_on_the_way(x):
+        if self._fuses_bias_gradient(x):
             inner = linear(x, self.up.weight, self.up.bias.detach())
             return self.down(self.dropout(inner, self._rectifier, self.up.bias))
         return self.down(self.dropout(self.up(x), self._rectifier))
 
-    def _sums_on_the_way(self, x: Tensor) -> bool:
-        """Return whether the gradient of b_1 is summed where the activation's is computed, in 32 bits.
+    def _fuses_bias_gradient(self, x: Tensor) -> bool:
+        """Return whether the gradient of b_1 is summed together with that of the activation, in 32 bits.
 
-        In bfloat16 alone: torch's own sum takes many times as long there.
+        Only in bfloat16, where torch's own sum takes many times as long.
         """
         plain = type(self.up) is nn.Linear and x.dtype is self.up.weight.dtype is torch.bfloat16
         return plain and self.up.out_features % LANES == 0 and covers(x) and not in_reference_mode()
 
 
 class GatedFeedForward(nn.Module):
-    """FFN(x) = (act(x W) ∘ x V) W_2 (Shazeer 2020, Eq. 5 and 6), at each position alike, without biases.
+    """FFN(x) = (act(x W) ∘ x V) W_2 (Shazeer 2020, Eq. 5 and 6), applied to each position, without biases.
 
-    W is ``gate``, V ``up``, W_2 ``down``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. Three matrices
+    W is ``gate``, V ``up``, W_2 ``down``. act is σ in GLU, GELU in GEGLU, x σ(x) in SwiGLU. It has three matrices
     instead of two: at 2/3 of the inner width it has as many parameters as ``FeedForward``, which is how the paper
     compares them. ``dropout`` is applied to the inner units.
     """
@@ -82,7 +82,7 @@ class GatedFeedForward(nn.Module):
 
 
 def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0.0) -> FeedForward | GatedFeedForward:
-    """Feed-forward network of that activation: gated ones have three matrices, the others two."""
+    """Return the feed-forward network of that activation: gated ones have three matrices, the others two."""
     if kind in GATES:
         return GatedFeedForward(width, inner, activation=GATES[kind], dropout=dropout)
     return FeedForward(width, inner, activation=PLAIN[kind], dropout=dropout)
@@ -91,10 +91,10 @@ def feed_forward(kind: Activation, width: int, inner: int, *, dropout: float = 0
 def in_chunks(
     part: Callable[[Tensor], Tensor], x: Float[Tensor, "batch length width"], chunks: int
 ) -> Float[Tensor, "batch length width"]:
-    """part(x), some columns after the others (Kitaev et al. 2020, Eq. 10), for a part that takes each by itself.
+    """Compute part(x) chunk by chunk of positions (Kitaev et al. 2020, Eq. 10), for a position-wise ``part``.
 
-    Inner units of one chunk are in memory at a time: for the gradient each chunk is computed again, and draws the same
-    dropout. The numbers are those of one piece where no dropout is drawn.
+    Only the inner units of one chunk are in memory. For the gradient each chunk is recomputed with the same dropout.
+    Without dropout the result equals that of one piece.
     """
     if chunks == 1 or x.shape[1] < 2:
         return part(x)
@@ -105,7 +105,7 @@ def in_chunks(
 
 def _recomputed(part: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     draws = fork()
-    found: Tensor = checkpoint(
+    result: Tensor = checkpoint(
         part, x, use_reentrant=False, preserve_rng_state=False, context_fn=lambda: (draws(), draws())
     )
-    return found
+    return result

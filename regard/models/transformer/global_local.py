@@ -1,4 +1,4 @@
-"""Global and local attention: a window for most columns, and a few that see and are seen by all."""
+"""Global and local attention: a window for most positions, and a few that see all and are visible to all."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ from regard.models.dropout import Dropout
 
 
 class GlobalLocal(Mixer):
-    """softmax(Q Kᵀ / √d) V where column i sees j if |i − j| ≤ ``radius``, or if one of them is global.
+    """softmax(Q Kᵀ / √d) V where position i sees j if |i − j| ≤ ``radius``, or if one of them is global.
 
-    ETC (Ainslie et al. 2020), Longformer (Beltagy et al. 2020) and BigBird (Zaheer et al. 2020) in one: global columns
-    are those that ``Span.is_global`` marks, or else the ``first`` ones; with ``separate`` projections they ask of all
-    by queries, keys and values of their own (Longformer, §3.1). ``radius``: of this layer, or a list, one a layer and
-    the last for all that follow; in steps of ``dilation`` columns. ``random``: blocks of columns that each block of
-    queries sees besides (BigBird), the same whatever the batch, by ``seed`` and layer. ``labels`` k: keys are
-    k_j + a_l, l the distance clipped at ±k, or that one of both is global (ETC, Eq. 2); 0: none.
+    Covers ETC (Ainslie et al. 2020), Longformer (Beltagy et al. 2020) and BigBird (Zaheer et al. 2020). Global
+    positions are those marked by ``Span.is_global``, or else the ``first`` ones. With ``separate``, they attend to all
+    positions with their own projections of queries, keys and values (Longformer, §3.1). ``radius``: of this layer, or a
+    list with one per layer, the last for all further layers; in steps of ``dilation`` positions. ``random``: additional
+    blocks of keys for each block of queries (BigBird), independent of the batch, drawn from ``seed`` and layer.
+    ``labels`` k: keys are k_j + a_l, l the distance clipped at ±k, or the label of pairs with a global position (ETC,
+    Eq. 2); 0: none.
 
-    Any two valid columns are connected within two layers, by way of a global one. Not causal and without a state; where
-    ``causal`` it is a window with the first positions as sinks, which a cache of constant size serves: then only
-    ``radius`` and ``first`` can be chosen. Cost: 4 · width² a position, with ``separate`` 7, and length · (2 · radius +
-    globals + random blocks) · 2 · width; no table of length².
+    Any two valid positions are connected within two layers, through a global one. Not causal, and stateless. With
+    ``causal`` it is a window with the first positions as sinks, and a cache of constant size; then only ``radius`` and
+    ``first`` are options. Cost: 4 · width² per position, with ``separate`` 7, and length · (2 · radius + globals +
+    random blocks) · 2 · width; no table of length².
     """
 
     def __init__(
@@ -61,20 +62,20 @@ class GlobalLocal(Mixer):
     ) -> None:
         super().__init__()
         if width % heads:
-            raise ValueError(f"heads = {heads} does not divide width = {width}")
+            raise ValueError(f"heads must divide width = {width}, got {heads}")
         radii = radius if isinstance(radius, list) else [radius]
         if not radii or min(*radii, dilation) < 1:
-            raise ValueError("radius (of each layer, where it is a list) and dilation are 1 or more")
+            raise ValueError("radius (every entry of a list) and dilation must be 1 or more")
         if min(first, random, seed, labels) < 0:
-            raise ValueError("first, random, seed and labels are 0 or more")
+            raise ValueError("first, random, seed and labels must be 0 or more")
         reach = radii[min(layer, len(radii) - 1)]
         if random and dilation > 1:
-            raise ValueError("random blocks are blocks of neighbors: not with a dilation")
+            raise ValueError("random blocks cannot be combined with dilation > 1")
         self.causal, self.heads, self.first, self.labels = causal, heads, first, labels
-        self.around = Neighborhood(reach, dilation, random, 1009 * layer + seed)  # of each layer other blocks
+        self.around = Neighborhood(reach, dilation, random, 1009 * layer + seed)  # different blocks in each layer
         if causal:
             if dilation > 1 or random or labels or separate:
-                raise ValueError("a column that sees none after it has a window and sinks: radius and first alone")
+                raise ValueError("causal global-local attention supports the options radius and first only")
             self.inner = _windowed(width, heads, Window(reach, first), dropout, rotary)
             return
         self.rotary, self.dropping = rotary, Dropout(dropout) if dropout else None
@@ -84,7 +85,7 @@ class GlobalLocal(Mixer):
             self.global_query, self.global_key, self.global_value = (
                 nn.Linear(width, width, bias=False) for _ in range(3)
             )
-        # Of distances −k … k, and of global columns; those themselves see all under one label, which would cancel.
+        # Labels of distances −k … k and of global keys. Queries of global positions need none: one label would cancel.
         table = torch.randn(heads, 2 * labels + 2, width // heads) / math.sqrt(width // heads)
         self.label = nn.Parameter(table) if labels else None
 
@@ -123,11 +124,11 @@ class GlobalLocal(Mixer):
         context = near(
             query, key, value, span.valid, is_global, self.around, scale=scale, labels=self.label, dropping=dropping
         )
-        places = GlobalPositions.of(is_global)
-        if places.indices.shape[1]:
+        globals_ = GlobalPositions.of(is_global)
+        if globals_.indices.shape[1]:
             if self.separate:
                 query, key, value = self._separate(x, span)
-            context = self._seeing_all(context, places, query, key, value, span, dropping)
+            context = self._with_global_context(context, globals_, query, key, value, span, dropping)
         return Mixed(self.output(context.transpose(1, 2).flatten(2)), ())
 
     def _heads(self, x: Tensor) -> Tensor:
@@ -145,22 +146,24 @@ class GlobalLocal(Mixer):
             query, key = self.rotary(query, span.position), self.rotary(key, span.position)
         return query, key, value
 
-    def _seeing_all(
+    def _with_global_context(
         self,
         context: Float[Tensor, "batch heads length width"],
-        places: GlobalPositions,
+        globals_: GlobalPositions,
         query: Float[Tensor, "batch heads length width"],
         key: Float[Tensor, "batch heads length width"],
         value: Float[Tensor, "batch heads length width"],
         span: Span,
         dropping: nn.Module | None,
     ) -> Float[Tensor, "batch heads length width"]:
-        """Context in which global columns have looked at all."""
-        asked = places.take(query)
-        bound = Padding().bind(Span.of(places.valid), Span.of(span.valid))
-        found, _ = attend(asked, key, value, bound, dropping=dropping)
-        kept = torch.where(places.valid[:, None, :, None], found.to(context.dtype), places.take(context))
-        return context.scatter(2, places.indices[:, None, :, None].expand_as(kept), kept)
+        """Return the context in which global positions have attended to all positions."""
+        global_query = globals_.take(query)
+        bound = Padding().bind(Span.of(globals_.valid), Span.of(span.valid))
+        attended, _ = attend(global_query, key, value, bound, dropping=dropping)
+        global_context = torch.where(
+            globals_.valid[:, None, :, None], attended.to(context.dtype), globals_.take(context)
+        )
+        return context.scatter(2, globals_.indices[:, None, :, None].expand_as(global_context), global_context)
 
 
 def _windowed(width: int, heads: int, window: Window, dropout: float, rotary: Rotary | None) -> SelfAttention:

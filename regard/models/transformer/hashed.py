@@ -1,4 +1,4 @@
-"""Hashed attention of the Reformer: columns look at those whose queries fall into the same bucket."""
+"""Hashed attention of the Reformer: positions attend to those whose queries hash to the same bucket."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from regard.core.randomness import generator
 from regard.core.state import State, truncate
 from regard.models.dropout import Dropout
 
-MOST_BUCKETS = 1 << 20
+MAX_BUCKETS = 1 << 20
 
 
 class HashedState(NamedTuple):
-    """Keys and values of all columns so far, and the buckets of each, which is () where decoding looks at all."""
+    """Keys and values of all positions so far, and the bucket of each, or () if decoding attends to all keys."""
 
     cache: KeyValue
     bucket: Int[Tensor, "rows heads slots rounds"] | tuple[()]
 
     def append(self, key: Tensor, value: Tensor, bucket: Int[Tensor, "rows heads length rounds"], span: Span) -> State:
-        """State with more columns."""
+        """Return the state with more positions."""
         cache = self.cache.append(key, value, span)
         if not isinstance(self.bucket, Tensor) or self.bucket.shape[2] == 0:
             return HashedState(cache, bucket if isinstance(self.bucket, Tensor) else ())
-        at = self.cache.length[:, None] + torch.arange(bucket.shape[2], device=bucket.device)
-        kept = pad(self.bucket, (0, 0, 0, cache.key.shape[2] - self.bucket.shape[2]))
-        return HashedState(cache, kept.scatter(2, at[:, None, :, None].expand_as(bucket), bucket))
+        slots = self.cache.length[:, None] + torch.arange(bucket.shape[2], device=bucket.device)
+        grown = pad(self.bucket, (0, 0, 0, cache.key.shape[2] - self.bucket.shape[2]))
+        return HashedState(cache, grown.scatter(2, slots[:, None, :, None].expand_as(bucket), bucket))
 
     def truncate(self, length: Int[Tensor, "rows"]) -> HashedState:
         return self._replace(cache=truncate(self.cache, length))
@@ -52,7 +52,7 @@ class HashedState(NamedTuple):
     def join(self, states: Sequence[HashedState]) -> HashedState:
         cache = self.cache.join([state.cache for state in states])
         buckets = [state.bucket for state in states if isinstance(state.bucket, Tensor)]
-        padded = [pad(each, (0, 0, 0, cache.key.shape[2] - each.shape[2])) for each in buckets]
+        padded = [pad(bucket, (0, 0, 0, cache.key.shape[2] - bucket.shape[2])) for bucket in buckets]
         return HashedState(cache, torch.cat(padded) if padded else ())
 
 
@@ -60,19 +60,19 @@ class HashedAttention(Mixer):
     """softmax(q_i · k_j) v_j over j that share a bucket with i in some round, k_j = q_j / ‖q_j‖ (Kitaev et al. 2020)
 
     Args:
-        heads: h. ``causal``: whether a column sees none after it.
-        dropout: of attention weights. ``rotary``: positions, which turn queries before they are hashed.
-        buckets: of a round, an even number, 1 for none, or several factors of it; some 2 · length / chunk are the
-            paper's. Random rotations hash, anew at each pass of training, by ``seed`` in evaluation.
-        chunk: m. ``rounds``: of hashing. ``evaluation_rounds``: in evaluation; None: as many.
-        nearest: a causal column looks at the m columns before it of its bucket, so that no later column changes
-            what it sees; otherwise at what its own and the previous chunk hold. None: where it is causal.
-        across: at every bucket of those two chunks.
-        scale: of energies. Keys have length 1, so 1 is what 1/√d is elsewhere.
-    A column sees itself where it sees nothing else. Documents of a row are sorted apart. State: keys, values and
-    buckets; decoding with ``nearest`` gives what one pass gives, at the price of one product with each key; otherwise
-    it looks at all keys, as evaluation with one bucket does. Cost: 3 · width² a position, and
-    4 · m · width · rounds for attention, with ``buckets`` / 2 · width · rounds (the sum of factors) for hashing.
+        heads: h. ``causal``: whether a position sees no later one.
+        dropout: of attention weights. ``rotary``: positions, which rotate queries before they are hashed.
+        buckets: of a round: an even number, 1 for none, or a list of factors; the paper uses about 2 · length / chunk.
+            Random rotations hash: new ones at each pass in training, those of ``seed`` in evaluation.
+        chunk: m. ``rounds``: of hashing. ``evaluation_rounds``: in evaluation; None: ``rounds``.
+        nearest: a causal position attends to the m previous positions of its bucket, so no later position changes its
+            result; otherwise to its own and the previous chunk. None: True if causal.
+        across: attend to every bucket of those two chunks.
+        scale: of energies. Keys have norm 1, so 1 corresponds to 1/√d of other attention.
+    A position sees itself if it sees no other. Documents of a row are sorted separately. State: keys, values and
+    buckets. Decoding with ``nearest`` equals one pass, at the cost of one product with each key; otherwise it attends
+    to all keys, like evaluation with one bucket. Cost: 3 · width² per position, and 4 · m · width · rounds for
+    attention, with ``buckets`` / 2 · width · rounds (the sum of factors) for hashing.
     """
 
     like: Float[Tensor, "0"]
@@ -99,19 +99,19 @@ class HashedAttention(Mixer):
         self.nearest = (causal and not across) if nearest is None else nearest
         _check(width, heads, self.factors, min(chunk, rounds, 1 if evaluation_rounds is None else evaluation_rounds))
         if self.nearest and not causal:
-            raise ValueError("nearest = true is for columns that see none after them: an encoder looks at chunks")
+            raise ValueError("nearest = true requires causal attention: an encoder attends by chunk")
         if self.nearest and across:
-            raise ValueError("across = true looks at chunks: it needs nearest = false")
+            raise ValueError("across = true requires nearest = false")
         self.heads, self.causal, self.across = heads, causal, across
         self.chunk, self.rounds, self.evaluation_rounds = chunk, rounds, evaluation_rounds or rounds
         self.scale, self.seed, self.rotary = scale, seed, rotary
         self.query, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.weight_dropout = Dropout(dropout)
-        self.register_buffer("like", torch.empty(0), persistent=False)  # the type and device of the cache
+        self.register_buffer("like", torch.empty(0), persistent=False)  # dtype and device of the cache
 
     @property
     def packs(self) -> bool:
-        return self.nearest  # chunks are cut whatever the document
+        return self.nearest  # chunks do not follow document boundaries
 
     def can(self) -> Abilities:
         return Abilities(
@@ -129,8 +129,8 @@ class HashedAttention(Mixer):
     def position_work(self) -> int:
         return max(self.rounds, self.evaluation_rounds) * self.value.in_features * (4 + sum(self.factors) // 2)
 
-    def hash_nothing(self) -> None:
-        """Put all columns into one bucket, and this into one chunk: full attention, for comparison; time as length²."""
+    def use_single_bucket(self) -> None:
+        """Put all positions into one bucket and one chunk: full attention, for comparison; time grows with length²."""
         self.factors, self.chunk, self.rounds, self.evaluation_rounds = (1,), 1 << 30, 1, 1
 
     def start(self, rows: int) -> State:
@@ -152,7 +152,7 @@ class HashedAttention(Mixer):
         if state.cache.key.shape[2] == 0:
             return Mixed(self._output(self._in_chunks(query, key, value, bucket, span)), after)
         if self.training:
-            raise ValueError("in training hashed attention takes a sequence in one piece: each pass hashes anew")
+            raise ValueError("hashed attention cannot continue a sequence in training: each pass draws new hashes")
         own = state.cache.length[:, None] + torch.arange(x.shape[1], device=x.device)
         return Mixed(self._output(self._over_cache(query, bucket, span, own, after)), after)
 
@@ -176,14 +176,14 @@ class HashedAttention(Mixer):
         bucket: Int[Tensor, "batch heads rounds length"],
         span: Span,
     ) -> Float[Tensor, "batch heads length width"]:
-        """Context of a whole sequence; in float32 where the model is narrower."""
+        """Return the context of a whole sequence, computed in float32 if the model is narrower."""
         if not query.numel():
             return value
         if isinstance(span.segment, Tensor):
             bucket = bucket + span.segment[:, None, None] * prod(self.factors)
         valid = span.valid[:, None].expand(-1, self.heads, -1).flatten(0, 1)
-        how = {"causal": self.causal, "nearest": self.nearest, "across": self.across}
-        chunks = SortedChunks.of(bucket.flatten(0, 1), valid, chunk=self.chunk, **how)
+        options = {"causal": self.causal, "nearest": self.nearest, "across": self.across}
+        chunks = SortedChunks.of(bucket.flatten(0, 1), valid, chunk=self.chunk, **options)
         drops = None
         if self.training and self.weight_dropout.threshold:
             draws = self.weight_dropout.draws(chunks.hidden.shape, query.device)
@@ -201,43 +201,43 @@ class HashedAttention(Mixer):
         own: Int[Tensor, "batch length"],
         state: HashedState,
     ) -> Float[Tensor, "batch heads length width"]:
-        """Context of columns that follow others, in their slots ``own``: a table of their energies to all keys."""
+        """Return the context of queries in the slots ``own`` of a cache, from a table of energies to all keys."""
         keys = state.cache.span
         slots = torch.arange(keys.valid.shape[1], device=query.device)
-        may = keys.valid[:, None] & (slots <= own[..., None])
+        allowed = keys.valid[:, None] & (slots <= own[..., None])
         if isinstance(span.segment, Tensor):
-            may = may & (span.segment[..., None] == keys.read("segment")[:, None])
-        may = may[:, None]
+            allowed = allowed & (span.segment[..., None] == keys.read("segment")[:, None])
+        allowed = allowed[:, None]
         if isinstance(state.bucket, Tensor):
-            may = self._in_buckets(bucket, state.bucket, may)
+            allowed = self._in_buckets(bucket, state.bucket, allowed)
         energy = (query @ state.cache.key.transpose(-1, -2)) * self.scale
         itself = (slots == own[..., None])[:, None]
         energy = energy.float() if energy.dtype.itemsize < 4 else energy
-        energy = energy.masked_fill(~may, float("-inf")).masked_fill(itself, SELF_ENERGY)
+        energy = energy.masked_fill(~allowed, float("-inf")).masked_fill(itself, SELF_ENERGY)
         return energy.softmax(-1).to(query.dtype) @ state.cache.value
 
     def _in_buckets(
         self,
         bucket: Int[Tensor, "batch heads rounds length"],
-        kept: Int[Tensor, "batch heads slots rounds"],
-        may: Bool[Tensor, "batch 1 length slots"],
+        key_buckets: Int[Tensor, "batch heads slots rounds"],
+        allowed: Bool[Tensor, "batch 1 length slots"],
     ) -> Bool[Tensor, "batch heads length slots"]:
-        """Keys that share a bucket in some round, of which no more than a chunk's are nearer."""
-        same = (bucket[..., None] == kept.transpose(2, 3)[:, :, :, None]) & may[:, :, None]
-        met = same.cumsum(-1)
-        return (same & (met[..., -1:] - met <= self.chunk)).any(2)
+        """Return the keys that share a bucket in some round, at most the nearest ``chunk`` of them."""
+        same = (bucket[..., None] == key_buckets.transpose(2, 3)[:, :, :, None]) & allowed[:, :, None]
+        count = same.cumsum(-1)
+        return (same & (count[..., -1:] - count <= self.chunk)).any(2)
 
 
-def _check(width: int, heads: int, factors: tuple[int, ...], least: int) -> None:
-    """Raise ValueError where sizes cannot serve."""
+def _check(width: int, heads: int, factors: tuple[int, ...], smallest: int) -> None:
+    """Raise ValueError if the sizes are not supported."""
     if width % heads:
-        raise ValueError(f"{heads} heads do not divide the width {width}")
-    if least < 1:
-        raise ValueError("chunk, rounds and evaluation_rounds are 1 or more")
+        raise ValueError(f"heads must divide width = {width}, got {heads}")
+    if smallest < 1:
+        raise ValueError("chunk, rounds and evaluation_rounds must be 1 or more")
     if not factors or any(factor < 1 or (factor % 2 and factor > 1) for factor in factors):
         raise ValueError(
-            f"buckets = {', '.join(map(str, factors)) or 'none'}: a hash is the largest of x R and −x R, so each "
-            "number of buckets is even, or 1 for none"
+            f"buckets must be even numbers, or 1 for none, got {', '.join(map(str, factors)) or 'none'}: "
+            "a hash is the argmax of [x R; −x R]"
         )
-    if prod(factors) > MOST_BUCKETS:
-        raise ValueError(f"buckets: at most {MOST_BUCKETS:,} in all, not {prod(factors):,}")
+    if prod(factors) > MAX_BUCKETS:
+        raise ValueError(f"the product of buckets must be at most {MAX_BUCKETS:,}, got {prod(factors):,}")

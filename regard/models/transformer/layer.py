@@ -1,4 +1,4 @@
-"""Layer of a Transformer on either side: branches, each a part inside a residual frame."""
+"""Layer of a Transformer on either side: residual branches around mixer, reader and feed-forward."""
 
 from __future__ import annotations
 
@@ -16,52 +16,52 @@ from regard.core.state import State
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, in_chunks
 from regard.models.transformer.norms import Residual
 
-Columns = Float[Tensor, "rows length width"]
+Features = Float[Tensor, "rows length width"]
 Losses = dict[str, Float[Tensor, ""]]
 
 
 class LayerState(NamedTuple):
-    """States of a layer's mixer and reader; () where a part has none."""
+    """States of a layer's mixer and reader; () for a stateless one."""
 
     mixer: State
     reader: State = ()
 
 
 class LayerResult(NamedTuple):
-    """Results of a layer beside its columns: the state after them, and the losses that its parts name."""
+    """Results of a layer in addition to its features: the next state, and named losses of its mixer."""
 
     state: LayerState
-    losses: Losses = {}  # noqa: RUF012  # never changed
+    losses: Losses = {}  # noqa: RUF012  # never mutated
 
 
 class Branch(NamedTuple):
-    """One residual branch of a layer: a part, and the frame of norm, dropout and sum around it."""
+    """One residual branch of a layer: a sub-layer, and the frame of norm, dropout and sum around it."""
 
     frame: Residual
-    part: Callable[[Columns], Mixed]
+    part: Callable[[Features], Mixed]
 
-    def joined(self, x: Columns) -> Mixed:
-        """x after the branch, with the part's new state."""
+    def joined(self, x: Features) -> Mixed:
+        """Return x after the branch, with the sub-layer's new state."""
         mixed = self.part(self.frame.before(x))
         return mixed._replace(output=self.frame.join(x, mixed.output))
 
-    def difference(self, x: Columns) -> Mixed:
-        """Columns that a pre-norm layer's branch adds to x, with the part's new state."""
+    def difference(self, x: Features) -> Mixed:
+        """Return the features that a pre-norm branch adds to x, with the sub-layer's new state."""
         mixed = self.part(self.frame.before(x))
         return mixed._replace(output=self.frame.dropout(mixed.output))
 
 
 class TransformerLayer(nn.Module):
-    """Mixer of one sequence, reader of another where there is one, feed-forward (Vaswani et al. 2017, §3.1).
+    """Mixer of one sequence, optional reader of another, and feed-forward (Vaswani et al. 2017, §3.1).
 
     Args:
-        mixer: self-attention, or what stands in its place.
+        mixer: self-attention, or a mixer that replaces it.
         reader: attention to the encoder's states; None in an encoder and in a language model.
-        feed_forward: two or three linear maps, column by column.
-        frames: residual connection and norm around each of the parts, in this order.
-        embedding_residual: start from λ x + μ e, e the embeddings of the stack, λ and μ learned from 1 and 0. No
-            layer then has to carry the token's identity (Jordan et al. 2024, modded-nanogpt, which calls e x0).
-        feed_forward_chunks: pieces that the columns go through the feed-forward in, one after the other.
+        feed_forward: two or three linear maps, applied to each position.
+        frames: residual connection and norm around each of these, in this order.
+        embedding_residual: start from λ x + μ e, e the embeddings of the stack, λ and μ learned from 1 and 0. No layer
+            then has to carry the token's identity (Jordan et al. 2024, modded-nanogpt, which calls e x0).
+        feed_forward_chunks: number of pieces of a sequence that the feed-forward processes one by one.
     """
 
     def __init__(
@@ -83,13 +83,13 @@ class TransformerLayer(nn.Module):
         self.start_mix = nn.Parameter(torch.tensor([1.0, 0.0])) if embedding_residual else None
 
     def prepare(self, encoded: Encoded) -> Memory:
-        """Memory of each sentence that the reader reads; () without one."""
+        """Return the reader's memory of each sentence; () without a reader."""
         return () if self.reader is None else self.reader.prepare(encoded)
 
     def start(self, rows: int, memory: Memory = (), read_by: RowMap | None = None) -> LayerState:
-        """State before the first column of so many rows, which read ``memory`` as ``read_by`` says."""
-        reading = () if self.reader is None or read_by is None else self.reader.start(memory, read_by)
-        return LayerState(self.mixer.start(rows), reading)
+        """Return the state before the first position of ``rows`` rows, which read ``memory`` through ``read_by``."""
+        reader_state = () if self.reader is None or read_by is None else self.reader.start(memory, read_by)
+        return LayerState(self.mixer.start(rows), reader_state)
 
     @property
     def branch_count(self) -> int:
@@ -97,37 +97,37 @@ class TransformerLayer(nn.Module):
         return 2 if self.reader is None else 3
 
     def result(self, states: list[State], losses: Losses | None = None) -> LayerResult:
-        """Result of the layer from the states of its branches."""
+        """Return the result of the layer from the states of its branches."""
         return LayerResult(LayerState(*states[:-1]), losses or {})  # the feed-forward's is ()
 
     def forward(
         self,
-        x: Columns,
+        x: Features,
         span: Span,
         memory: Memory = (),
         rows: RowMap | None = None,
         state: LayerState | None = None,
-        embedded: Columns | None = None,
+        embedded: Features | None = None,
         values: Float[Tensor, "rows length value"] | None = None,
         only: int | None = None,
-    ) -> tuple[Columns, LayerResult | State]:
-        """Columns after the layer, and its result beside them; without a state they are the first.
+    ) -> tuple[Features, LayerResult | State]:
+        """Return the features after the layer, and its result; without a state, x is the first piece of the sequence.
 
-        ``embedded``: what the first layer of the stack was given; x unless given. ``values``: value embeddings, for a
-        mixer that adds them. ``only``: number of a branch; what it adds to x, and the state of its part.
+        ``embedded``: input of the first layer of the stack; default: x. ``values``: value embeddings, for a mixer that
+        adds them. ``only``: index of a branch; return its difference and its state instead.
         """
         if self.start_mix is not None:
             x = self.start_mix[0] * x + self.start_mix[1] * (x if embedded is None else embedded)
         states: list[State] = []
         losses: Losses = {}
-        # The class's: where ranks share weights, the instance's drops them at its end, as a call from outside must.
+        # Call the method of the class: with sharded weights, the instance's wrapper frees the gathered weights on exit.
         before = type(self).start(self, len(x)) if state is None else state
         branches = self.branches(span, memory, rows, before, values)
         if only is not None:
-            alone = branches[only].difference(x)
-            if alone.losses:
-                raise ValueError("a branch alone has no place for losses of its mixer: execution = plain has one")
-            return alone[:2]
+            single = branches[only].difference(x)
+            if single.losses:
+                raise ValueError("a mixer with losses cannot run as a single branch: set execution = plain")
+            return single[:2]
         for branch in branches:
             mixed = branch.joined(x)
             x = mixed.output
@@ -143,18 +143,18 @@ class TransformerLayer(nn.Module):
         state: LayerState,
         values: Float[Tensor, "rows length value"] | None = None,
     ) -> list[Branch]:
-        """Residual branches in their order, for these columns and states."""
-        added = () if values is None else (values,)  # which self-attention alone takes
+        """Return the residual branches in order, for this span and these states."""
+        added = () if values is None else (values,)  # only self-attention takes them
         own, reader = self._own_span(span), self.reader
-        found = [Branch(self.around_mixer, lambda x: self.mixer(x, own, state.mixer, *added))]
+        branches = [Branch(self.around_mixer, lambda x: self.mixer(x, own, state.mixer, *added))]
         if reader is not None:
-            found.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
+            branches.append(Branch(self.around_reader, lambda x: reader(x, span, memory, rows, state.reader)))
         chunks = self.feed_forward_chunks
         last = Branch(self.around_feed_forward, lambda x: Mixed(in_chunks(self.feed_forward, x, chunks), ()))
-        return [*found, last]
+        return [*branches, last]
 
     def _own_span(self, span: Span) -> Span:
-        """Span of the columns as the mixer reads it: where a reader reads the source, that alone is limited."""
+        """Return the span for the mixer: with a reader, ``visible_until`` limits the source only."""
         if self.reader is not None and isinstance(span.visible_until, Tensor):
             return span._replace(visible_until=())
         if not self.mixer.obeys_limit:
@@ -163,11 +163,11 @@ class TransformerLayer(nn.Module):
 
 
 def added_losses(one: Losses, other: Losses) -> Losses:
-    """Losses by name, those of the same name summed."""
+    """Return the losses by name; losses of the same name are summed."""
     return one | {name: one[name] + loss if name in one else loss for name, loss in other.items()}
 
 
 def stack_results(results: Iterable[LayerResult]) -> tuple[tuple[LayerState, ...], Losses]:
-    """The states of the layers of a stack, and their losses together."""
-    found = tuple(results)
-    return tuple(each.state for each in found), reduce(added_losses, (each.losses for each in found), {})
+    """Return the states of the layers of a stack, and the sums of their losses."""
+    results = tuple(results)
+    return tuple(result.state for result in results), reduce(added_losses, (result.losses for result in results), {})

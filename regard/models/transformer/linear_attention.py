@@ -1,4 +1,4 @@
-"""Linear attention: a positive feature map in place of the softmax, so that time grows with the length alone."""
+"""Linear attention: a positive feature map instead of the softmax, so time grows linearly with the length."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from regard.core.state import State
 class LinearAttention(Mixer):
     """y_i = φ(q_i)ᵀ Σ_j φ(k_j) v_jᵀ / φ(q_i)ᵀ Σ_j φ(k_j), φ(x) = elu(x) + 1, j ≤ i where ``causal``
 
-    (Katharopoulos et al. 2020, Eq. 5, 9 and 7): the weights φ(q)·φ(k) are those of attention without the exponential,
-    which is what lets the sums over keys be formed once. Heads are concatenated and projected, as in the paper's code.
-    ``chunk``: columns that are multiplied at once, which changes the order of sums only.
-    State, where causal: both sums, (rows, heads, d, d + 1), float32 or wider; padded columns leave it alone. It cannot
-    be truncated. Cost: 4 · width² + 2 · width · (d + chunk) multiply-adds a position. No weights are formed.
+    (Katharopoulos et al. 2020, Eq. 5, 9 and 7): the weights are φ(q)·φ(k), without an exponential, so the sums over
+    keys are computed once for all queries. Heads are concatenated and projected, as in the paper's code.
+    ``chunk``: number of positions per product, which changes only the order of sums.
+    State, if causal: both sums, (rows, heads, d, d + 1), float32 or wider; padding does not change it. It cannot be
+    truncated. Cost: 4 · width² + 2 · width · (d + chunk) multiply-adds per position. No weights are computed.
     """
 
     def __init__(self, width: int, *, heads: int, causal: bool, chunk: int = CHUNK) -> None:
         super().__init__()
         if width % heads:
-            raise ValueError(f"heads = {heads} does not divide width = {width}")
+            raise ValueError(f"heads must divide width = {width}, got {heads}")
         if chunk < 1:
-            raise ValueError(f"chunk = {chunk}: a chunk has at least one column")
+            raise ValueError(f"chunk must be at least 1, got {chunk}")
         self.heads, self.causal, self.chunk = heads, causal, chunk
         self.query, self.key, self.value, self.output = (nn.Linear(width, width, bias=False) for _ in range(4))
 
@@ -61,9 +61,9 @@ class LinearAttention(Mixer):
         key = (elu(key) + 1).masked_fill(~span.valid[:, None, :, None], 0)
         value = pad(value, (0, 1), value=1.0)  # the last feature sums the weights
         if self.causal:
-            found, state = chunked_scan(query, key, value, state, chunk=self.chunk)
+            sums, state = chunked_scan(query, key, value, state, chunk=self.chunk)
         else:
-            found = query @ (key.transpose(2, 3) @ value)
-        total = found[..., -1:]
-        context = found[..., :-1] / total.masked_fill(total == 0, 1.0)
+            sums = query @ (key.transpose(2, 3) @ value)
+        total = sums[..., -1:]
+        context = sums[..., :-1] / total.masked_fill(total == 0, 1.0)
         return Mixed(self.output(context.to(x.dtype).transpose(1, 2).flatten(2)), state)

@@ -1,4 +1,4 @@
-"""Mamba-2: a linear recurrence whose decay is chosen by the input, in the place of self-attention."""
+"""Mamba-2: a linear recurrence with input-dependent decay, which replaces self-attention."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from regard.attention.linear_scan import CHUNK, chunked_scan
 from regard.attention.norm import RootMeanSquareNorm
 from regard.attention.span import Span
 
-STEPS = (1e-3, 1e-1)  # of Δ at the start, one a head, evenly in the logarithm (Gu & Dao 2023, §3.6)
-RATES = (1.0, 16.0)  # of −A at the start
+STEPS = (1e-3, 1e-1)  # initial range of Δ, one per head, evenly spaced in the logarithm (Gu & Dao 2023, §3.6)
+RATES = (1.0, 16.0)  # initial range of −A
 
 
 class Mamba2State(NamedTuple):
-    """Last columns before the convolution, and S of each head, float32 or wider."""
+    """Last inputs of the convolution, and S of each head, float32 or wider."""
 
     recent: Float[Tensor, "rows kept features"]
     memory: Float[Tensor, "rows heads state value"]
@@ -30,13 +30,13 @@ class Mamba2(Mixer):
     """S_t = exp(Δ_t A) S_{t−1} + Δ_t B_t x_tᵀ, y_t = S_tᵀ C_t + D x_t, out = W_o RMSNorm(y_t ∘ SiLU(z_t))
 
     with x, B and C each SiLU of a causal convolution of their own features, Δ_t = softplus(W_Δ u_t + b), and one
-    number A < 0, Δ and D a head (Dao & Gu 2024, §7.1; SSD with a scalar decay, Eq. 8). B and C play keys and queries,
-    which all heads share, x the values: S is linear attention that forgets at a rate it chooses.
+    number A < 0, Δ and D per head (Dao & Gu 2024, §7.1; SSD with a scalar decay, Eq. 8). B and C correspond to keys
+    and queries, which all heads share, and x to values: S is linear attention with an input-dependent decay.
 
-    ``expand`` · width are the features of x, in ``heads`` heads; ``state``: features of B and C; ``kernel``: columns of
-    the convolution; ``chunk``: columns multiplied at once, which changes the order of sums only. Causal only.
-    State: the last ``kernel`` − 1 columns and S; padded columns enter neither. It cannot be truncated. Cost:
-    (3 · ``expand`` · width + 2 · ``state``) · width multiply-adds a position, and the scan. No weights are formed.
+    ``expand`` · width are the features of x, in ``heads`` heads; ``state``: features of B and C; ``kernel``: width of
+    the convolution; ``chunk``: number of positions per product, which changes only the order of sums. Causal only.
+    State: the last ``kernel`` − 1 inputs and S; padding changes neither. It cannot be truncated. Cost:
+    (3 · ``expand`` · width + 2 · ``state``) · width multiply-adds per position, and the scan. No weights are computed.
     """
 
     def __init__(
@@ -45,12 +45,12 @@ class Mamba2(Mixer):
     ) -> None:  # fmt: skip
         super().__init__()
         if not causal:
-            raise ValueError("a recurrence goes one way: in an encoder take linear, global-local or self-attention")
+            raise ValueError("mamba2 is causal: use linear, global-local or self-attention in an encoder")
         if min(expand, state, kernel, chunk) < 1:
-            raise ValueError("expand, state, kernel and chunk are 1 or more")
+            raise ValueError("expand, state, kernel and chunk must be 1 or more")
         inner = expand * width
         if inner % heads:
-            raise ValueError(f"heads = {heads} does not divide expand · width = {inner}")
+            raise ValueError(f"heads must divide expand · width = {inner}, got {heads}")
         self.heads, self.inner, self.features, self.kernel, self.chunk = heads, inner, state, kernel, chunk
         mixed = inner + 2 * state
         self.gate = nn.Linear(width, inner, bias=False)
@@ -60,7 +60,7 @@ class Mamba2(Mixer):
         self.filters = nn.Parameter(torch.empty(mixed, 1, kernel).uniform_(-bound, bound))
         self.filter_bias = nn.Parameter(torch.zeros(mixed))
         steps = torch.linspace(math.log(STEPS[0]), math.log(STEPS[1]), heads).exp()
-        self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # softplus of it is the step
+        self.step_bias = nn.Parameter(steps + torch.log(-torch.expm1(-steps)))  # inverse of softplus
         self.rate = nn.Parameter(torch.linspace(*RATES, heads).log())  # log −A
         self.skip = nn.Parameter(torch.ones(heads))  # D
         self.norm = RootMeanSquareNorm(inner, eps=1e-5)
@@ -86,19 +86,19 @@ class Mamba2(Mixer):
 
     def forward(self, x: Float[Tensor, "rows length width"], span: Span, state: Mamba2State) -> Mixed:
         wide, padding = torch.promote_types(x.dtype, torch.float32), ~span.valid
-        columns = torch.cat([state.recent.to(x.dtype), self.mixed(x)], 1)
-        # Padding stands at the end of a row: its last valid columns are those before column ``length`` of the piece.
+        inputs = torch.cat([state.recent.to(x.dtype), self.mixed(x)], 1)
+        # Padding is at the end of a row, so the last valid inputs precede index ``length`` of the piece.
         last = span.length[:, None] + torch.arange(self.kernel - 1, device=x.device)
-        recent = columns.take_along_dim(last[..., None], 1)
-        filtered = conv1d(columns.transpose(1, 2), self.filters, self.filter_bias, groups=len(self.filters))
+        recent = inputs.take_along_dim(last[..., None], 1)
+        filtered = conv1d(inputs.transpose(1, 2), self.filters, self.filter_bias, groups=len(self.filters))
         value, key, query = silu(filtered.transpose(1, 2)).to(wide).split([self.inner, *[self.features] * 2], -1)
         value = value.unflatten(-1, (self.heads, -1)).transpose(1, 2)
         step = softplus(self.step(x).to(wide) + self.step_bias).masked_fill(padding[..., None], 0)
-        step = step.transpose(1, 2)  # a padded column neither adds nor decays
-        found, memory = chunked_scan(
+        step = step.transpose(1, 2)  # padding neither adds nor decays
+        scanned, memory = chunked_scan(
             query[:, None], key[:, None], value * step[..., None], state.memory, -step * self.rate.exp()[:, None],
             chunk=self.chunk,
         )  # fmt: skip
-        found = found + self.skip[:, None, None] * value
-        found = found.transpose(1, 2).flatten(2).to(x.dtype)
-        return Mixed(self.output(self.norm(found * silu(self.gate(x)))), Mamba2State(recent, memory))
+        scanned = scanned + self.skip[:, None, None] * value
+        scanned = scanned.transpose(1, 2).flatten(2).to(x.dtype)
+        return Mixed(self.output(self.norm(scanned * silu(self.gate(x)))), Mamba2State(recent, memory))

@@ -1,4 +1,4 @@
-"""Construction of the mixers of one sequence, on either side: self-attention, or what stands in its place."""
+"""Construction of the mixers of one sequence, on either side: self-attention, or a mixer that replaces it."""
 
 from __future__ import annotations
 
@@ -26,27 +26,27 @@ BUILDER_ARGUMENTS = (
     "dropout",
     "rotary",
     "layer",
-)  # arguments that a site gives to a mixer which names them
+)  # arguments from the model, passed to a mixer whose constructor has them
 
 
 def find_mixer(kind: str) -> type[Mixer]:
-    """Class of a mixer of ``OTHER_MIXERS``."""
+    """Return the class of a mixer of ``OTHER_MIXERS``."""
     module, _, name = OTHER_MIXERS[kind].partition(":")
-    found: type[Mixer] = getattr(import_module(module), name)
-    return found
+    mixer: type[Mixer] = getattr(import_module(module), name)
+    return mixer
 
 
 def build_mixer(site: MixerSite) -> Mixer:
-    """Mixer of one layer at that site, on either side; ConfigError where it cannot be built."""
+    """Build the mixer of one layer at that site, on either side. Raises ConfigError if it cannot be built."""
     kind = site.config.kind
     if kind in MECHANISMS:
         return _self_attention(site)
     if kind not in OTHER_MIXERS:
         known = [*MECHANISMS, *OTHER_MIXERS]
-        why, meant = f"one of: {', '.join(known)}", did_you_mean(kind, known)
-        raise ConfigError(f"no mixer is called {kind!r}", where=f"{site.where}.kind", why=why, help=meant)
+        why, suggestion = f"one of: {', '.join(known)}", did_you_mean(kind, known)
+        raise ConfigError(f"unknown mixer {kind!r}", where=f"{site.where}.kind", why=why, help=suggestion)
     options = site.config.model_dump(exclude_unset=True, exclude={"kind", "heads"})
-    placed: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "width": site.width,
         "heads": site.config.heads or site.sizes.heads,
         "causal": Causal() in site.mask.conjuncts(),
@@ -54,25 +54,33 @@ def build_mixer(site: MixerSite) -> Mixer:
         "rotary": site.rotary,
         "layer": site.layer,
     }
-    return place_mixer(kind, options, placed, where=site.where)
+    return place_mixer(kind, options, arguments, where=site.where)
 
 
-def place_mixer(kind: str, options: Mapping[str, Any], placed: Mapping[str, Any], *, where: str) -> Mixer:
-    """Mixer of ``OTHER_MIXERS`` with these options.
+def place_mixer(kind: str, options: Mapping[str, Any], available: Mapping[str, Any], *, where: str) -> Mixer:
+    """Build the mixer of ``OTHER_MIXERS`` with these options.
 
-    ``placed``: values of ``BUILDER_ARGUMENTS``, of which its constructor gets those it has: ``heads`` of the side,
-    ``causal``: whether a column sees none after it, ``dropout`` of attention weights, ``rotary`` positions or None,
-    ``layer``: its number in the stack.
-    ``where``: the config key of the mixer, for errors. ConfigError where it cannot be built.
+    Args:
+        kind: a key of ``OTHER_MIXERS``.
+        options: of the config.
+        available: values of ``BUILDER_ARGUMENTS``; the constructor receives those that it has. ``heads`` of the side,
+            ``causal``: whether a position sees no later one, ``dropout`` of attention weights, ``rotary`` positions or
+            None, ``layer``: its index in the stack.
+        where: the config key of the mixer, for errors.
+
+    Raises:
+        ConfigError: the mixer cannot be built.
     """
     mixer = find_mixer(kind)
     fitting = validate_options(mixer, options, given=BUILDER_ARGUMENTS, where=where)
-    wanted = signature(mixer).parameters
-    given = {name: value for name, value in placed.items() if name in wanted}
+    parameters = signature(mixer).parameters
+    arguments = {name: value for name, value in available.items() if name in parameters}
     try:
-        return mixer(**given, **fitting)
+        return mixer(**arguments, **fitting)
     except ValueError as problem:
-        raise ConfigError(f"the mixer {kind!r} cannot be built so", where=where, why=str(problem)) from problem
+        raise ConfigError(
+            f"the mixer {kind!r} cannot be built with these options", where=where, why=str(problem)
+        ) from problem
 
 
 def _self_attention(site: MixerSite) -> SelfAttention:
@@ -90,5 +98,5 @@ def _self_attention(site: MixerSite) -> SelfAttention:
     except ValueError as problem:
         side = "a decoder" if Causal() in mask.conjuncts() else "an encoder"
         raise ConfigError(
-            f"{chosen.kind!r} attention cannot serve in {side}", where=f"{site.where}.kind", why=str(problem)
+            f"{chosen.kind!r} attention cannot be used in {side}", where=f"{site.where}.kind", why=str(problem)
         ) from problem

@@ -15,20 +15,20 @@ from regard.models.dropout import Dropout
 from regard.native.passes import covers
 from regard.native.residual import LayerNormWeights, join, layer_norm
 
-Columns = Float[Tensor, "batch length width"]
+Features = Float[Tensor, "batch length width"]
 Normalization = Literal["layer", "rms", "batch", "none"]
 
 
 class BatchNorm(nn.BatchNorm1d):
-    """Per feature (x − mean) / √(variance + ε) · g + b over all columns of the batch (Ioffe and Szegedy 2015).
+    """Per feature (x − mean) / √(variance + ε) · g + b over all positions of the batch (Ioffe and Szegedy 2015).
 
-    For comparison with LayerNorm, with known faults for sequences: padded columns count like any other, so a result
-    depends on the rest of the batch and on its padding, and a decoder in training sees something of later positions.
-    In evaluation the running mean and variance are used, which are saved with the weights; a result then depends on
-    one column alone.
+    For comparison with LayerNorm, with known faults for sequences: padding counts like any other position, so a result
+    depends on the rest of the batch and on its padding, and a decoder in training sees information of later positions.
+    In evaluation the running mean and variance are used, which are saved with the weights; a result then depends on one
+    position only.
     """
 
-    def forward(self, input: Columns) -> Columns:
+    def forward(self, input: Features) -> Features:
         return super().forward(input.flatten(0, -2)).view_as(input) if input.numel() else input
 
 
@@ -41,16 +41,17 @@ NORMALIZATIONS: dict[str, Callable[[int, float | None], nn.Module]] = {
 
 
 def normalization(kind: Normalization, width: int, *, epsilon: float | None = None) -> nn.Module:
-    """Normalization by name: LayerNorm (Ba et al. 2016), RMSNorm (Zhang and Sennrich 2019), ``BatchNorm``, identity.
+    """Return the normalization by name: LayerNorm, RMSNorm, ``BatchNorm`` or identity.
 
-    LayerNorm is (x − mean) / √(variance + 1e-5) · g + b over the features of one column, RMSNorm
-    x / √(mean of x² + 1e-6) · g: it neither shifts nor learns a shift. ``epsilon`` takes the place of these numbers.
+    LayerNorm (Ba et al. 2016) is (x − mean) / √(variance + 1e-5) · g + b over the features of one position. RMSNorm
+    (Zhang and Sennrich 2019) is x / √(mean of x² + 1e-6) · g, without centering or bias. ``epsilon`` replaces these
+    numbers.
     """
     return NORMALIZATIONS[kind](width, epsilon)
 
 
 class Residual(nn.Module, ABC):
-    """Base of residual connections around a part f: ``add(x, dropout(f(before(x))))``.
+    """Base of residual connections around a sub-layer f: ``add(x, dropout(f(before(x))))``.
 
     ``kind``, ``epsilon``: of normalization.
     """
@@ -63,19 +64,19 @@ class Residual(nn.Module, ABC):
         self.dropout = Dropout(dropout)
 
     @abstractmethod
-    def before(self, x: Columns) -> Columns:
-        """Input of the part."""
+    def before(self, x: Features) -> Features:
+        """Return the input of the sub-layer."""
 
     @abstractmethod
-    def join(self, x: Columns, output: Columns) -> Columns:
-        """``add(x, dropout(output))``, in one pass over memory in training where there are kernels."""
+    def join(self, x: Features, output: Features) -> Features:
+        """Return ``add(x, dropout(output))``, in training with compiled kernels in one pass over memory."""
 
     @abstractmethod
-    def add(self, x: Columns, difference: Columns) -> Columns:
-        """Sum of x and the part's output after dropout, normalized after post-norm's fashion."""
+    def add(self, x: Features, difference: Features) -> Features:
+        """Return the sum of x and the sub-layer's output after dropout, normalized by post-norm."""
 
-    def _by_kernels(self, x: Columns, output: Columns, norm: LayerNormWeights | None) -> Columns | None:
-        """``join`` by the kernels, which draw as dropout does; None where they do not take it."""
+    def _by_kernels(self, x: Features, output: Features, norm: LayerNormWeights | None) -> Features | None:
+        """Return ``join`` by the kernels, with the same draws as dropout; None if they do not support it."""
         if in_reference_mode() or not (covers(x) and covers(output)):
             return None
         drops = self.training and self.dropout.threshold > 0
@@ -84,17 +85,17 @@ class Residual(nn.Module, ABC):
 
 
 class PostNorm(Residual):
-    """Norm(x + Dropout(f(x))) (Vaswani et al. 2017, §3.1, §5.4). Needs a warm-up."""
+    """Norm(x + Dropout(f(x))) (Vaswani et al. 2017, §3.1, §5.4). Requires a warm-up."""
 
-    def before(self, x: Columns) -> Columns:
+    def before(self, x: Features) -> Features:
         return x
 
-    def join(self, x: Columns, output: Columns) -> Columns:
+    def join(self, x: Features, output: Features) -> Features:
         norm = _layer_norm_weights(self.norm)
         joined = None if norm is None else self._by_kernels(x, output, norm)
         return self.add(x, self.dropout(output)) if joined is None else joined
 
-    def add(self, x: Columns, difference: Columns) -> Columns:
+    def add(self, x: Features, difference: Features) -> Features:
         normed: Tensor = self.norm(x + difference)
         return normed
 
@@ -102,23 +103,23 @@ class PostNorm(Residual):
 class PreNorm(Residual):
     """x + Dropout(f(Norm(x))) (Xiong et al. 2020); the stack ends with one more norm."""
 
-    def before(self, x: Columns) -> Columns:
+    def before(self, x: Features) -> Features:
         norm = None if in_reference_mode() else _layer_norm_weights(self.norm)
         normed: Tensor | None = None if norm is None else layer_norm(x, norm)
         return self.norm(x) if normed is None else normed
 
-    def join(self, x: Columns, output: Columns) -> Columns:
+    def join(self, x: Features, output: Features) -> Features:
         joined = self._by_kernels(x, output, None)
         return self.add(x, self.dropout(output)) if joined is None else joined
 
-    def add(self, x: Columns, difference: Columns) -> Columns:
+    def add(self, x: Features, difference: Features) -> Features:
         return x + difference
 
 
 class StreamNorm(PreNorm):
-    """Dropout(f(Norm(x))), which is added to another stream than x: the frame of ``Reversible`` layers."""
+    """Dropout(f(Norm(x))), which is added to a stream other than x: the frame of ``Reversible`` layers."""
 
 
 def _layer_norm_weights(norm: nn.Module) -> LayerNormWeights | None:
-    """Weights and ε of a LayerNorm; None for any other norm."""
+    """Return the weights and ε of a LayerNorm; None for any other norm."""
     return LayerNormWeights(norm.weight, norm.bias, norm.eps) if type(norm) is nn.LayerNorm else None

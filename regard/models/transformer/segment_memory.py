@@ -1,4 +1,4 @@
-"""Segments that remember the columns before them, which no gradient reaches (Transformer-XL)."""
+"""Attention by segments, with a memory of previous positions that no gradient reaches (Transformer-XL)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from torch import Tensor
 from regard.attention.contract import Abilities, Mixed, Mixer
 from regard.attention.positions.rotary import Rotary
 from regard.attention.span import Span
-from regard.models.transformer.relative_attention import MemoryAttention, RelativeAttention, TurnedAttention
+from regard.models.transformer.relative_attention import MemoryAttention, RelativeAttention, RotaryAttention
 
-Columns = Float[Tensor, "rows length width"]
+Features = Float[Tensor, "rows length width"]
 
 
 class SegmentState(NamedTuple):
-    """Memory of rows that have ``read`` so many columns each; what stands where nothing is remembered is 0.
+    """Memory of rows that have ``read`` this number of positions each; unused entries are 0.
 
-    ``block``: the columns of the segment under way, the first at 0. ``memory``: columns before it, the last at the end.
-    ``compressed``: slots of columns before those, the last at the end; () without compression. ``usage``: attention
-    that each column of memory and block got so far; () where nothing asks for it.
+    ``block``: inputs of the current segment, the first at 0. ``memory``: inputs before it, the last at the end.
+    ``compressed``: slots of earlier inputs, the last at the end; () without compression. ``usage``: attention to each
+    position of memory and block so far; () if it is not needed.
     """
 
     read: Int[Tensor, "rows"]
@@ -32,14 +32,13 @@ class SegmentState(NamedTuple):
 
 
 class SegmentMemory(Mixer):
-    """Attention of each column to those before it in its segment and to the ``memory`` columns before the segment.
+    """Attention of each position to earlier ones in its segment and to the ``memory`` positions before the segment.
 
-    Column t is of segment ⌊t / ``segment``⌋, counted from the first column of its row: so a sequence in pieces of any
-    size gives what one pass gives. What is remembered is the layer's input, SG(h), through which no gradient flows
-    (Dai et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; it keeps its size, so
-    that training may carry it. Cost of n columns: n · (memory + segment) · width multiply-adds, four times over, and
-    projections of what is remembered, once a segment. It reads backwards only. ``rotary``: positions in place of the
-    paper's.
+    Position t is in segment ⌊t / ``segment``⌋, counted from the first position of its row, so a sequence in pieces of
+    any size gives the result of one pass. The memory is the layer's input, SG(h), through which no gradient flows (Dai
+    et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; its size is constant, so
+    training can carry it. Cost of n positions: n · (memory + segment) · width multiply-adds, four times, and
+    projections of the memory, once per segment. Causal only. ``rotary``: positions that replace the paper's.
     """
 
     carries = True
@@ -57,22 +56,22 @@ class SegmentMemory(Mixer):
     ) -> None:
         super().__init__()
         if not causal:
-            raise ValueError("it remembers the columns before each: for decoders and language models")
+            raise ValueError("segment memory is causal: use it in decoders and language models")
         if memory < 0 or segment < 1:
-            raise ValueError("memory is 0 or more columns, and a segment has at least one")
+            raise ValueError("segment memory requires memory ≥ 0 and segment ≥ 1")
         self.width, self.memory, self.segment, self.slots = width, memory, segment, 0
         self.attention: MemoryAttention
         if rotary is None:
             self.attention = RelativeAttention(width, heads=heads, distances=memory + segment, dropout=dropout)
         else:
-            self.attention = TurnedAttention(width, heads=heads, rotary=rotary, dropout=dropout)
+            self.attention = RotaryAttention(width, heads=heads, rotary=rotary, dropout=dropout)
 
-    def remember(self, memory: int) -> None:
-        """Remember so many columns from now on; nothing that is learned depends on it. Earlier states do not fit."""
+    def set_memory(self, memory: int) -> None:
+        """Set the size of the memory, in positions. No parameter depends on it. Earlier states do not fit."""
         if memory < 0:
-            raise ValueError("memory is 0 or more columns")
+            raise ValueError(f"memory must be 0 or more positions, got {memory}")
         self.memory = memory
-        self.attention.reach(self.slots + memory + self.segment)
+        self.attention.set_distances(self.slots + memory + self.segment)
 
     def can(self) -> Abilities:
         return Abilities(
@@ -83,7 +82,7 @@ class SegmentMemory(Mixer):
             order_free=False,
             normalized=True,
             fused=False,
-            differentiable=False,  # not through what is remembered
+            differentiable=False,  # no gradient through the memory
         )
 
     @property
@@ -96,36 +95,36 @@ class SegmentMemory(Mixer):
         block, memory = (weight.new_zeros(rows, columns, self.width) for columns in (self.segment, self.memory))
         return SegmentState(read, block.detach(), memory.detach())
 
-    def forward(self, x: Columns, span: Span, state: SegmentState) -> Mixed:
-        outputs, lost = [], x.new_zeros(())
-        at, left = 0, span.length
-        while at < x.shape[1]:
-            # As far as no row that has columns left goes beyond its segment.
-            offset = (state.read % self.segment).masked_fill(left <= 0, 0)
-            end = min(x.shape[1], at + self.segment - int(offset.max()))
-            output, state, loss = self._within(x[:, at:end], span.valid[:, at:end], state)
+    def forward(self, x: Features, span: Span, state: SegmentState) -> Mixed:
+        outputs, loss_sum = [], x.new_zeros(())
+        begin, remaining = 0, span.length
+        while begin < x.shape[1]:
+            # Continue until the first row with remaining positions reaches the end of its segment.
+            offset = (state.read % self.segment).masked_fill(remaining <= 0, 0)
+            end = min(x.shape[1], begin + self.segment - int(offset.max()))
+            output, state, loss = self._within(x[:, begin:end], span.valid[:, begin:end], state)
             outputs.append(output)
-            lost = lost if loss is None else lost + loss
-            left, at = left - (end - at), end
-        kept = SegmentState._make(each.detach() if isinstance(each, Tensor) else each for each in state)
-        losses = {"reconstruction": lost} if lost.requires_grad else None
-        return Mixed(torch.cat(outputs, 1) if outputs else x, kept, losses=losses)
+            loss_sum = loss_sum if loss is None else loss_sum + loss
+            remaining, begin = remaining - (end - begin), end
+        detached = SegmentState._make(x.detach() if isinstance(x, Tensor) else x for x in state)
+        losses = {"reconstruction": loss_sum} if loss_sum.requires_grad else None
+        return Mixed(torch.cat(outputs, 1) if outputs else x, detached, losses=losses)
 
     def _within(
-        self, x: Columns, valid: Bool[Tensor, "rows length"], state: SegmentState
-    ) -> tuple[Columns, SegmentState, Tensor | None]:
-        """Output of columns that are of one segment in each row, the state after them, and what compression lost."""
+        self, x: Features, valid: Bool[Tensor, "rows length"], state: SegmentState
+    ) -> tuple[Features, SegmentState, Tensor | None]:
+        """Return the output of positions within one segment per row, the next state, and the compression loss."""
         offset, length = state.read % self.segment, x.shape[1]
-        before = [each for each in (state.compressed, state.memory) if isinstance(each, Tensor)]
-        block, shown = self._entered(x.to(state.block.dtype), valid, offset, state.block)
-        h = torch.cat([*before, shown], 1).to(x.dtype)
+        before = [memory for memory in (state.compressed, state.memory) if isinstance(memory, Tensor)]
+        block, visible = self._extended(x.to(state.block.dtype), valid, offset, state.block)
+        h = torch.cat([*before, visible], 1).to(x.dtype)
         first = self.slots + self.memory + offset
         allowed = self._allowed(state.read, first, length, h.shape[1])
         output, weights = self.attention(x, h, first, allowed, need_weights=isinstance(state.usage, Tensor))
         if isinstance(state.usage, Tensor) and weights is not None:
             used = weights.detach() * valid[:, None, :, None]
-            got = used.mean(1).sum(1)[:, self.slots :].to(state.usage.dtype)
-            state = state._replace(usage=state.usage + _padded(got, state.usage.shape[1]))
+            received = used.mean(1).sum(1)[:, self.slots :].to(state.usage.dtype)
+            state = state._replace(usage=state.usage + _padded(received, state.usage.shape[1]))
         read = state.read + valid.sum(1)
         full = read // self.segment > state.read // self.segment
         state = state._replace(read=read, block=block)
@@ -134,56 +133,56 @@ class SegmentMemory(Mixer):
         moved, loss = self._moved(state, full)
         return output, moved, loss
 
-    def _entered(
+    def _extended(
         self,
-        x: Columns,
+        x: Features,
         valid: Bool[Tensor, "rows length"],
         offset: Int[Tensor, "rows"],
         block: Float[Tensor, "rows segment width"],
     ) -> tuple[Float[Tensor, "rows segment width"], Float[Tensor, "rows shown width"]]:
-        """The block with what is valid of x after its ``offset`` columns, and as much of it as any row may have got."""
+        """Return the block with the valid positions of x after its ``offset`` ones, and its used prefix."""
         begin, last, length = int(offset.min()), int(offset.max()), x.shape[1]
         end = min(last + length, self.segment)
         if begin == last:
             x = x.masked_fill(~valid[..., None], 0.0)
-            shown = torch.cat([block[:, :begin], x], 1) if begin else x
-            return (torch.cat([shown, block[:, end:]], 1) if end < self.segment else shown), shown
-        at = (offset[:, None] + torch.arange(length, device=x.device)).clamp_max(self.segment - 1)[..., None]
-        at = at.expand_as(x)
-        whole = block.scatter(1, at, torch.where(valid[..., None], x, block.gather(1, at)))
+            visible = torch.cat([block[:, :begin], x], 1) if begin else x
+            return (torch.cat([visible, block[:, end:]], 1) if end < self.segment else visible), visible
+        index = (offset[:, None] + torch.arange(length, device=x.device)).clamp_max(self.segment - 1)[..., None]
+        index = index.expand_as(x)
+        whole = block.scatter(1, index, torch.where(valid[..., None], x, block.gather(1, index)))
         return whole, whole[:, :end]
 
     def _allowed(
         self, read: Int[Tensor, "rows"], first: Int[Tensor, "rows"], length: int, keys: int
     ) -> Bool[Tensor, "rows length keys"]:
-        """No later column, and no place where nothing is remembered yet."""
-        columns = torch.arange(keys, device=read.device)
-        last = first[:, None] + torch.arange(length, device=read.device)
-        return (columns <= last[..., None]) & (columns >= self._first_kept(read)[:, None, None])
+        """Hide later positions, and empty entries of the memory."""
+        keys_ = torch.arange(keys, device=read.device)
+        own = first[:, None] + torch.arange(length, device=read.device)
+        return (keys_ <= own[..., None]) & (keys_ >= self._first_kept(read)[:, None, None])
 
     def _first_kept(self, read: Int[Tensor, "rows"]) -> Int[Tensor, "rows"]:
-        """The first place of slots and memory that holds something; what holds something follows on it."""
+        """Return the index of the first entry of slots and memory in use; all later entries are in use too."""
         before = read // self.segment * self.segment
         return self.slots + self.memory - before.clamp_max(self.memory)
 
     def _moved(self, state: SegmentState, full: Bool[Tensor, "rows"]) -> tuple[SegmentState, Tensor | None]:
-        """The state with the segment in memory where it is ``full``, and the loss; the oldest columns leave."""
+        """Move the segment into memory where it is ``full``, drop the oldest positions, and return state and loss."""
         joined = torch.cat([state.memory, state.block], 1).detach()
         moved = state._replace(block=torch.zeros_like(state.block), memory=joined[:, self.segment :])
         return in_rows(full, moved, state), None
 
 
 def in_rows(rows: Bool[Tensor, "rows"], new: SegmentState, old: SegmentState) -> SegmentState:
-    """The new state in these rows, the old in all others."""
+    """Return the new state in these rows, the old one in all others."""
     if bool(rows.all()):
         return new
-    found = []
+    fields = []
     for one, other in zip(new, old, strict=True):
         if isinstance(one, Tensor) and isinstance(other, Tensor):
             one = torch.where(rows.view(-1, *[1] * (one.dim() - 1)), one, other)
-        found.append(one)
-    return SegmentState._make(found)
+        fields.append(one)
+    return SegmentState._make(fields)
 
 
-def _padded(x: Float[Tensor, "rows columns"], columns: int) -> Float[Tensor, "rows {columns}"]:
-    return torch.nn.functional.pad(x, (0, columns - x.shape[1]))
+def _padded(x: Float[Tensor, "rows columns"], length: int) -> Float[Tensor, "rows {columns}"]:
+    return torch.nn.functional.pad(x, (0, length - x.shape[1]))

@@ -1,4 +1,4 @@
-"""The place of a mixer in a stack of layers, an encoder's or a decoder's, with the relative positions of the stack."""
+"""The site of a mixer in a stack of layers, with the relative positions of the stack."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from regard.models.transformer.config import TransformerStackConfig
 
 
 class MixerSite(NamedTuple):
-    """Place of a mixer in a stack of either side. Layers of a stack differ by ``layer`` alone, and so share T5's table.
+    """Site of a mixer in a stack of either side. Sites of a stack differ by ``layer`` only, so they share T5's table.
 
-    ``width``: features of a column. ``sizes``: heads of the side. ``mask``: what a column may see. ``where``: config
-    key, for errors. ``bias``, ``rotary``: relative positions, ``adds_values``: whether such mixers add value
-    embeddings, and ``together``: see ``SelfAttention``; for mixers that are self-attention. ``layer``: its
-    number in the stack.
+    ``width``: features of a position. ``sizes``: heads of the side. ``mask``: visible positions. ``where``: config key,
+    for errors. ``bias``, ``rotary``: relative positions; ``adds_values``: whether mixers add value embeddings;
+    ``together``: see ``SelfAttention``; these are for mixers that are self-attention. ``layer``: its index in the
+    stack.
     """
 
     config: MixerConfig
@@ -45,10 +45,10 @@ class MixerSite(NamedTuple):
 
 
 def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal: bool) -> MixerSite:
-    """The site of a stack's mixers.
+    """Return the site of a stack's mixers.
 
-    ``where``: config key of the stack. ``causal``: whether columns see none after them, which T5's table is cut for.
-    Raises ConfigError where the mixer cannot take this kind of position.
+    ``where``: config key of the stack. ``causal``: whether positions see no later ones, which decides the type of T5's
+    table. Raises ConfigError if the mixer does not support this kind of position.
     """
     site = MixerSite(stack.mixer, stack.width, stack, mask, f"{where}.mixer", adds_values=stack.value_embedding)
     position, kind = stack.position, site.config.kind
@@ -58,9 +58,9 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
     if kind not in MECHANISMS:
         if stack.value_embedding:
             raise ConfigError(
-                f"the mixer {site.config.kind!r} has no values to add embeddings to",
+                f"the mixer {site.config.kind!r} does not support value embeddings",
                 where=f"{where}.value_embedding",
-                why="value embeddings are for self-attention",
+                why="value embeddings require self-attention",
                 help=f"--set {where}.value_embedding=false",
             )
         return site
@@ -68,9 +68,9 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
         return site._replace(rotary=_rotary(stack, position, heads, where=where))
     if isinstance(position, ForgettingConfig) and not causal:
         raise ConfigError(
-            "forgetting positions are for columns that see none after them",
+            "forgetting positions require a causal mask, which an encoder does not have",
             where=f"{where}.position",
-            why="what lies between a query and a key ahead of it cannot be forgotten yet",
+            why="forget gates apply between a key and a later query",
             help=f"--set {where}.position=rotary, or sinusoidal",
         )
     try:
@@ -80,7 +80,7 @@ def mixer_site(stack: TransformerStackConfig, mask: Mask, *, where: str, causal:
     except ValueError as problem:
         raise _unfit(where, problem) from problem
     if bias is not None and "bias" not in signature(MECHANISMS[kind]).parameters:
-        raise _mismatch(site, position, f"it adds a bias to energies, which {kind!r} attention cannot")
+        raise _mismatch(site, position, f"it adds a bias to energies, which {kind!r} attention does not support")
     return site._replace(bias=bias)
 
 
@@ -108,9 +108,9 @@ def _bias(position: PositionConfig, heads: int, *, causal: bool) -> EnergyBias |
 
 
 def _with_vectors(site: MixerSite, position: ShawConfig) -> MixerConfig:
-    """Shaw's mechanism with the options of position and attention; those of the attention win."""
+    """Return Shaw's mechanism with the options of position and attention; those of the attention take precedence."""
     if site.config.kind not in ("dot", "shaw"):
-        why = f"it adds vectors to a dot product, and {site.config.kind!r} attention has none"
+        why = f"it adds vectors to a dot product, which {site.config.kind!r} attention does not compute"
         raise _mismatch(site, position, why)
     whole = {"clip": position.clip, "values": position.values} | site.config.model_dump(exclude={"kind"})
     return MixerConfig.model_validate({"kind": "shaw"} | whole)
@@ -118,7 +118,7 @@ def _with_vectors(site: MixerSite, position: ShawConfig) -> MixerConfig:
 
 def _mismatch(site: MixerSite, position: PositionConfig, why: str) -> ConfigError:
     return ConfigError(
-        f"{position.kind} positions and {site.config.kind!r} attention do not fit together",
+        f"{position.kind} positions cannot be combined with {site.config.kind!r} attention",
         where=f"{site.where}.kind",
         why=why,
         help='--set model.position=sinusoidal, or a mixer of kind "dot"',

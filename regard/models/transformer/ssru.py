@@ -1,4 +1,4 @@
-"""Simpler simple recurrent unit (SSRU): one vector a layer holds a decoder's past, in place of self-attention."""
+"""Simpler simple recurrent unit (SSRU): one vector per layer holds a decoder's past, instead of self-attention."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from regard.attention.span import Span
 class SimpleRecurrent(Mixer):
     """f_t = σ(W_f x_t + b_f), c_t = f_t ∘ c_{t−1} + (1 − f_t) ∘ W x_t, h_t = ReLU(c_t), with c_0 = 0 (Kim et al. 2019).
 
-    c forgets exponentially, at a rate each component chooses from x; the residual connection and norm around it are
-    the layer's. State: c, float32 or wider, since a small 1 − f would vanish in bfloat16; padded columns leave it
-    alone. Cost: 2 · width² a position in two products over all positions at once; then only the elementwise line of
-    c goes one position after the other. No weights to look at. W has no bias.
+    c decays exponentially, at a rate that each component computes from x; the residual connection and norm around it
+    are the layer's. State: c, float32 or wider, since a small 1 − f would vanish in bfloat16; padding does not change
+    it. Cost: 2 · width² per position in two products over all positions; only the elementwise recurrence of c runs
+    position by position. It returns no weights. W has no bias.
     """
 
     carries = True
@@ -47,8 +47,8 @@ class SimpleRecurrent(Mixer):
         padding = ~span.valid[..., None]
         keep, new = keep.masked_fill(padding, 1), new.masked_fill(padding, 0)
         cells = []
-        for kept, added in zip(keep.unbind(1), new.unbind(1), strict=True):
-            state = torch.addcmul(added, kept, state)
+        for factor, added in zip(keep.unbind(1), new.unbind(1), strict=True):
+            state = torch.addcmul(added, factor, state)
             cells.append(state)
         return Mixed(torch.relu(torch.stack(cells, 1)).to(x.dtype), state)
 

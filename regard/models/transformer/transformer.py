@@ -49,13 +49,13 @@ class TransformerEncoder(Encoder):
 
 
 def _require_no_losses(results: Iterable[LayerResult | State]) -> None:
-    """ConfigError where a mixer names losses: what an encoder returns has no place for them."""
-    named = sorted({name for each in results if isinstance(each, LayerResult) for name in each.losses})
+    """Raise ConfigError if a mixer has losses: the output of an encoder cannot carry them."""
+    named = sorted({name for result in results if isinstance(result, LayerResult) for name in result.losses})
     if named:
         raise ConfigError(
-            f"a mixer of the encoder has a loss of its own, {', '.join(named)}", where="model.encoder.mixer",
-            why="losses of mixers are minimized in decoders and language models alone",
-            help="take another mixer for the encoder",
+            f"the encoder's mixer has the additional loss {', '.join(named)}", where="model.encoder.mixer",
+            why="losses of mixers are supported in decoders and language models only",
+            help="set another model.encoder.mixer",
         )  # fmt: skip
 
 
@@ -67,12 +67,12 @@ class TransformerState(NamedTuple):
     rows: Int[Tensor, "rows"]
 
     def truncate(self, length: Int[Tensor, "rows"]) -> TransformerState:
-        # Readers of the Transformer have no state; one that has refuses to be truncated.
+        # Readers of the Transformer have no state; a reader with one raises when it is truncated.
         return TransformerState(truncate(self.layers, length), torch.minimum(self.length, length), self.rows)
 
 
 class TransformerDecoder(Decoder):
-    """N layers over the embedded target, each of which reads the encoder's output."""
+    """N layers over the embedded target, each of which attends to the encoder's output."""
 
     def __init__(
         self, embedding: Input, layers: list[TransformerLayer], norm: nn.Module, execution: Execution | None = None
@@ -91,7 +91,9 @@ class TransformerDecoder(Decoder):
 
     def start(self, memory: Memory, rows: Int[Tensor, "rows"]) -> TransformerState:
         read_by = RowMap.of(rows, sentences(memory))
-        layers = tuple(layer.start(len(rows), kept, read_by) for layer, kept in zip(self.stack, memory, strict=True))
+        layers = tuple(
+            layer.start(len(rows), source, read_by) for layer, source in zip(self.stack, memory, strict=True)
+        )
         return TransformerState(layers, torch.zeros_like(rows), rows)
 
     def forward(
@@ -102,9 +104,9 @@ class TransformerDecoder(Decoder):
         steps = [
             Step(
                 layer,
-                {"span": span, "memory": kept, "rows": rows, "state": before, "embedded": x, "values": values},
+                {"span": span, "memory": source, "rows": rows, "state": before, "embedded": x, "values": values},
             )
-            for layer, kept, before in zip(self.stack, memory, state.layers, strict=True)
+            for layer, source, before in zip(self.stack, memory, state.layers, strict=True)
         ]
         x, results = self.execution.run(steps, x)
         layers, losses = stack_results(results)
