@@ -1,10 +1,10 @@
-"""Everything that can go wrong for a user, as one tree.
+"""Errors that a user can cause or see, as one tree.
 
     RegardError            1
-    ├── ConfigError        2   a config key, an override, an option, a combination that cannot be built
-    ├── DataError          3   data: missing, misaligned, empty, not UTF-8, no input of a model
-    ├── ModelError         4   a run or model folder: missing, truncated, foreign, too new
-    ├── TrainingError      5   training cannot go on: no finite loss, out of memory
+    ├── ConfigError        2   a config key, an override, an option, an invalid combination
+    ├── DataError          3   data: missing, misaligned, empty, not UTF-8, invalid input of a model
+    ├── ModelError         4   a run or model folder: missing, truncated, not of Regard, of a newer version
+    ├── TrainingError      5   training cannot continue: no finite loss, out of memory
     └── StorageError       6   the machine refuses: disk full, no permission
 
 The number is the exit code of the command line; Ctrl-C exits with 130, SIGTERM with 143.
@@ -14,10 +14,10 @@ from __future__ import annotations
 
 
 class RegardError(Exception):
-    """A failure that says what, where, why, and what to do next.
+    """A failure that reports what, where, why, and what to do next.
 
-    ``what`` is one sentence; ``where`` a ``file:line`` or a config key; ``why`` the reason, when it is not
-    plain from ``what``; ``help`` a remedy, best of all a command to copy.
+    ``what`` is one sentence; ``where`` a ``file:line`` or a config key; ``why`` the reason, if ``what`` does not imply
+    it; ``help`` a remedy, preferably a command to copy.
     """
 
     exit_code = 1
@@ -42,7 +42,7 @@ class ConfigError(RegardError):
 
 
 class DataError(RegardError):
-    """Data that cannot be read as what they should be: a corpus, a graph, a line of input."""
+    """Data that cannot be parsed: a corpus, a graph, a line of input."""
 
     exit_code = 3
 
@@ -54,12 +54,12 @@ class ModelError(RegardError):
 
 
 class TrainingError(RegardError):
-    """Training that cannot go on."""
+    """Training that cannot continue."""
 
     exit_code = 5
 
 
 class StorageError(RegardError):
-    """A disk or a permission that stands in the way."""
+    """A full disk or a missing permission."""
 
     exit_code = 6

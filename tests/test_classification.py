@@ -356,7 +356,7 @@ def test_what_a_classifier_looked_at(case: TaskCase) -> None:
     assert pooling.key.labels[1:4] == ("a", "fine", "film") and pooling.weights.shape == (1, 1, 5)
     assert seen.surfaces[0].pieces == pooling.key.labels and len(seen.attention) == 2
     (prediction,) = seen.predictions
-    assert prediction.at == WHOLE and {each.label for each in prediction.alternatives} == {"good", "bad"}
+    assert prediction.site == WHOLE and {each.label for each in prediction.alternatives} == {"good", "bad"}
     assert sum(math.exp(each.log_probability) for each in prediction.alternatives) == pytest.approx(1)
     with pytest.raises(RegardError, match="too long"):
         case.predictor.inspect("film " * 300)

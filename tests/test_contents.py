@@ -31,7 +31,7 @@ def test_no_task_continues_with_other_data(kind: str) -> None:
     contents = prepare(None)
     assert contents and prepare(contents) == contents
     for part in contents:
-        with pytest.raises(DataError, match="changed since this run began"):
+        with pytest.raises(DataError, match="changed since this run started"):
             prepare(contents | {part: "0" * 64})
 
 

@@ -52,7 +52,7 @@ def test_nothing_is_dropped_when_not_training_or_with_probability_zero(probabili
 
 @pytest.mark.parametrize("probability", [-0.1, 1.0, math.nan])
 def test_what_is_no_probability_is_refused(probability: float) -> None:
-    with pytest.raises(ValueError, match=r"lies in \[0, 1\)"):
+    with pytest.raises(ValueError, match=r"must be in \[0, 1\)"):
         Dropout(probability)
 
 

@@ -119,7 +119,7 @@ class KeptStreams(Reversible):
         for number, branch in enumerate(branches):
             with execution.fork()():
                 streams[number % 2] = (
-                    streams[number % 2] + branch.difference(streams[1 - number % 2], *branch.others)[0]
+                    streams[number % 2] + branch.difference(streams[1 - number % 2], *branch.inputs)[0]
                 )
         return (streams[0] + streams[1]) / 2, [step.layer.result([()] * step.layer.branch_count) for step in steps]
 
@@ -197,7 +197,7 @@ def test_reversible_models_decode_as_they_read() -> None:
 @pytest.mark.parametrize(
     "parts, complaint",
     [
-        ({"norm": "post"}, 'set norm = "pre"'),
+        ({"norm": "post"}, 'requires norm = "pre"'),
         ({"norm": "pre", "embedding_residual": True}, "cannot be combined with embedding_residual"),
         ({"norm": "pre", "normalization": "batch"}, "batch normalization"),
         ({"norm": "pre", "mixer": "compressive"}, "does not support the losses of mixers"),

@@ -307,10 +307,10 @@ def test_what_several_ranks_cannot_train_is_refused() -> None:
 @pytest.mark.parametrize(
     ("keys", "why"),
     [
-        ({"fsdp_offload": True}, "fsdp_offload is a key of strategy = 'fsdp2'"),
-        ({"fsdp_offload": True, "strategy": "ddp"}, "fsdp_offload is a key of strategy = 'fsdp2'"),
-        ({"shards": 2, "strategy": "ddp"}, "shards is a key of strategy = 'canonical'"),
-        ({"workers": 2, "strategy": "fsdp2"}, "workers is a key of strategy = 'canonical'"),
+        ({"fsdp_offload": True}, "fsdp_offload requires strategy = 'fsdp2'"),
+        ({"fsdp_offload": True, "strategy": "ddp"}, "fsdp_offload requires strategy = 'fsdp2'"),
+        ({"shards": 2, "strategy": "ddp"}, "shards requires strategy = 'canonical'"),
+        ({"workers": 2, "strategy": "fsdp2"}, "workers requires strategy = 'canonical'"),
     ],
 )
 def test_keys_that_do_nothing_are_refused(keys: dict[str, Any], why: str) -> None:

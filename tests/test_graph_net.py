@@ -166,7 +166,7 @@ def test_what_it_looks_at_is_its_neighbors(run):
         assert query.labels == ("n1/left",) and key.labels == ("n0/left", "n1/left", "n2/left")
         torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
     assert observed.surfaces[0].pieces == ("n1/left", "n0/left", "n2/left")
-    assert [prediction.at.pieces for prediction in observed.predictions] == [(0,), (1,), (2,)]
+    assert [prediction.site.pieces for prediction in observed.predictions] == [(0,), (1,), (2,)]
 
 
 def test_evaluation_takes_the_part_that_is_asked_for(run, tmp_path):

@@ -46,7 +46,7 @@ KINDS = {
         "pip install 'regard[plot] @ git+https://a.b/r.git@v1#subdirectory=x'",
         "pip install --upgrade 'regard @ git+https://a.b/r.git@v1#subdirectory=x'",
     ),
-    "index": (None, "pip install 'fancyplots>=3.9' 'typer[all]>=0.2'", "from where this one came"),
+    "index": (None, "pip install 'fancyplots>=3.9' 'typer[all]>=0.2'", "from the origin of this installation"),
 }  # fmt: skip
 
 

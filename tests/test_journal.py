@@ -86,7 +86,7 @@ def test_without_resume_it_begins_anew(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "told"),
     [
-        ({"job": {"run": "m30k", "beam": 4}}, "begun with other options"),
+        ({"job": {"run": "m30k", "beam": 4}}, "started with other options"),
         ({"inputs": [["other"], *INPUTS]}, "have changed since"),
         ({"inputs": [["line 0", "line 1", "lime 2"], *INPUTS[1:]]}, "have changed since"),
         ({"inputs": INPUTS[:1]}, "have changed since"),

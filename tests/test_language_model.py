@@ -91,7 +91,7 @@ def test_prepared_text_is_opened_again_and_damage_is_seen(tmp_path: Path) -> Non
     (folder / "tokens").write_bytes(b"\xff" * 2 * len(stream))
     assert open_or_prepare_stream(config, tokenizer, folder).tokens.max() < len(tokenizer), "made anew"
     (tmp_path / "text.txt").write_text(TEXT.upper())
-    with pytest.raises(DataError, match="changed since this run began"):
+    with pytest.raises(DataError, match="changed since this run started"):
         open_or_prepare_stream(config, tokenizer, folder, content=stream.content)
 
 

@@ -196,7 +196,7 @@ def test_inspection_shows_each_head_with_the_gap(case: TaskCase) -> None:
     torch.testing.assert_close(weights.weights.sum(-1), torch.ones(2, 5))
     assert found.surfaces[0].pieces == ("the ", "___", " sat")
     (prediction,) = found.predictions
-    assert prediction.at == Site("gap", (1,))
+    assert prediction.site == Site("gap", (1,))
     (filled,) = filler(case)(["the ___ sat"], top_k=10)
     told = {each.label: math.exp(each.log_probability) for each in prediction.alternatives}
     assert told == pytest.approx({each.text: each.probability for each in filled.gaps[0]})

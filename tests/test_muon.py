@@ -204,7 +204,7 @@ def test_the_loss_falls() -> None:
 def test_a_config_tells_the_momentum_to_muon_alone() -> None:
     assert TrainConfig(optimizer="muon").momentum == 0.95 and TrainConfig().momentum == 0.0
     assert TrainConfig(optimizer="muon", momentum=0.0).momentum == 0.0
-    with pytest.raises(ValueError, match="'sgd' is told otherwise"):
+    with pytest.raises(ValueError, match="the optimizer is 'sgd'"):
         TrainConfig(optimizer="sgd", momentum=0.9)
 
 

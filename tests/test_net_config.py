@@ -130,7 +130,7 @@ def test_a_wrong_value_is_named_as_it_was_written(tmp_path: Path) -> None:
     assert caught.value.help == "did you mean model.width?"
     with pytest.raises(ConfigError) as caught:
         load_config(TOY, ["model.decoder.kind=recurrent", "model.decoder.feed_forward=12"])
-    assert caught.value.why == "it is a key of kind transformer"
+    assert caught.value.why == "only kind transformer has this key"
 
 
 def test_a_language_model_has_one_side() -> None:

@@ -54,7 +54,7 @@ def test_the_memoryless_state_survives_everything():
 
 
 def test_what_cannot_forget_refuses_truncation():
-    with pytest.raises(TypeError, match="keep the state from before"):
+    with pytest.raises(TypeError, match="keep the earlier state"):
         truncate(pair(0, 2), torch.tensor([1, 1]))
 
 

@@ -284,7 +284,7 @@ def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) ->
     assert told.keys() == {"tokens", "tags", "probabilities"}
     seen = predictor.inspect("the dog runs")
     assert seen.surfaces[0].pieces == ("the", "dog", "runs")
-    assert [each.at.pieces for each in seen.predictions] == [(0,), (1,), (2,)]
+    assert [each.site.pieces for each in seen.predictions] == [(0,), (1,), (2,)]
     assert [each.label for each in seen.predictions] == list(found.tags)
     (weights,) = seen.attention
     assert weights.query.labels[1:4] == ("the", "dog", "<unk>") and weights.weights.shape == (2, 5, 5)

@@ -174,7 +174,7 @@ def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making
     lines = source.read_text().splitlines(keepends=True)
     source.write_text("".join(reversed(lines)))
     for deleted in (False, True):
-        with pytest.raises(DataError, match="changed since this run began") as caught:
+        with pytest.raises(DataError, match="changed since this run started") as caught:
             making.again(trainer.run)
         assert caught.value.where == str(source)
         if not deleted:
@@ -186,7 +186,7 @@ def test_a_corpus_that_changed_is_refused_and_one_that_was_touched_is_not(making
 def test_an_update_on_nothing_is_never_made(making: Making) -> None:
     trainer = making(epochs=3)
     trainer.progress.batch = 1000
-    with pytest.raises(DataError, match="changed since this run began"):
+    with pytest.raises(DataError, match="changed since this run started"):
         trainer.fit()
 
 
@@ -405,7 +405,7 @@ def test_fewer_checkpoints_than_asked_for_are_averaged_and_it_is_said(making: Ma
 
 
 def test_what_is_averaged_must_be_kept(making: Making) -> None:
-    with pytest.raises(ConfigError, match=r"train\.average and train\.keep do not fit") as caught:
+    with pytest.raises(ConfigError, match=r"train\.average and train\.keep cannot be combined") as caught:
         making.config(average=3, keep=2)
     assert "train.keep=3" in str(caught.value.help)
     making.config(average=3, keep=3)

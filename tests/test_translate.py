@@ -38,7 +38,7 @@ def translator(kind: str = "word", *, max_length: int = 20, **search: object) ->
     [
         ({"bem": 3}, "did you mean beam"),
         ({"beam": 0}, "beam cannot be 0"),
-        ({"nbest": 3}, "a beam of 1 cannot hold the 3 best"),
+        ({"nbest": 3}, "nbest = 3 must be at most beam = 1"),
     ],
 )
 def test_an_option_that_cannot_be_is_a_config_error(options: dict[str, int], told: str) -> None:

@@ -71,16 +71,16 @@ class SeveralLabels(NamedLabels):
         labels = (label.strip() for label in (cell.split(self.separator) if isinstance(cell, str) else cell))
         return tuple(dict.fromkeys(label for label in labels if label))
 
-    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         known = {label for value in values for label in value}
         if self.marked and (absent := [label for label in map(str, self.columns) if label not in known]):
             what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
             raise DataError(what, where=where, why="its column says no in every row", help=help)
-        return super().learn(run, values, places, log, where=where)
+        return super().learn(run, values, locations, log, where=where)
 
-    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[Any]:
+    def targets(self, values: Sequence[tuple[str, ...]], locations: Sequence[str]) -> npt.NDArray[Any]:
         table = np.zeros((len(values), len(self.labels.names)))
-        for row, classes in zip(table, self.numbers(values, places), strict=True):
+        for row, classes in zip(table, self.numbers(values, locations), strict=True):
             row[classes] = 1
         return table
 

@@ -57,7 +57,7 @@ class NamedLabels(AnswerBase):
     def names(self, value: Any) -> tuple[str, ...]:
         return tuple(value)
 
-    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         self.learn_names(run, Counter(label for value in values for label in value), log, where=where)
         return self
 
@@ -71,10 +71,10 @@ class NamedLabels(AnswerBase):
         self.labels = Labels.open(run.tokenizers / f"{self.noun}.json")
         return self
 
-    def numbers(self, values: Sequence[Sequence[str]], places: Sequence[str]) -> list[list[int]]:
+    def numbers(self, values: Sequence[Sequence[str]], locations: Sequence[str]) -> list[list[int]]:
         """Return the classes of each value's labels. Raises DataError for a label that training did not have."""
         numbers = self.labels.numbers
-        return [[numbers.of(label, where) for label in value] for value, where in zip(values, places, strict=True)]
+        return [[numbers.of(label, where) for label in value] for value, where in zip(values, locations, strict=True)]
 
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return class_tables(sums, self.labels.names)
@@ -88,8 +88,8 @@ class SingleLabel(NamedLabels):
     def value(self, row: Row) -> tuple[str, ...]:
         return (require_label(row, self.columns[0]),)
 
-    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
-        return np.array([number for (number,) in self.numbers(values, places)], np.int64)
+    def targets(self, values: Sequence[tuple[str, ...]], locations: Sequence[str]) -> npt.NDArray[np.int64]:
+        return np.array([number for (number,) in self.numbers(values, locations)], np.int64)
 
 
 def require_label(row: Row, column: Column) -> str:

@@ -72,7 +72,7 @@ class NextItem(AnswerBase):
     def value(self, row: Row) -> tuple[str, ...]:
         return require_items(row.cells[self.columns[0]], row.where)
 
-    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         self.tokenizer = learn_items(run, values)
         self.followers = Followers.learn(self.tokenizer.encode(" ".join(items)) for items in values)
         self.followers.save(run)
@@ -83,7 +83,7 @@ class NextItem(AnswerBase):
         self.followers = Followers.open(run, range(FIRST, len(self.tokenizer)))
         return self
 
-    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[np.int64]:
+    def targets(self, values: Sequence[tuple[str, ...]], locations: Sequence[str]) -> npt.NDArray[np.int64]:
         return np.concatenate([np.zeros(0, np.int64), *(item_numbers(self.tokenizer, items) for items in values)])
 
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:

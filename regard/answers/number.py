@@ -64,9 +64,9 @@ class Number(AnswerBase):
         return (require_label(row, self.columns[0]),)
 
     def learn(
-        self, run: RunFiles, values: Sequence[tuple[str, ...]], places: Sequence[str], log: Report, *, where: str
+        self, run: RunFiles, values: Sequence[tuple[str, ...]], locations: Sequence[str], log: Report, *, where: str
     ) -> Self:
-        numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
+        numbers = [read_number(value, place) for value, place in zip(values, locations, strict=True)]
         self.scale = Scale.of(numbers or [0.0])
         log(f"labels: numbers, mean {self.scale.mean:.4g}, standard deviation {self.scale.deviation:.4g}")
         self.scale.save(run.tokenizers / LABELS_FILE)
@@ -76,8 +76,8 @@ class Number(AnswerBase):
         self.scale = Scale.open(run.tokenizers / LABELS_FILE)
         return self
 
-    def targets(self, values: Sequence[tuple[str, ...]], places: Sequence[str]) -> npt.NDArray[Any]:
-        numbers = [read_number(value, place) for value, place in zip(values, places, strict=True)]
+    def targets(self, values: Sequence[tuple[str, ...]], locations: Sequence[str]) -> npt.NDArray[Any]:
+        numbers = [read_number(value, place) for value, place in zip(values, locations, strict=True)]
         return (np.array(numbers) - self.scale.mean) / self.scale.deviation
 
     def loss(

@@ -78,7 +78,7 @@ class TagSequence(NamedLabels):
     def names(self, value: TaggedTokens) -> tuple[str, ...]:
         return value.tags
 
-    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         self.spelling = SpanScheme.learn(value.tags for value in values)
         names = [name for value in values for name in self.spelling.class_tags(value.tags)]
         self.learn_names(run, Counter(names), log, where=where)
@@ -97,8 +97,8 @@ class TagSequence(NamedLabels):
         self.words, self.spelling = MajorityTags.open(run, self.labels), SpanScheme.open(run, self.labels.names)
         return self
 
-    def targets(self, values: Sequence[TaggedTokens], places: Sequence[str]) -> npt.NDArray[np.int64]:
-        rows = self.numbers([self.spelling.class_tags(value.tags) for value in values], places)
+    def targets(self, values: Sequence[TaggedTokens], locations: Sequence[str]) -> npt.NDArray[np.int64]:
+        rows = self.numbers([self.spelling.class_tags(value.tags) for value in values], locations)
         return np.array([number for row in rows for number in row], np.int64)
 
     def baseline_targets(self, values: Sequence[TaggedTokens]) -> npt.NDArray[np.int64]:

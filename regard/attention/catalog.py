@@ -98,7 +98,7 @@ def build_mechanism(
     if "score" in parameters:
         arguments["score"] = _build_score(options.get("score", "dot"), where=f"{where}.score", sizes=sizes)
         options = {name: value for name, value in options.items() if name != "score"}
-    arguments |= validate_options(MECHANISMS[kind], options, given=BUILDER_ARGUMENTS, where=where)
+    arguments |= validate_options(MECHANISMS[kind], options, excluded=BUILDER_ARGUMENTS, where=where)
     try:
         return MECHANISMS[kind](**arguments)
     except (TypeError, ValueError) as problem:

@@ -1,4 +1,4 @@
-"""Validation of config options against the signature of the constructor that takes them."""
+"""Validation of config options against the signature of a constructor."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from regard.core.wording import describe_failure, did_you_mean, pluralize
 from regard.errors import ConfigError
 
 TYPES = ConfigDict(arbitrary_types_allowed=True, allow_inf_nan=False)
-LARGEST = 1 << 20  # integer option, since a config may come from anywhere
-LONGEST = 1 << 10  # list of them
-SEED = 1 << 63  # one that decides what is drawn and not how much
+LARGEST = 1 << 20  # limit of integer options, because a config may be untrusted
+LONGEST = 1 << 10  # limit of their lists
+SEED = 1 << 63  # limit of seeds, which do not affect memory or time
 
 
-def validate_options(make: type, options: Mapping[str, Any], *, given: Collection[str], where: str) -> dict[str, Any]:
-    """Return ``options`` converted to the types of ``make``'s constructor; parameters in ``given`` are no options.
+def validate_options(
+    make: type, options: Mapping[str, Any], *, excluded: Collection[str], where: str
+) -> dict[str, Any]:
+    """Return ``options`` converted to the types of ``make``'s constructor; parameters in ``excluded`` are not options.
 
     Raises ConfigError that names the key below ``where`` and the nearest known option, or the expected value.
     """
-    known = [name for name in signature(make).parameters if name not in given]
+    known = [name for name in signature(make).parameters if name not in excluded]
     hints = get_type_hints(make.__init__)  # type: ignore[misc]
     fitting: dict[str, Any] = {}
     for name, value in options.items():
         key = f"{where}.{name}"
         if name not in known:
             why = f"options of this kind: {', '.join(known) or 'none'}"
-            meant = did_you_mean(key, [f"{where}.{other}" for other in known])
-            raise ConfigError(f"unknown key {key}", where=key, why=why, help=meant)
+            suggestion = did_you_mean(key, [f"{where}.{other}" for other in known])
+            raise ConfigError(f"unknown key {key}", where=key, why=why, help=suggestion)
         try:
             fitting[name] = TypeAdapter(hints.get(name, Any), config=TYPES).validate_python(value)
         except ValidationError as error:
@@ -42,7 +44,7 @@ def validate_options(make: type, options: Mapping[str, Any], *, given: Collectio
 
 
 def _require_bounded(value: Any, key: str) -> None:
-    """ConfigError for an integer, alone or in a list, that no model needs: it might decide memory or work."""
+    """Raise ConfigError for an integer, alone or in a list, above the limit: it might determine memory or work."""
     limit = SEED if key.endswith(".seed") else LARGEST
     numbers = value if isinstance(value, tuple | list) else [value]
     for number in numbers:

@@ -1,4 +1,4 @@
-"""Config keys of nested pydantic models: short spellings, the nearest known key, and failures as error messages."""
+"""Config keys of nested pydantic models: short names, the nearest known key, and failures as error messages."""
 
 from __future__ import annotations
 
@@ -26,25 +26,25 @@ class InvalidCombination(ValueError):
 
 
 def fields_of(model: type[BaseModel], prefix: Key = ()) -> Iterator[tuple[Key, tuple[str, ...]]]:
-    """Yield every key of a model and of the models nested in it, each with its short spellings.
+    """Yield every key of a model and of the models nested in it, each with its short names.
 
     A field that may hold one of several models yields the keys of all of them.
     """
     for name, field in model.model_fields.items():
         choices = field.validation_alias.choices if isinstance(field.validation_alias, AliasChoices) else []
         yield (*prefix, name), tuple(str(choice) for choice in choices if choice != name)
-        found: dict[Key, tuple[str, ...]] = {}
+        nested: dict[Key, tuple[str, ...]] = {}
         for part, many in _models_in(field.annotation):
-            found.update(fields_of(part, (*prefix, name, "*") if many else (*prefix, name)))
-        yield from found.items()
+            nested.update(fields_of(part, (*prefix, name, "*") if many else (*prefix, name)))
+        yield from nested.items()
     for name in _shared_keys(model):
         yield (*prefix, name), ()
 
 
 def _shared_keys(model: Any) -> set[str]:
-    """Return the keys of a model's tables that may stand beside them, as defaults of all (``NetConfig``)."""
-    found: set[str] = getattr(model, "shared_keys", set)()
-    return found
+    """Return the keys of a model's tables that may be set directly below it, as defaults of all (``NetConfig``)."""
+    keys: set[str] = getattr(model, "shared_keys", set)()
+    return keys
 
 
 def _models_in(annotation: Any, many: bool = False) -> Iterator[tuple[type[BaseModel], bool]]:
@@ -56,7 +56,7 @@ def _models_in(annotation: Any, many: bool = False) -> Iterator[tuple[type[BaseM
 
 
 def short_keys(model: type[BaseModel]) -> dict[Key, Key]:
-    """Map every short spelling (``train.lr``) to the full key (``train.learning_rate``)."""
+    """Map every short key (``train.lr``) to the full key (``train.learning_rate``)."""
     return {(*key[:-1], name): key for key, names in fields_of(model) for name in names}
 
 
@@ -65,13 +65,13 @@ def _pattern(key: Key) -> Key:
 
 
 def expand_key(key: Key, short: Mapping[Key, Key]) -> Key:
-    """Return the full key of a short spelling; any other key unchanged."""
+    """Return the full key of a short one; any other key unchanged."""
     full = short.get(_pattern(key))
     return (*key[:-1], full[-1]) if full else key
 
 
 def expand_short_keys(layer: TomlLayer, short: Mapping[Key, Key]) -> TomlLayer:
-    """Return the layer with full keys throughout, so that two spellings of one key meet when layers are merged."""
+    """Return the layer with full keys, so merged layers agree on the name of each key."""
 
     def rename(value: Any, key: Key) -> Any:
         if isinstance(value, list):
@@ -93,30 +93,30 @@ def explain(
     written = _Written(model, layers, overridden)
     problem = failure.get("ctx", {}).get("error")
     if isinstance(problem, InvalidCombination):
-        named = [written.spelling(key) for key in problem.keys]
-        what = f"{' and '.join(map(dotted, named))} do not fit together"
+        named = [written.set_key(key) for key in problem.keys]
+        what = f"{' and '.join(map(dotted, named))} cannot be combined"
         where = next(filter(None, map(written.place, named)), None)
         return ConfigError(what, where=where, why=str(problem), help=problem.help)
-    keys = [_untagged(tuple(each["loc"]), model) for each in failures]
-    spelled = [written.spelling(key) for key in keys]
-    key = spelled[0]
-    where = written.spoken_of(key, failure["msg"]) or written.place(key) or dotted(key)
-    others = len(set(spelled)) - 1
-    more = f" ({others} more)" if others else ""
-    what, why, help = _what_why_help(failure, keys[0], model, spelled=key)
+    keys = [_untagged(tuple(other["loc"]), model) for other in failures]
+    set_keys = [written.set_key(key) for key in keys]
+    key = set_keys[0]
+    where = written.named_in_message(key, failure["msg"]) or written.place(key) or dotted(key)
+    further = len(set(set_keys)) - 1
+    more = f" ({further} more)" if further else ""
+    what, why, help = _what_why_help(failure, keys[0], model, set_key=key)
     return ConfigError(what + more, where=where, why=why, help=help)
 
 
 def _what_why_help(
-    failure: ErrorDetails, key: Key, model: type[BaseModel], *, spelled: Key
+    failure: ErrorDetails, key: Key, model: type[BaseModel], *, set_key: Key
 ) -> tuple[str, str | None, str | None]:
-    """Return one failure's sentence, its reason and the name that was probably meant; ``spelled``: the key as given."""
-    kind, name = failure["type"], dotted(spelled)
+    """Return a failure's message, its reason and a suggestion; ``set_key``: the key as the user set it."""
+    kind, name = failure["type"], dotted(set_key)
     if kind == "extra_forbidden":
-        why, meant = _other_kinds(key, model), nearest_key(key, model)
-        if meant and key != spelled:  # the side is not named
-            meant = meant.replace(dotted(key[:2]), dotted(key[:1]), 1)
-        return f"unknown key {shortened(name)}", why, f"did you mean {meant}?" if meant and not why else None
+        why, suggestion = _other_kinds(key, model), nearest_key(key, model)
+        if suggestion and key != set_key:  # the side is not named
+            suggestion = suggestion.replace(dotted(key[:2]), dotted(key[:1]), 1)
+        return f"unknown key {shortened(name)}", why, f"did you mean {suggestion}?" if suggestion and not why else None
     if kind == "missing":
         return f"the key {name} is missing", None, None
     if kind == "union_tag_not_found":
@@ -125,15 +125,15 @@ def _what_why_help(
         tag, known = failure["ctx"]["tag"], failure["ctx"]["expected_tags"]
         what = f"{name}.kind cannot be {shortened(repr(tag))}"
         return what, f"it should be one of {known}", did_you_mean(tag, _quoted(known))
-    given = failure["input"]
-    fitting = f"{name} does not fit" if name else "these settings cannot be combined"
-    what = fitting if isinstance(given, dict) else f"{name} cannot be {shortened(repr(given))}"
+    value = failure["input"]
+    invalid = f"{name} is invalid" if name else "these settings cannot be combined"
+    what = invalid if isinstance(value, dict) else f"{name} cannot be {shortened(repr(value))}"
     choices = _quoted(failure["ctx"]["expected"]) if kind == "literal_error" else []
-    return what, describe_failure(failure), did_you_mean(given, choices)
+    return what, describe_failure(failure), did_you_mean(value, choices)
 
 
 def _quoted(names: str) -> list[str]:
-    """Extract the names from a list as pydantic prints it: ``'a', 'b' or 'c'``."""
+    """Extract the names from a list in pydantic's format: ``'a', 'b' or 'c'``."""
     return re.findall(r"'([^']+)'", names)
 
 
@@ -142,9 +142,9 @@ def _untagged(key: Key, model: type[BaseModel]) -> Key:
     plain: list[str | int] = []
     models = [model]
     for part in key:
-        fields = [each.model_fields[str(part)] for each in models if part in each.model_fields]
-        if isinstance(part, str) and not fields and any(_kind(each) == part for each in models):
-            models = [each for each in models if _kind(each) == part]
+        fields = [candidate.model_fields[str(part)] for candidate in models if part in candidate.model_fields]
+        if isinstance(part, str) and not fields and any(_kind(candidate) == part for candidate in models):
+            models = [candidate for candidate in models if _kind(candidate) == part]
             continue
         plain.append(part)
         if fields:
@@ -153,13 +153,13 @@ def _untagged(key: Key, model: type[BaseModel]) -> Key:
 
 
 def _other_kinds(key: Key, model: type[BaseModel]) -> str | None:
-    """Name the kinds of the enclosing table that have this key; None if no kind has it."""
+    """Return the kinds of the enclosing table that have this key; None if no kind has it."""
     models = [model]
     for part in key[:-1]:
-        fields = [each.model_fields[str(part)] for each in models if part in each.model_fields]
+        fields = [candidate.model_fields[str(part)] for candidate in models if part in candidate.model_fields]
         models = [inner for field in fields for inner, _ in _models_in(field.annotation)] if fields else models
-    kinds = dict.fromkeys(str(_kind(each)) for each in models if key[-1] in each.model_fields)
-    return f"it is a key of kind {' and '.join(kinds)}" if kinds else None
+    kinds = dict.fromkeys(str(_kind(candidate)) for candidate in models if key[-1] in candidate.model_fields)
+    return f"only kind {' and '.join(kinds)} has this key" if kinds else None
 
 
 def _kind(model: type[BaseModel]) -> object:
@@ -167,7 +167,7 @@ def _kind(model: type[BaseModel]) -> object:
 
 
 class _Written(NamedTuple):
-    """Places that keys were set in: lines of files, and overrides."""
+    """Locations in which keys were set: lines of files, and overrides."""
 
     model: type[BaseModel]
     layers: Sequence[TomlLayer]
@@ -180,21 +180,21 @@ class _Written(NamedTuple):
                 return f"--set {dotted(other)}"
         return locate(self.layers, key)
 
-    def spoken_of(self, key: Key, message: str) -> str | None:
-        """Return the last override, else the line, within a table that fails as a whole, if the message names it."""
+    def named_in_message(self, key: Key, message: str) -> str | None:
+        """Return the last override, else the line, of a key named by the message about a whole table."""
 
-        def spoken(other: Key) -> bool:
+        def is_named(other: Key) -> bool:
             inner = self._of_side(other, key)
             return inner[: len(key)] == key != inner and str(inner[-1]) in message
 
-        named = [f"--set {dotted(other)}" for other in self.overridden if spoken(other)]
+        named = [f"--set {dotted(other)}" for other in self.overridden if is_named(other)]
         lines = [
-            f"{layer.label}:{line}" for layer in self.layers for other, line in layer.lines.items() if spoken(other)
+            f"{layer.label}:{line}" for layer in self.layers for other, line in layer.lines.items() if is_named(other)
         ]
         return next(reversed(named or lines), None)
 
-    def spelling(self, key: Key) -> Key:
-        """Return the key of a side, or that beside the sides which it has its value from (``model.width``)."""
+    def set_key(self, key: Key) -> Key:
+        """Return the key of a side, or the shared key that provides its value (``model.width``)."""
         if len(key) < 3 or not self._is_shared((key[0], *key[2:])):
             return key
         shared = (key[0], *key[2:])
@@ -209,7 +209,7 @@ class _Written(NamedTuple):
         return len(key) > 1 and key[1] in _shared_keys(net)
 
     def _is_set(self, key: Key) -> bool:
-        """Return whether the key, or a table that it is in, was given a value; the tables of the sides do not count."""
+        """Return whether the key, or a table that contains it, was set; the tables of the sides do not count."""
         shortest = 2 if self._is_shared(key) else 3
         parts = [key[:length] for length in range(shortest, len(key) + 1)]
         tables = [layer.values for layer in self.layers]
@@ -226,7 +226,7 @@ def _holds(values: Any, key: Key) -> bool:
 
 
 def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """Drop failures that only follow from a nested one, such as a list short of its failed item."""
+    """Drop failures that only follow from a nested one, such as a list that is too short because an item failed."""
     around = {failure["loc"][:length] for failure in failures for length in range(len(failure["loc"]))}
     return [
         failure
@@ -236,16 +236,16 @@ def _innermost(failures: Sequence[ErrorDetails]) -> list[ErrorDetails]:
 
 
 def nearest_key(key: Key, model: type[BaseModel]) -> str | None:
-    """Return the known key that was probably meant: the same last part elsewhere, else the most similar spelling."""
+    """Return the known key that was probably meant: one with the same last part, else the most similar one."""
     known = [*(full for full, _ in fields_of(model)), *short_keys(model)]
-    found = [other for other in known if other[-1] == key[-1]]
-    if not found:
-        spelled = {dotted(other): other for other in known}
-        close = difflib.get_close_matches(dotted(_pattern(key)), spelled, n=1)
-        beside = {str(other[-1]): other for other in known if other[:-1] == _pattern(key)[:-1]}
-        near = difflib.get_close_matches(str(key[-1]), beside, n=1)
-        found = [beside[near[0]]] if near else [spelled[close[0]]] if close else []
-    if not found:
+    matches = [other for other in known if other[-1] == key[-1]]
+    if not matches:
+        by_name = {dotted(other): other for other in known}
+        close = difflib.get_close_matches(dotted(_pattern(key)), by_name, n=1)
+        siblings = {str(other[-1]): other for other in known if other[:-1] == _pattern(key)[:-1]}
+        near = difflib.get_close_matches(str(key[-1]), siblings, n=1)
+        matches = [siblings[near[0]]] if near else [by_name[close[0]]] if close else []
+    if not matches:
         return None
     indices = [part for part in key if isinstance(part, int)]
-    return dotted(tuple(indices.pop(0) if part == "*" and indices else part for part in found[0]))
+    return dotted(tuple(indices.pop(0) if part == "*" and indices else part for part in matches[0]))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from regard.config.setting import Bounds, setting
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel  # which the classes derived from these are
+    from pydantic import BaseModel  # base of the classes derived from these
 else:
     BaseModel = object
 

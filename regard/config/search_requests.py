@@ -1,4 +1,4 @@
-"""Settings of search that a request may have. Imports no torch."""
+"""Settings of search in a request. Imports no torch."""
 
 from __future__ import annotations
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Literal
 from regard.config.setting import Bounds, setting
 
 if TYPE_CHECKING:
-    from pydantic import BaseModel  # which the classes derived from these are
+    from pydantic import BaseModel  # base of the classes derived from these
 else:
     BaseModel = object
 
-ROWS = Bounds(1, 1 << 16)  # rows in memory at once; bounded, as a config may come from anywhere
-UNLIMITED = Bounds(1)  # of a request, where the server has a limit of its own
+ROWS = Bounds(1, 1 << 16)  # rows in memory; bounded, because a config may be untrusted
+UNLIMITED = Bounds(1)  # of a request whose limit the server sets
 TOKENS = 1 << 20
 PENALTY = Bounds(-2, 2)
 
-INSPECTED = ("beam", "nbest", "length_penalty", "coverage_penalty")  # those that an inspection may set
+INSPECTED = ("beam", "nbest", "length_penalty", "coverage_penalty")  # settings of an inspection
 
 
 class ChoiceSettings(BaseModel):

@@ -1,4 +1,4 @@
-"""A setting is declared once, with its type, bounds, unit, help and example. Imports no pydantic: options need none.
+"""Declaration of a setting, once, with its type, bounds, unit, help and example. Imports no pydantic, for fast options.
 
 Classes of settings are plain classes whose annotated attributes are made by ``setting``. Config keys and request fields
 (``setting_models``), command-line options (``commands.setting_options``), docs and docstrings are derived from them.
@@ -19,11 +19,11 @@ class Bounds(NamedTuple):
     """Limits of a value; None is no limit.
 
     Attributes:
-        low: the least number.
-        high: the greatest number.
-        above: a number that the value exceeds.
-        texts: the greatest number of texts in a list.
-        characters: the greatest length of each text in a list; none may be empty.
+        low: the minimum.
+        high: the maximum.
+        above: an exclusive minimum.
+        texts: the maximum number of texts in a list.
+        characters: the maximum length of each text in a list; empty texts are invalid.
     """
 
     low: float | None = None
@@ -44,8 +44,8 @@ class Setting(NamedTuple):
         group: heading in help pages (Search, Sampling).
         bounds: limits in a config, in Python and on the command line.
         request: limits in a request to a server, if they differ.
-        unit: what a number counts.
-        example: a value that works.
+        unit: unit of a number.
+        example: a valid value.
         metavar: name of the value in help pages.
         config_only: whether neither commands nor requests may set it.
     """
@@ -69,7 +69,7 @@ class _Declared(NamedTuple):
 
 
 def setting(default: Any, **declared: Any) -> Any:
-    """Declare a setting of a class; in a subclass, all that is left out is as in the class above.
+    """Declare a setting of a class; in a subclass, omitted attributes are those of the base class.
 
     Args:
         default: value of a config that does not set it.
@@ -80,19 +80,19 @@ def setting(default: Any, **declared: Any) -> Any:
 
 @cache
 def settings_of(settings: type) -> dict[str, Setting]:
-    """Return the settings that a class and those above it declare, by name, those of the classes above first."""
+    """Return the settings that a class and its bases declare, by name, those of the bases first."""
     attributes: dict[str, dict[str, Any]] = {}
-    for each in reversed(settings.__mro__):
-        for name, own in vars(each).items():
-            if isinstance(own, _Declared):
-                attributes[name] = attributes.get(name, {}) | own.changes | {"default": own.default}
+    for base in reversed(settings.__mro__):
+        for name, declared in vars(base).items():
+            if isinstance(declared, _Declared):
+                attributes[name] = attributes.get(name, {}) | declared.changes | {"default": declared.default}
     hints = get_type_hints(settings)
     return {name: _complete(hints[name], known) for name, known in attributes.items()}
 
 
 def _complete(annotation: Any, attributes: dict[str, Any]) -> Setting:
     optional = NoneType in get_args(annotation)
-    kind = next(each for each in get_args(annotation) if each is not NoneType) if optional else annotation
+    kind = next(option for option in get_args(annotation) if option is not NoneType) if optional else annotation
     return Setting(kind, optional=optional, **attributes)
 
 
@@ -100,7 +100,7 @@ def document_settings(settings: type) -> Callable[[Function], Function]:
     """Return a decorator that appends a list of these settings to a function's docstring."""
 
     def decorate(function: Function) -> Function:
-        lines = [f"    {name}: {each.help}." for name, each in settings_of(settings).items()]
+        lines = [f"    {name}: {known.help}." for name, known in settings_of(settings).items()]
         function.__doc__ = "\n".join(
             [cleandoc(function.__doc__ or ""), "", "Settings, by default those of the run:", *lines]
         )

@@ -11,19 +11,19 @@ from regard.config.setting import Bounds, Setting, settings_of
 
 
 class SettingsRequest(BaseModel):
-    """Settings of a request; those left out are those of the model's config."""
+    """Settings of a request; omitted ones are those of the model's config."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
 
     @classmethod
     def of(cls, settings: BaseModel) -> Self:
-        """Return the settings of a model as a request, of which none counts as set."""
+        """Return the settings of a model as a request without explicitly set fields."""
         own = settings.model_dump(mode="json", include=set(cls.model_fields))
         return cast(Self, cls.model_construct(_fields_set=set(), **own))
 
 
 def config_model(settings: type) -> type[BaseModel]:
-    """Return a model with a field for each setting that a class itself declares, with its default."""
+    """Return a model with a field for each setting that the class itself declares, with its default."""
     known = settings_of(settings)
     fields: dict[str, Any] = {}
     for name in (name for name in known if name in vars(settings)):
@@ -40,14 +40,14 @@ def request_model(
 
     Args:
         settings: class of declarations.
-        only: the names of the settings; all unless given.
+        only: the names of the settings; default: all.
         base: class of the model.
     """
     fields: dict[str, Any] = {}
-    for name, each in settings_of(settings).items():
-        if not each.config_only and (only is None or name in only):
-            kind = list[str] if each.kind == tuple[str, ...] else each.kind
-            fields[name] = (_bounded(kind, each.request or each.bounds) | None, _field(each, None))
+    for name, known in settings_of(settings).items():
+        if not known.config_only and (only is None or name in only):
+            kind = list[str] if known.kind == tuple[str, ...] else known.kind
+            fields[name] = (_bounded(kind, known.request or known.bounds) | None, _field(known, None))
     return create_model(settings.__name__.replace("Settings", "Request"), __base__=base, **fields)
 
 
@@ -58,7 +58,7 @@ def _field(setting: Setting, default: Any) -> Any:
 
 
 def _bounded(kind: Any, bounds: Bounds) -> Any:
-    """Return a type with its bounds; a list of texts of a config may be one text."""
+    """Return a type with its bounds; in a config, a list of texts may be a single text."""
     text = Annotated[str, Field(min_length=1, max_length=bounds.characters)]
     if kind is str:
         return text

@@ -1,6 +1,6 @@
 """Settings of training and search as plain values. Imports no torch: commands read a config before they need it.
 
-Every field that may be None has None as its default, so that a saved TOML, which has no null, reloads equal.
+Every optional field defaults to None, so a saved TOML, which has no null, reloads as the same values.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ else:
     ChoiceFields = config_model(ChoiceSettings)
     SearchFields = config_model(SearchSettings)
 
-TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # of train: any of them ends it
+TRAINING_ENDS = ("steps", "epochs", "minutes", "tokens", "early_stopping")  # keys of train, each of which ends it
 
-MAX_UPDATES = 10**15  # no training has more updates, and no other number of it is larger
+MAX_UPDATES = 10**15  # limit of updates and of all other counts
 MAX_MINUTES = 10**7  # 19 years
 
 Positive = Annotated[int, Field(gt=0, le=MAX_UPDATES)]
@@ -32,16 +32,16 @@ Shards = Literal[1, 2, 4, 8, 16, 32, 64, 128, 256]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 
 
-def _usual_learning_rate(fields: dict[str, object]) -> float:
+def _default_learning_rate(fields: dict[str, object]) -> float:
     factor = fields.get("schedule") == "noam" or fields.get("optimizer") in ("adadelta", "sgd")
     return 1.0 if factor else 1e-3
 
 
-def _usual_epsilon(fields: dict[str, object]) -> float:
+def _default_epsilon(fields: dict[str, object]) -> float:
     return 1e-6 if fields.get("optimizer") == "adadelta" else 1e-9
 
 
-def _usual_momentum(fields: dict[str, object]) -> float:
+def _default_momentum(fields: dict[str, object]) -> float:
     return 0.95 if fields.get("optimizer") == "muon" else 0.0
 
 
@@ -50,137 +50,137 @@ class TrainConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True, allow_inf_nan=False)
 
-    # Whichever of these comes first ends the training.
+    # The first of these limits that is reached ends the training.
     steps: Positive | None = None
     epochs: Positive | None = None
     minutes: Annotated[float, Field(gt=0, le=MAX_MINUTES)] | None = None
     tokens: Positive | None = None  # target tokens, without padding
 
-    batch_tokens: Positive = 4096  # rows × longest of source and target, padding included
+    batch_tokens: Positive = 4096  # rows × longer of source and target, padding included
     accumulate: Positive = 1  # batches per update
 
-    # adadelta: Bahdanau 2015, sgd: Luong 2015; muon: Jordan 2024, for hidden matrices, beside adamw for the rest.
+    # adadelta: Bahdanau 2015, sgd: Luong 2015; muon: Jordan 2024, for hidden matrices, with adamw for the rest.
     optimizer: Literal["adam", "adamw", "adadelta", "sgd", "muon"] = "adam"
-    # noam, the paper's: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5): a factor, 1.0 there.
-    # The others: the peak, reached after `warmup` steps; then 1/√step, a line to zero at the end, flat, or flat for
-    # `halve_after` updates and then half as much after every `halve_every` (Luong et al. 2015: 5 epochs, then each).
+    # noam, of the paper: learning_rate × d_model^-0.5 × min(step^-0.5, step × warmup^-1.5), with the factor 1.0.
+    # Others: learning_rate is the peak after `warmup` steps; then 1/√step, linear to zero, constant, or constant for
+    # `halve_after` updates and halved after every `halve_every` (Luong et al. 2015: 5 epochs, then every epoch).
     schedule: Literal["noam", "inverse-sqrt", "linear", "constant", "halving"] = "inverse-sqrt"
     halve_after: Count | None = None
     halve_every: Positive | None = None
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        default_factory=_usual_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
+        default_factory=_default_learning_rate, validation_alias=AliasChoices("learning_rate", "lr")
     )
-    warmup: Count | None = None  # unset: 4,000, but at most a tenth of the planned updates
+    warmup: Count | None = None  # default: 4,000, but at most a tenth of the planned updates
     betas: tuple[Fraction, Fraction] = (0.9, 0.98)
     rho: Fraction = 0.95
-    momentum: Fraction = Field(default_factory=_usual_momentum)
-    epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_usual_epsilon)
+    momentum: Fraction = Field(default_factory=_default_momentum)
+    epsilon: Annotated[float, Field(gt=0)] = Field(default_factory=_default_epsilon)
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     label_smoothing: Fraction = 0.1
     clip_norm: Annotated[float, Field(gt=0)] | None = None
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
 
-    validate_every: Positive | None = None  # updates; unset: 500, but at most a fifth of the planned ones
+    validate_every: Positive | None = None  # updates; default: 500, but at most a fifth of the planned ones
     save_every: Positive | None = None
     keep: Positive = 10  # number of checkpoints kept on disk
     average: Count = 0  # number of last checkpoints to average when training ends; 0: none
-    early_stopping: Positive | None = None  # validations in a row without a new best after which training ends
+    early_stopping: Positive | None = None  # validations without a new best until training ends
     stop_by: Literal["best", "as_good", "either", "mean"] = Field(
         "best",
-        description="what early_stopping counts: best: validations without a new best; as_good: those without one as "
-        "good as the best so far, which is then the best (GAT's authors, of Citeseer); either: those without a loss "
-        "or a best_by as good as the best so far, where the best is one as good in both (GAT's code); mean: the losses "
-        "before the last one, which ends training when it is above their mean (GCN's code)",
+        description="criterion of early_stopping. best: consecutive validations without a new best; as_good: without "
+        "a result at least equal to the best, which then becomes the best (GAT's authors, on Citeseer); either: "
+        "without a loss or a best_by at least equal to the best, where a new best is at least equal in both (GAT's "
+        "code); mean: end when the last loss exceeds the mean of this number of earlier ones (GCN's code)",
     )
     best_by: str = "loss"  # loss, or a metric of the task
-    decode_every: Positive = 1  # if best_by is a metric, every how many validations decode; the others measure the loss
+    decode_every: Positive = 1  # if best_by is a metric: validations between decodings; the others compute the loss
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
-    engine: Literal["fast", "reference"] = "fast"  # reference: training by the plain formulas of textbooks
+    engine: Literal["fast", "reference"] = "fast"  # reference: train by the plain formulas (reference mode)
     threads: Threads | None = None
-    workers: Threads = 1  # threads that take shards side by side, on a CPU with many cores
-    shards: Shards | None = None  # parts of an update, a power of two; unset: 2, or as many as workers
+    workers: Threads = 1  # threads that compute shards in parallel, on a CPU with many cores
+    shards: Shards | None = None  # parts of an update, a power of two; default: 2, or the number of workers
     deterministic: bool = False
-    # How several ranks share an update. canonical: in shards, with the same bits whatever their number; ddp, fsdp2: a
-    # shard a rank, quicker, bits that depend on their number. fsdp2 also shares out weights, gradients and moments.
+    # Distribution of an update over ranks. canonical: in shards, with the same bits for any number of ranks; ddp,
+    # fsdp2: one shard per rank, faster, bits depend on the number. fsdp2 also shards weights, gradients and moments.
     strategy: Literal["canonical", "ddp", "fsdp2"] = "canonical"
-    fsdp_offload: bool = False  # weights, gradients and moments in the memory of the CPU, one layer on the accelerator
-    max_nonfinite: Positive = 5  # updates in a row without a finite loss before rolling back
+    fsdp_offload: bool = False  # keep weights, gradients and moments in CPU memory, and one layer on the accelerator
+    max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 
     @property
     def lower_learning_rate(self) -> float:
-        """A tenth of the learning rate, and not above the default of this optimizer and schedule."""
-        usual = _usual_learning_rate({"schedule": self.schedule, "optimizer": self.optimizer})
-        lower = min(self.learning_rate / 10, usual)
+        """A tenth of the learning rate, at most the default of this optimizer and schedule."""
+        default = _default_learning_rate({"schedule": self.schedule, "optimizer": self.optimizer})
+        lower = min(self.learning_rate / 10, default)
         return max(lower, 0.01) if self.schedule == "noam" else lower
 
     def longer_end(self, *, epochs: int, updates: int) -> str:
-        """Return the override that ends a longer training: in epochs where the schedule allows it, else in updates.
+        """Return the override for a longer training: in epochs if the schedule allows it, else in updates.
 
         Args:
             epochs: epochs completed so far.
             updates: updates done so far.
         """
-        if self.schedule == "linear":  # epochs alone do not tell at which update its rate is zero
+        if self.schedule == "linear":  # the schedule must know the update at which its rate is zero
             return f"train.steps={max(2 * updates, 1)}"
         return f"train.epochs={max(2 * epochs, 1)}"
 
     @model_validator(mode="after")
-    def _factor_is_no_rate(self) -> Self:
+    def _check_noam_factor(self) -> Self:
         if self.schedule == "noam" and self.learning_rate < 0.01:
             raise ValueError(
-                "under schedule 'noam' the learning rate is a factor of the paper's, about 1.0; "
-                "to give its peak, set train.schedule=inverse-sqrt"
+                "with schedule 'noam' the learning rate is a factor of the paper's rate, about 1.0; "
+                "to set the peak rate, set train.schedule=inverse-sqrt"
             )
         return self
 
     @model_validator(mode="after")
-    def _momentum_is_of_muon(self) -> Self:
+    def _check_momentum(self) -> Self:
         if self.momentum and self.optimizer != "muon":
             raise ValueError(
-                f"momentum is a key of optimizer = 'muon'; {self.optimizer!r} is told otherwise: adam and adamw by the "
-                "first of betas, adadelta by rho, and sgd has none"
+                f"momentum applies to optimizer = 'muon' only, and the optimizer is {self.optimizer!r}: set betas for "
+                "adam and adamw, rho for adadelta; sgd uses no momentum"
             )
         return self
 
     @model_validator(mode="after")
-    def _strategy_takes_its_keys(self) -> Self:
+    def _check_strategy(self) -> Self:
         if self.fsdp_offload and self.strategy != "fsdp2":
-            raise ValueError("fsdp_offload is a key of strategy = 'fsdp2'")
-        given = [name for name, usual in (("shards", None), ("workers", 1)) if getattr(self, name) != usual]
-        if given and self.strategy != "canonical":
+            raise ValueError("fsdp_offload requires strategy = 'fsdp2'")
+        changed = [name for name, default in (("shards", None), ("workers", 1)) if getattr(self, name) != default]
+        if changed and self.strategy != "canonical":
             raise ValueError(
-                f"{given[0]} is a key of strategy = 'canonical': {self.strategy!r} gives each rank one shard and no "
-                "threads of its own; start more ranks instead"
+                f"{changed[0]} requires strategy = 'canonical': {self.strategy!r} has one shard and no worker threads "
+                "per rank; start more ranks instead"
             )
         return self
 
     @model_validator(mode="after")
-    def _halves_when_it_says(self) -> Self:
-        given = (self.halve_after, self.halve_every) != (None, None)
-        if given and self.schedule != "halving":
-            raise ValueError("halve_after and halve_every need schedule = 'halving'")
+    def _check_halving(self) -> Self:
+        is_set = (self.halve_after, self.halve_every) != (None, None)
+        if is_set and self.schedule != "halving":
+            raise ValueError("halve_after and halve_every require schedule = 'halving'")
         if self.schedule == "halving" and self.halve_every is None:
             raise ValueError(
-                "schedule 'halving' needs halve_every: updates after which the rate is halved, again and again"
+                "schedule 'halving' requires halve_every: the number of updates between halvings of the rate"
             )
         return self
 
     @model_validator(mode="after")
-    def _line_has_an_end(self) -> Self:
+    def _check_linear_end(self) -> Self:
         if self.schedule == "linear" and (self.steps, self.minutes, self.tokens) == (None, None, None):
             raise ValueError(
-                "schedule 'linear' falls to zero at the last update: set train.steps, train.minutes or train.tokens"
+                "schedule 'linear' requires the number of updates: set train.steps, train.minutes or train.tokens"
             )
         return self
 
     @model_validator(mode="after")
-    def _keeps_what_it_averages(self) -> Self:
+    def _check_average(self) -> Self:
         if self.average > self.keep:
             raise InvalidCombination(
                 "train.average",
                 "train.keep",
-                why=f"of the last {self.average} checkpoints only {self.keep} are kept",
+                why=f"an average of {self.average} checkpoints requires them on disk, and only {self.keep} are kept",
                 help=f"--set train.keep={self.average}, or a smaller train.average",
             )
         return self
@@ -196,12 +196,12 @@ class ChoiceConfig(ChoiceFields):
 
     @property
     def draw_temperature(self) -> float | None:
-        """The temperature of draws; None where the most probable outputs are searched."""
+        """The temperature of sampling; None for a search of the most probable outputs."""
         raise NotImplementedError
 
     @property
     def needs_rows(self) -> tuple[str, ...]:
-        """The keys of these settings that a beam does not know."""
+        """The keys that are set and not supported by beam search."""
         keys = ("stop", "repetition_penalty", "frequency_penalty", "presence_penalty")
         return tuple(key for key in keys if getattr(self, key) not in (None, ()))
 
@@ -209,14 +209,14 @@ class ChoiceConfig(ChoiceFields):
     def _fits_a_beam(self) -> Self:
         if self.draw_temperature is None:
             if self.nbest > self.beam:
-                raise ValueError(f"a beam of {self.beam} cannot hold the {self.nbest} best")
+                raise ValueError(f"nbest = {self.nbest} must be at most beam = {self.beam}")
             if self.beam > 1 and self.needs_rows:
-                raise ValueError(f"{self.needs_rows[0]} needs beam = 1 or a temperature")
+                raise ValueError(f"{self.needs_rows[0]} requires beam = 1 or a temperature")
         return self
 
 
 class SearchConfig(SearchFields, ChoiceConfig):
-    """Search for the output, given the log probabilities of the next token."""
+    """Search for the output, given the log-probabilities of the next token."""
 
     @property
     def covers(self) -> bool:
@@ -230,19 +230,19 @@ class SearchConfig(SearchFields, ChoiceConfig):
     @model_validator(mode="after")
     def _limits_a_draw(self) -> Self:
         if self.temperature is None and (self.top_k, self.top_p, self.min_p) != (None, None, None):
-            raise ValueError("top_k, top_p and min_p limit sampling, which temperature switches on: temperature = 1.0")
+            raise ValueError("top_k, top_p and min_p require sampling: set temperature = 1.0")
         return self
 
 
-def override_search(base: SearchConfig, **given: Any) -> SearchConfig:
-    """Return ``base`` with the given settings that are not None; raises pydantic's ValidationError if they conflict.
+def override_search(base: SearchConfig, **overrides: Any) -> SearchConfig:
+    """Return ``base`` with the overrides that are not None. Raises pydantic's ValidationError if they conflict.
 
-    Where only the beam or only the n-best is given, the other one follows.
+    If only one of beam and n-best is given, the other one is adjusted.
     """
-    wanted = {key: value for key, value in given.items() if value is not None}
-    nbest, beam = wanted.get("nbest"), wanted.get("beam")
-    if nbest is not None and beam is None and "temperature" not in wanted:
-        wanted["beam"] = max(base.beam, nbest)  # asking for the ten best implies a beam that holds them
+    changes = {key: value for key, value in overrides.items() if value is not None}
+    nbest, beam = changes.get("nbest"), changes.get("beam")
+    if nbest is not None and beam is None and "temperature" not in changes:
+        changes["beam"] = max(base.beam, nbest)  # the n-best requires a beam of this width
     if nbest is None and beam is not None:
-        wanted["nbest"] = min(base.nbest, beam)
-    return SearchConfig.model_validate(base.model_dump() | wanted)
+        changes["nbest"] = min(base.nbest, beam)
+    return SearchConfig.model_validate(base.model_dump() | changes)

@@ -1,4 +1,4 @@
-"""British spellings of keys in earlier configs; both spellings are valid for ever."""
+"""British spellings of keys in earlier configs; both spellings remain valid permanently."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ KEYS = {
 
 
 def current_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of a config's tables with the present spelling of each key.
+    """Return a copy of a config's tables with the current spelling of each key.
 
-    A key that is present in both spellings keeps the value of the present one.
+    If a table has both spellings of a key, the value of the current one is kept.
     """
     renamed: dict[str, Any] = {}
     for key, value in values.items():

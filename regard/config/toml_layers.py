@@ -1,7 +1,7 @@
-"""TOML files in layers: the extended file, then the file, then overrides; and the line that each key stands on.
+"""TOML files in layers: the extended file, then the file, then overrides; and the line number of each key.
 
-A table is merged key by key; anything else replaces what lies below it. Files that extend each other in a
-circle are refused.
+A table is merged key by key; any other value replaces the lower one. Files that extend each other in a circle are
+rejected.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from regard.errors import ConfigError
 Key = tuple[str | int, ...]
 
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")
-LIMIT = 1 << 18  # bytes a file may have
-PARTS = 16  # parts a dotted key may have; a config has six at most
+LIMIT = 1 << 18  # limit of the bytes of a file
+PARTS = 16  # limit of the parts of a dotted key; keys of Regard have at most six
 
 
 class TomlLayer(NamedTuple):
-    """Keys and values of one file or mapping, and the line of each key where there is one."""
+    """Keys and values of one file or mapping, and the line of each key of a file."""
 
     label: str
     values: dict[str, Any]
@@ -34,14 +34,14 @@ class TomlLayer(NamedTuple):
 
 
 def dotted(key: Key) -> str:
-    """Return the dotted form of a key, as ``--set`` takes it."""
+    """Return the dotted form of a key, as in ``--set``."""
     return ".".join(str(part) for part in key)
 
 
 def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | None], Path]) -> list[TomlLayer]:
-    """Read the file or mapping and everything it extends, the lowest layer first; raises ConfigError.
+    """Read the file or mapping and everything it extends, lowest layer first. Raises ConfigError.
 
-    ``find(name, folder)`` returns the file that an ``extends`` written in ``folder`` means.
+    ``find(name, folder)`` returns the file for an ``extends`` in a file of ``folder``.
     """
     layers: list[TomlLayer] = []
     seen: list[Path] = []
@@ -50,7 +50,7 @@ def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | No
             source = source.resolve()
             if source in seen:
                 chain = " → ".join(path.name for path in [*seen[seen.index(source) :], source])
-                raise ConfigError("these files extend each other in a circle", where=str(seen[-1]), why=chain)
+                raise ConfigError("config files extend each other in a circle", where=str(seen[-1]), why=chain)
             seen.append(source)
             layer, folder = _read_file(source), source.parent
         else:
@@ -60,7 +60,7 @@ def read_layers(source: Path | Mapping[str, Any], find: Callable[[str, Path | No
         if base is None:
             return layers[::-1]
         if not isinstance(base, str):
-            raise ConfigError("extends takes the name of a recipe or a path", where=locate([layer], ("extends",)))
+            raise ConfigError("extends must be the name of a recipe or a path", where=locate([layer], ("extends",)))
         source = find(base, folder)
 
 
@@ -68,7 +68,7 @@ def _from_mapping(source: Mapping[str, Any]) -> TomlLayer:
     try:
         require_shallow(dict(source))
     except TooDeep as error:
-        raise ConfigError("this config cannot be read", why=str(error)) from error
+        raise ConfigError("cannot parse the config", why=str(error)) from error
     return TomlLayer("", copy.deepcopy(current_spelling(source)), {})
 
 
@@ -77,42 +77,42 @@ def _read_file(path: Path) -> TomlLayer:
         text = read_bytes(path, LIMIT).decode("utf-8")
         return TomlLayer(str(path), current_spelling(parse_toml(text)), _key_lines(text))
     except OSError as error:
-        raise ConfigError("this recipe cannot be read", where=str(path), why=describe_error(error)) from error
+        raise ConfigError("cannot read the recipe", where=str(path), why=describe_error(error)) from error
     except UnicodeDecodeError as error:
-        raise ConfigError("this recipe is not UTF-8 text", where=str(path), why=str(error)) from error
+        raise ConfigError("the recipe is not UTF-8 text", where=str(path), why=str(error)) from error
     except tomllib.TOMLDecodeError as error:
         line = re.search(r"at line (\d+)", str(error))
         where = f"{path}:{line[1]}" if line else str(path)
-        raise ConfigError("this recipe is not TOML", where=where, why=str(error)) from error
+        raise ConfigError("the recipe is not valid TOML", where=where, why=str(error)) from error
     except ValueError as error:
-        raise ConfigError("this recipe cannot be read", where=str(path), why=str(error)) from error
+        raise ConfigError("cannot parse the recipe", where=str(path), why=str(error)) from error
 
 
 def _key_lines(text: str) -> dict[Key, int]:
-    """Map every key that starts a line to its number.
+    """Map every key that starts a line to its line number.
 
-    Text in a multi-line string may be taken for a key: harmless, since only keys that exist are looked up.
+    Text in a multi-line string may be taken for a key. This is harmless, since only existing keys are looked up.
     """
     lines: dict[Key, int] = {}
-    tables: dict[Key, int] = {}  # how often an array of tables was opened
-    here: Key = ()
+    tables: dict[Key, int] = {}  # index of the last table of each array of tables
+    table_key: Key = ()
     for number, line in enumerate(text.splitlines(), start=1):
         written = line.strip()
         if header := _HEADER.match(written):
-            here = _with_indices(_split(header[2]), tables)
+            table_key = _with_indices(_split(header[2]), tables)
             if header[1] == "[[":
-                tables[here] = tables.get(here, -1) + 1
-                here = (*here, tables[here])
-            lines.setdefault(here, number)
+                tables[table_key] = tables.get(table_key, -1) + 1
+                table_key = (*table_key, tables[table_key])
+            lines.setdefault(table_key, number)
         elif "=" in written:
             parts = _split(written.partition("=")[0])
             for length in range(1, len(parts) + 1):  # `a.b = 1` opens a as well
-                lines.setdefault(here + parts[:length], number)
+                lines.setdefault(table_key + parts[:length], number)
     return lines
 
 
 def _split(dotted: str) -> Key:
-    """Split a key into parts in their present spelling, at most one more than a key may have."""
+    """Split a key into parts in their current spelling, at most one more than the limit."""
     parts = (part.strip().strip("\"'") for part in dotted.split(".", PARTS))
     return tuple(KEYS.get(part, part) for part in parts)
 
@@ -128,17 +128,17 @@ def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
 
 
 def parse_override(text: str) -> tuple[Key, Any]:
-    """Parse ``train.lr=1e-3`` into key and TOML value; a value that is not TOML is a string, an empty one is None."""
+    """Parse ``train.lr=1e-3`` into key and TOML value; other values are strings, an empty one is None."""
     dotted, equals, written = text.partition("=")
     if not equals or not dotted.strip():
         raise ConfigError(
-            "an override is a key, '=' and a value",
+            "an override must have the form KEY=VALUE",
             where=f"--set {text}",
             help="for example --set train.lr=1e-3",
         )
     key = tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else part for part in map(str, _split(dotted)))
     if len(key) > PARTS:
-        raise ConfigError(f"a key has at most {PARTS} parts", where=f"--set {shortened(text)}")
+        raise ConfigError(f"the key has more than {PARTS} parts", where=f"--set {shortened(text)}")
     written = written.strip()
     if not written:
         return key, None
@@ -147,7 +147,7 @@ def parse_override(text: str) -> tuple[Key, Any]:
     except tomllib.TOMLDecodeError:
         return key, written
     except ValueError as error:
-        raise ConfigError("this value cannot be read", where=f"--set {shortened(text)}", why=str(error)) from error
+        raise ConfigError("cannot parse the value", where=f"--set {shortened(text)}", why=str(error)) from error
     return key, (parsed["value"] if len(parsed) == 1 else written)
 
 
@@ -156,9 +156,9 @@ def merge(
     overrides: Iterable[tuple[Key, Any]] = (),
     replaced: Callable[[Key], Iterable[Key]] = lambda key: (),
 ) -> dict[str, Any]:
-    """Merge all layers into one mapping, higher ones winning; an override of None removes the key.
+    """Merge all layers into one mapping, higher ones taking precedence; an override of None removes the key.
 
-    ``replaced(key)``: other keys that lower layers may have set, and that ``key`` takes the place of.
+    ``replaced(key)``: other keys of lower layers that ``key`` replaces.
     """
     merged: dict[str, Any] = {}
     for layer in layers:
@@ -172,9 +172,9 @@ def merge(
 def merge_layer(
     below: dict[str, Any], above: Mapping[str, Any], replaced: Callable[[Key], Iterable[Key]] = lambda key: ()
 ) -> None:
-    """Write ``above`` into ``below``, from which the keys go that those of ``above`` take the place of.
+    """Merge ``above`` into ``below``, and remove the keys of ``below`` that keys of ``above`` replace.
 
-    What ``above`` sets in that place itself stays until it is merged, so that a table of another kind is seen as one.
+    Keys that ``above`` sets itself are not removed first, so a table of another kind is recognized when it is merged.
     """
     for key in _values_in(above):
         _drop(below, (other for other in replaced(key) if not _has_value(above, other)))
@@ -182,7 +182,7 @@ def merge_layer(
 
 
 def _values_in(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[Key]:
-    """Keys of all values; a table that says its kind is one value."""
+    """Yield the keys of all values; a table with a ``kind`` is one value."""
     for name, value in table.items():
         if isinstance(value, Mapping) and "kind" not in value:
             yield from _values_in(value, (*prefix, name))
@@ -200,7 +200,7 @@ def _drop(tree: dict[str, Any], keys: Iterable[Key]) -> None:
 
 
 def _has_value(table: Any, key: Key) -> bool:
-    """Return whether something other than a table stands at the key."""
+    """Return whether the key exists and is not a table."""
     for part in key:
         if not isinstance(table, Mapping) or part not in table:
             return False
@@ -209,11 +209,11 @@ def _has_value(table: Any, key: Key) -> bool:
 
 
 def move_key(values: Mapping[str, Any], old: Key, new: Key) -> dict[str, Any]:
-    """Values with what stands at ``old``, if anything does, at ``new``, unless something stands there."""
+    """Return the values with the value of ``old`` moved to ``new``, unless ``new`` is already set."""
     moved: dict[str, Any] = copy.deepcopy(dict(values))
-    *way, last = old
+    *path, last = old
     table: Any = moved
-    for part in way:
+    for part in path:
         table = table.get(part) if isinstance(table, dict) else None
     if not isinstance(table, dict) or last not in table:
         return moved
@@ -226,9 +226,9 @@ def move_key(values: Mapping[str, Any], old: Key, new: Key) -> dict[str, Any]:
 
 
 def merge_into(below: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Write ``above`` into ``below``, table by table; a table of another ``kind`` replaces the one below.
+    """Write ``above`` into ``below``, table by table; a table of another ``kind`` replaces the lower one.
 
-    A name alone is a table of that ``kind``, where another table is to be merged with it.
+    A string is a table of that ``kind`` if another table is merged with it.
     """
     for key, value in above.items():
         under = below.get(key)
@@ -245,14 +245,14 @@ def _another_kind(below: Mapping[str, Any], above: Mapping[str, Any]) -> bool:
 
 
 def _put(tree: Any, key: Key, value: Any) -> None:
-    """Write one value; tables on the way are created, list items must exist."""
+    """Write one value; missing tables are created, list items must exist."""
     for position, part in enumerate(key):
         last = position + 1 == len(key)
         if isinstance(tree, list) and not (isinstance(part, int) and part < len(tree)):
             raise ConfigError(
                 f"{dotted(key[:position])} has no item {part!r}",
                 where=f"--set {dotted(key)}",
-                why=f"it is a list of {len(tree)}, counted from 0",
+                why=f"the list has {len(tree)} items, counted from 0",
             )
         if not isinstance(tree, dict | list):
             raise ConfigError(f"{dotted(key[:position])} is a value, not a table", where=f"--set {dotted(key)}")

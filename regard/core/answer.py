@@ -1,7 +1,7 @@
 """The contract of an answer: the meaning of a network's outputs, from targets and losses to written predictions.
 
-An answer is learned from the values of the training rows, saved in the run, and opened again. It knows no network and
-no input. ``loss``, ``compute_metrics`` and ``metrics`` need nothing learned.
+An answer is learned from the values of the training rows, saved in the run, and opened again. It depends on no network
+and no input. ``loss``, ``compute_metrics`` and ``metrics`` do not require ``learn``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 
-MAX_ALTERNATIVES = 10  # that are shown of a position
+MAX_ALTERNATIVES = 10  # displayed per position
 
 
 class LossAndSums(NamedTuple):
@@ -33,7 +33,7 @@ class InputContext(NamedTuple):
     """Facts about an input that its prediction repeats.
 
     ``weights``: each position's label and its weight in the pooled vector. ``truncated``: the input was shortened.
-    ``tokens``: the text of each answered position of the value, of an answer per position.
+    ``tokens``: the text of each answered position of the value, for an answer per position.
     """
 
     weights: Sequence[tuple[str, float]] = ()
@@ -44,8 +44,8 @@ class InputContext(NamedTuple):
 class TaskAnswer(Protocol):
     """The meaning of outputs.
 
-    Of an answer per position (``per_position``) a row below is one answered position of a ``PositionField``, the
-    positions of all values one after the other; ``measure`` and ``predict`` get the positions of one value.
+    For an answer per position (``per_position``), a row below is one answered position of a ``PositionField``, with the
+    positions of all values concatenated. ``measure`` and ``predict`` get the positions of one value.
     """
 
     per_position: ClassVar[bool]
@@ -57,11 +57,11 @@ class TaskAnswer(Protocol):
 
     @property
     def defaults(self) -> BaseModel:
-        """The settings of a prediction unless a call has others: an instance of ``settings``."""
+        """The default settings of a prediction: an instance of ``settings``."""
 
     @property
     def sizes(self) -> Mapping[str, int]:
-        """The sizes that the network needs: the number of its outputs."""
+        """The sizes that the network requires: the number of its outputs."""
 
     @property
     def unit(self) -> float:
@@ -73,22 +73,22 @@ class TaskAnswer(Protocol):
 
     @property
     def class_names(self) -> tuple[str, ...]:
-        """The labels in the order of the classes; () where there are none."""
+        """Label names, ordered by class index; () for an answer without classes."""
 
     def value(self, row: Any) -> Any:
-        """Return the value of a row. Raises DataError, with the place, if a cell is wrong or empty."""
+        """Return the value of a row. Raises DataError, with the location, if a cell is wrong or empty."""
 
     def names(self, value: Any) -> tuple[str, ...]:
-        """Return the labels of a value that training must have; () where there are none."""
+        """Return the labels of a value that training must contain; () for an answer without labels."""
 
-    def learn(self, run: RunFiles, values: Sequence[Any], places: Sequence[str], log: Report, *, where: str) -> Self:
+    def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         """Learn from the values of the training rows, save, and return self.
 
         Args:
             run: the files of the run.
             values: of the training rows.
-            places: file and line of each.
-            log: reports what was learned.
+            locations: file and line of each value.
+            log: receives a summary of the learned codecs.
             where: the training file, for messages.
 
         Raises:
@@ -96,33 +96,33 @@ class TaskAnswer(Protocol):
         """
 
     def open(self, run: RunFiles) -> Self:
-        """Open what ``learn`` saved, and return self. Raises ModelError if it is damaged."""
+        """Open the codecs that ``learn`` saved, and return self. Raises ModelError if they are damaged."""
 
-    def targets(self, values: Sequence[Any], places: Sequence[str]) -> npt.NDArray[Any]:
-        """Return the targets (rows, …) of values. Raises DataError, with the place, for an unknown label."""
+    def targets(self, values: Sequence[Any], locations: Sequence[str]) -> npt.NDArray[Any]:
+        """Return the targets (rows, …) of values. Raises DataError, with the location, for an unknown label."""
 
     def row_weights(self, targets: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return (rows,) what each row's loss is multiplied by; rows with 0 are not counted."""
+        """Return (rows,) the factors of each row's loss; rows with 0 are not counted."""
 
     @property
     def baseline(self) -> Any:
         """The value that a model without inputs predicts: the majority label, or the mean."""
 
     def baseline_targets(self, values: Sequence[Any]) -> npt.NDArray[Any] | None:
-        """Return what a baseline predicts for the targets of values, such as the most frequent tag of a word.
+        """Return a baseline's predictions for the targets of values, such as the most frequent tag of a word.
 
-        Numbers (rows, …), which ``compare`` reads. None: there is no such baseline.
+        The result is numbers (rows, …), which ``compare`` reads; None: there is no such baseline.
         """
 
     def compare(self, outputs: Tensor, targets: Tensor, baseline: Tensor) -> MetricSums:
         """Return the sums of a baseline, and those of the outputs that are compared with them.
 
-        They are added to those of ``loss``: in evaluation, and in training where the network returns logits.
+        They are added to those of ``loss``: in evaluation, and in training if the network returns logits.
         """
 
     @property
     def measured(self) -> Collection[str]:
-        """The metrics of ``measure``, as far as what was learned allows them."""
+        """The metrics of ``measure`` that are available for the learned labels."""
 
     def loss(
         self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
@@ -133,13 +133,13 @@ class TaskAnswer(Protocol):
             outputs: (rows, outputs) of the network.
             targets: (rows, …).
             unit: (rows,) ``unit`` of the opened answer.
-            smoothing: label smoothing, where the answer has any.
+            smoothing: label smoothing, if the answer supports it.
             evaluating: whether to add the sums that only evaluation reports.
         """
 
     @staticmethod
     def compute_metrics(sums: MetricSums) -> dict[str, float]:
-        """Return the figures of sums: ratios, which depend on no codec."""
+        """Return the metrics of sums: ratios, which depend on no codec."""
 
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         """Return the tables of an evaluation."""
@@ -150,16 +150,16 @@ class TaskAnswer(Protocol):
     def predict(self, outputs: Tensor, settings: Any, context: InputContext) -> Any:
         """Return the prediction of one value under ``settings``, an instance of the model.
 
-        ``outputs``: (outputs,), or (positions, outputs) of an answer per position.
+        ``outputs``: (outputs,), or (positions, outputs) for an answer per position.
         """
 
     def write(self, output: Any, *, json: bool) -> str:
-        """Return a prediction as one line: for people, or as a JSON object."""
+        """Return a prediction as one line: readable text, or a JSON object."""
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        """Return the labels of one row's outputs with their log-probabilities, the most likely first.
+        """Return the labels of one row's outputs with their log-probabilities, most probable first.
 
-        All of them, or ``MAX_ALTERNATIVES`` of a large vocabulary.
+        All labels, or ``MAX_ALTERNATIVES`` of a large vocabulary.
         """
 
 
@@ -170,4 +170,4 @@ class ContinuingAnswer(TaskAnswer, Protocol):
     """
 
     def log_probability(self, outputs: Tensor, label: str) -> float:
-        """Return the log-probability of a label that is the text of a position."""
+        """Return the log-probability of a label, which is the text of a position."""

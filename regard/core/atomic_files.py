@@ -1,11 +1,11 @@
-"""Files and folders that appear whole or not at all.
+"""Files and folders that appear completely or not at all.
 
-Everything is written beside its final path under a hidden name, synced to the disk, and renamed; a kill at any
-moment leaves the old or the new, never a part. The hidden names tell what a kill left behind:
+Data are written under a hidden name next to the final path, synced to the disk, and renamed. A kill at any moment
+leaves the old or the new file, never a part. The hidden names show what a kill left behind:
 
-    .NAME.tmp       being written: worthless, swept away
-    .NAME.removed   being deleted: worthless, swept away
-    .NAME.old       replaced a moment ago: still the valid one where NAME is missing
+    .NAME.tmp       being written: incomplete, deleted by ``sweep``
+    .NAME.removed   being deleted: incomplete, deleted by ``sweep``
+    .NAME.old       just replaced: still the valid one if NAME is missing
 
 One writer at a time is assumed, except by ``publish_first``; readers need no lock.
 """
@@ -27,26 +27,26 @@ from uuid import uuid4
 
 from regard.errors import StorageError
 
-ROLES = ("tmp", "removed", "old")  # of hidden names, which no user knows
+ROLES = ("tmp", "removed", "old")  # of hidden names, which messages never show
 CHUNK = 1 << 20  # bytes handed to one write call
 
 HELP = {
-    errno.ENOSPC: "make room on this disk (see df -h) or choose another folder",
-    errno.EDQUOT: "make room within your quota or choose another folder",
+    errno.ENOSPC: "free space on this disk (see df -h) or choose another folder",
+    errno.EDQUOT: "free space within your quota or choose another folder",
     errno.EROFS: "this disk is mounted read-only: choose another folder",
-    errno.EACCES: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
-    errno.EEXIST: "name another, or remove what is there",
-    errno.ENOTEMPTY: "name another, or remove what is there",
-    errno.ENOENT: "make the folder first (mkdir -p), or choose another",
+    errno.EACCES: "choose a folder with write permission, or change its permissions (chmod u+w)",
+    errno.EEXIST: "choose another path, or remove the existing one",
+    errno.ENOTEMPTY: "choose another path, or remove the existing one",
+    errno.ENOENT: "create the folder first (mkdir -p), or choose another",
     errno.ENOTDIR: "a part of the path is a file: choose another folder",
-    errno.EPERM: "choose a folder you may write to, or have its owner grant it (chmod u+w)",
+    errno.EPERM: "choose a folder with write permission, or change its permissions (chmod u+w)",
 }
 
 
 def _pass(point: str) -> None: ...
 
 
-fault: Callable[[str], None] = _pass  # tests replace this; otherwise a no-op, called a few dozen times a save
+fault: Callable[[str], None] = _pass  # replaced in tests; otherwise a no-op, called a few dozen times per save
 
 
 def fault_point(point: str) -> None:
@@ -56,22 +56,22 @@ def fault_point(point: str) -> None:
 
 @contextmanager
 def explain_os_errors(path: Path) -> Iterator[None]:
-    """Raise an OSError of the block, which reads or writes ``path``, as a StorageError with a remedy."""
+    """Convert an OSError of the block, which reads or writes ``path``, to a StorageError with a remedy."""
     try:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        hidden = [str(hidden_sibling(each, role)) for each in (path, path.absolute(), path.resolve()) for role in ROLES]
+        hidden = [str(hidden_sibling(name, role)) for name in (path, path.absolute(), path.resolve()) for role in ROLES]
         raise StorageError(
             f"cannot store {path}: {reason}",
             where=str(path if error.filename is None or str(error.filename) in hidden else error.filename),
-            why="nothing that was stored before is lost",
+            why="earlier files are unchanged",
             help=HELP.get(error.errno or 0, "check the disk and the folder"),
         ) from error
 
 
 def hidden_sibling(path: Path, role: str) -> Path:
-    """Return the hidden name beside ``path`` for a role: ``tmp``, ``old`` or ``removed``."""
+    """Return the hidden name next to ``path`` for a role: ``tmp``, ``old`` or ``removed``."""
     return path.with_name(f".{path.name}.{role}")
 
 
@@ -98,9 +98,9 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_bytes_atomically(path: Path, data: bytes) -> None:
-    """Replace ``path`` by ``data``: after a crash it holds the old bytes or the new ones, whole.
+    """Replace ``path`` by ``data``: after a crash it holds either the old bytes or the new ones.
 
-    Raises StorageError, with the old file untouched, if the disk is full or may not be written.
+    Raises StorageError, with the old file untouched, if the disk is full or not writable.
     """
     temporary = hidden_sibling(path, "tmp")
     with explain_os_errors(path), remove_on_error(temporary):
@@ -113,9 +113,9 @@ def write_bytes_atomically(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that replaces ``path`` when the block ends; if the block raises, ``path`` stays as it was.
+    """Open a file that replaces ``path`` when the block ends; if the block raises, ``path`` is unchanged.
 
-    For contents too long for memory. A pipe or device is written directly; of a link the target is replaced. Opening
+    For contents too large for memory. A pipe or device is written directly; for a link the target is replaced. Opening
     and closing raise StorageError; the block wraps its own writes in ``explain_os_errors``.
     """
     final = path.resolve()
@@ -154,21 +154,21 @@ def json_bytes(value: Any) -> bytes:
 def publishing(path: Path) -> Iterator[Path]:
     """Yield a hidden path for a new folder that becomes ``path`` when the block ends, or is removed if it raises.
 
-    Raises StorageError if ``path`` has appeared meanwhile: nothing is replaced.
+    Raises StorageError if ``path`` has appeared in the meantime: nothing is replaced.
     """
-    workshop = hidden_sibling(path, f"{uuid4().hex[:8]}.tmp")  # no other process has the same
+    temporary = hidden_sibling(path, f"{uuid4().hex[:8]}.tmp")  # unique per process
     try:
-        yield workshop
-        commit_folder(workshop, path, replace=False)
+        yield temporary
+        commit_folder(temporary, path, replace=False)
     finally:
-        shutil.rmtree(workshop, ignore_errors=True)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def publish_first(path: Path, parts: Iterable[bytes]) -> bool:
-    """Write a file aside, sync it and give it its name unless it is taken; return whether this process was the first.
+    """Publish a file unless its name is taken; return whether this process was first.
 
-    For several writers of one file, on several machines too: one of them wins, and its file is whole. Where a file
-    system has no hard links, the last one wins instead.
+    For several writers of one file, also on several machines: one of them wins, and its file is complete. On a file
+    system without hard links, the last one wins instead.
     """
     temporary = hidden_sibling(path, f"{uuid4().hex[:12]}.tmp")
     with explain_os_errors(path), remove_on_error(temporary):
@@ -196,23 +196,23 @@ def publish_first(path: Path, parts: Iterable[bytes]) -> bool:
 
 
 def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None:
-    """Publish the folder ``temporary`` (a sibling of ``final``) as ``final``, replacing what is there if ``replace``.
+    """Publish the folder ``temporary`` (a sibling of ``final``) as ``final``; with ``replace`` over an existing one.
 
-    Every file and folder in it is synced before the rename: a rename that reaches the disk before the data
-    would give the right name to empty files. Raises StorageError and removes ``temporary``.
+    Every file and folder in it is synced before the rename: otherwise the rename could reach the disk before the data
+    and give the final name to empty files. Raises StorageError and removes ``temporary``.
     """
     with explain_os_errors(final), remove_on_error(temporary):
         for path in (*temporary.rglob("*"), temporary):
             _sync(path)
         fault_point("folder-synced")
         if not replace and os.path.lexists(final):
-            raise FileExistsError(errno.EEXIST, "it has appeared meanwhile", str(final))
+            raise FileExistsError(errno.EEXIST, "it was created in the meantime", str(final))
         old = hidden_sibling(final, "old")
         if replace and final.exists():
             _remove(old)
             os.rename(final, old)
             fault_point("set-aside")
-        os.rename(temporary, final)  # refused by the system where something is in the way, unless it is an empty folder
+        os.rename(temporary, final)  # fails if the path exists, unless it is an empty folder
         fault_point("renamed")
         _sync(final.parent)
         fault_point("parent-synced")
@@ -222,7 +222,7 @@ def commit_folder(temporary: Path, final: Path, *, replace: bool = True) -> None
 
 
 def remove_folder(path: Path) -> None:
-    """Delete a folder so that a kill half way leaves nothing that could be taken for a whole one."""
+    """Delete a folder; a kill half way leaves nothing that looks like a complete folder."""
     with explain_os_errors(path):
         removed = hidden_sibling(path, "removed")
         _remove(removed)
@@ -233,14 +233,14 @@ def remove_folder(path: Path) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Delete a file, if it is there."""
+    """Delete a file if it exists."""
     with explain_os_errors(path):
         path.unlink(missing_ok=True)
         fault_point("removed")
 
 
 def sweep(folder: Path) -> None:
-    """Delete temporary leftovers of a kill in ``folder``, and put back what was set aside but not yet replaced."""
+    """Delete temporary files left by a kill in ``folder``, and restore folders that were set aside but not replaced."""
     with explain_os_errors(folder):
         for old in sorted(folder.glob(".*.old")):
             name = folder / old.name[1:].removesuffix(".old")
@@ -257,8 +257,9 @@ def sweep(folder: Path) -> None:
 def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
     """Hold the lock ``path``; raises BlockingIOError if another process still holds it after ``patience`` seconds.
 
-    ``path``: a folder, or a file, which is made if it is missing. Yields the descriptor: a child process that inherits
-    it holds the lock, too. A killed process releases the lock. On a network drive without locks nothing is held.
+    ``path``: a folder, or a file, which is created if it is missing. Yields the descriptor: a child process that
+    inherits it also holds the lock. A killed process releases the lock. On a network drive without locks no lock is
+    held.
     """
     until = time.monotonic() + patience
     with explain_os_errors(path):
@@ -283,7 +284,7 @@ def locked(path: Path, *, patience: float = 0.0) -> Iterator[int]:
 
 @contextmanager
 def remove_on_error(temporary: Path) -> Iterator[None]:
-    """Remove ``temporary`` if the block raises an OSError, so that a full disk is not filled further."""
+    """Remove ``temporary`` if the block raises an OSError, to free space on a full disk."""
     try:
         yield
     except OSError:

@@ -1,4 +1,4 @@
-"""Checks of what a predictor is called with."""
+"""Checks of the arguments of a predictor."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from regard.errors import ConfigError, DataError
 
 
 def require_list(inputs: object) -> None:
-    """DataError for a text, whose letters would each be taken for one, a table, or what is no sequence."""
+    """Raise DataError for a text, whose characters would be taken for inputs, for a table, or for a non-sequence."""
     if isinstance(inputs, str | bytes | Mapping) or not hasattr(inputs, "__iter__"):
         raise DataError(
-            f"the inputs are one {type(inputs).__name__}, and should be a list",
-            why="each input of a list has an answer",
-            help="of one input: model([input])[0]",
+            f"the inputs must be a list, got {type(inputs).__name__}",
+            why="a predictor returns one output for each input of a list",
+            help="for one input: model([input])[0]",
         )
 
 
 def require_count(name: str, value: object) -> None:
-    """ConfigError for a setting that is no whole number from 1 on."""
+    """Raise ConfigError unless a setting is a whole number ≥ 1."""
     if type(value) is not int or value < 1:
-        raise ConfigError(f"{name} cannot be {value!r}", where=name, why="it is a whole number from 1 on")
+        raise ConfigError(f"{name} cannot be {value!r}", where=name, why="it must be a whole number ≥ 1")

@@ -1,4 +1,4 @@
-"""Small JSON files of what a run learned from its data: labels, scales, baselines."""
+"""Small JSON files with the codecs that a run learned from its data: labels, scales, baselines."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from regard.core.wording import describe_error
 from regard.errors import ModelError
 
 Content = TypeVar("Content")
-# What code raises that takes a value of JSON apart and finds another type, size or number than it expects.
+# Errors of code that parses a JSON value and meets an unexpected type, size or number.
 MALFORMED = (AttributeError, LookupError, OverflowError, TypeError, ValueError)
 
 
 def save_codec_file(path: Path, value: Any) -> None:
-    """Write a value as JSON, in a folder that is made if it is missing."""
+    """Write a value as JSON, in a folder that is created if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, value)
 
 
 def open_codec_file(path: Path, parse: Callable[[Any], Content], *, limit: int = LARGE) -> Content:
-    """Return what ``parse`` makes of a saved value.
+    """Return the result of ``parse`` for a saved value.
 
     Args:
         path: the file.
-        parse: checks the value and converts it; raises ValueError, or what a wrong type leads to.
-        limit: the largest size in bytes.
+        parse: checks the value and converts it; raises ValueError, or the error of a wrong type.
+        limit: the maximum size in bytes.
 
     Raises:
         ModelError: the file is missing or damaged.

@@ -1,4 +1,4 @@
-"""Contents of a run's data: a run continues with the examples that it began with."""
+"""Contents of a run's data: a run continues with the examples that it started with."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from regard.errors import DataError
 
 
 def contents_changed(what: str, *, where: str, why: str) -> DataError:
-    """Return the error for data that are not those of the first preparation."""
+    """Return the error for data that differ from those of the first preparation."""
     return DataError(
-        f"the {what} changed since this run began",
+        f"the {what} changed since this run started",
         where=where,
         why=why,
         help="restore the files to continue, or start another run",
@@ -19,9 +19,9 @@ def contents_changed(what: str, *, where: str, why: str) -> DataError:
 
 
 def require_unchanged(what: str, digest: str, known: str, *, where: str) -> None:
-    """Raise DataError if data have another digest than the ``known`` one, which is empty before a run's first step."""
+    """Raise DataError if the digest of data differs from ``known``, which is empty before a run's first step."""
     if known and digest != known:
-        raise contents_changed(what, where=where, why="a run uses the same examples, in the same order, to its end")
+        raise contents_changed(what, where=where, why="a run uses the same examples, in the same order, until it ends")
 
 
 class PreparedParts:
@@ -41,13 +41,13 @@ class PreparedParts:
 
         Args:
             name: ``train`` or ``valid``.
-            digest: of all that the part holds.
-            report: the line for the user.
+            digest: of all contents of the part.
+            report: the progress line for the user.
             what: the examples, as a plural noun.
             where: the file, for messages.
 
         Raises:
-            DataError: the part is not the one that the run began with.
+            DataError: the part differs from the one that the run started with.
         """
         require_unchanged(what, digest, self._known.get(name, ""), where=where)
         self.contents[name] = digest

@@ -6,5 +6,5 @@ import os
 
 
 def usable_cores() -> int:
-    """The cores that the system lets this process use; all of them where it does not tell, as macOS."""
+    """Return the number of cores that this process may use; all cores if the system does not report it (macOS)."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

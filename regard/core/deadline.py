@@ -1,4 +1,4 @@
-"""Deadline that the work itself checks: a thread cannot be stopped from outside."""
+"""Deadline that long work checks itself, since a thread cannot be stopped from outside."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 
 class DeadlineExceeded(Exception):
-    """The time of a request is over before its result is complete."""
+    """The time limit of a request was exceeded before its result was complete."""
 
 
 class Deadline:
-    """Time at which work must end. Long work calls ``check`` at each of its steps.
+    """Time limit of a computation. Long work calls ``check`` at each of its steps.
 
     Args:
         seconds: the time from now on.
@@ -25,11 +25,11 @@ class Deadline:
 
     @property
     def left(self) -> float:
-        """Seconds that are left, at least 0."""
+        """Remaining seconds, at least 0."""
         return max(self.end - self._clock(), 0.0)
 
     def check(self) -> None:
-        """Raise DeadlineExceeded if the time is over."""
+        """Raise DeadlineExceeded if the time limit is exceeded."""
         if self._clock() >= self.end:
             raise DeadlineExceeded(f"This took more than {self.seconds:g} s.")
 

@@ -1,4 +1,4 @@
-"""Forms of networks that other toolkits know: a task declares that of its network, a format the one that it writes."""
+"""Forms of networks that other toolkits support: tasks declare that of their network, formats the one they write."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class ExportForm:
     """A form of network.
 
     Attributes:
-        texts: yields the inputs of the run's own data as lines, to compare a model and its export on.
+        texts: yields the inputs of the run's own data as lines, to compare a model with its export.
     """
 
     noun: ClassVar[str]  # in messages
@@ -20,7 +20,7 @@ class ExportForm:
 
 
 class PairForm(ExportForm):
-    """An encoder and a decoder, from the pieces of a text to those of another.
+    """An encoder and a decoder, from the tokens of a text to those of another.
 
     The codecs are the tokenizers of both sides, and the predictor is a ``share.parity.PairModel``.
     """
@@ -29,26 +29,26 @@ class PairForm(ExportForm):
 
 
 class CausalForm(ExportForm):
-    """A Transformer that predicts the next piece. The predictor is a ``share.logit_parity.CausalModel``."""
+    """A Transformer that predicts the next token. The predictor is a ``share.logit_parity.CausalModel``."""
 
     noun = "a language model"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderForm(ExportForm):
-    """The encoder ``model.encoder`` of the config, and one linear layer of outputs.
+    """The encoder ``model.encoder`` of the config, and one linear output layer.
 
-    The codecs have a ``tokenizer``; those of a ``sequence`` or of ``tokens`` also have a ``core.answer.TaskAnswer``
-    as ``answer``.
+    The codecs have a ``tokenizer``; those of a ``sequence`` or of ``tokens`` also have a ``core.answer.TaskAnswer`` as
+    ``answer``.
 
     Attributes:
-        head: outputs of the first position, of each position, or of the pieces that may be at a mask.
-        longest: positions that the network reads, with BEGIN and END.
+        head: outputs of the first position, of each position, or of the vocabulary at a mask.
+        longest: maximum number of positions of the network, including BEGIN and END.
         label_kind: ``class``, ``several`` or ``number`` of a sequence.
-        obstacles: reasons why the network is none of this form, each with the setting that changes it; "" for none.
+        obstacles: reasons why the network does not have this form, each with the setting that changes it, or "".
     """
 
-    noun = "an encoder with a layer of outputs"
+    noun = "an encoder with an output layer"
     head: Literal["sequence", "tokens", "mask"]
     longest: int
     label_kind: str | None = None

@@ -1,6 +1,6 @@
-"""Figures as PNG and SVG, by matplotlib (the extra ``plot``).
+"""Figures as PNG and SVG, drawn by matplotlib (the extra ``plot``).
 
-The same numbers give the same bytes: no dates, fixed identifiers. Text in an SVG stays text, which keeps it small.
+Equal numbers give equal bytes: no dates, fixed identifiers. Text in an SVG stays text, which keeps the file small.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from regard.core.task import MetricTable
 
 SIZE = (9.0, 3.6)  # inches
-MOST_NUMBERED = 12  # rows of a square whose numbers are written in
+MAX_NUMBERED = 12  # rows of a square with numbers in its cells
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "regard",
     "svg.fonttype": "none",
@@ -33,7 +33,7 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.0,
 }
-# The palette of Okabe and Ito, which color-blind readers can tell apart, without its yellow.
+# The palette of Okabe and Ito, which color-blind readers can distinguish, without its yellow.
 COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
 
 
@@ -43,7 +43,7 @@ def can_draw() -> bool:
 
 
 def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
-    """Let ``draw`` fill an empty figure, and write ``figure.svg`` and ``figure.png``; returns the paths."""
+    """Call ``draw`` with an empty figure, write ``figure.svg`` and ``figure.png``, and return the paths."""
     import matplotlib
     from cycler import cycler
     from matplotlib.figure import Figure
@@ -53,7 +53,7 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
         for axes in figure.axes:
-            axes.minorticks_off()  # minor ticks of a logarithmic axis would be most of the file
+            axes.minorticks_off()  # minor ticks of a logarithmic axis would dominate the file size
         for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
             file = BytesIO()
             figure.savefig(file, format=kind, dpi=120, metadata=metadata)
@@ -63,7 +63,7 @@ def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
 
 
 def draw_counts(figure: Figure, table: MetricTable) -> None:
-    """Draw a square of counts, each row colored by its shares; numbers are written in where there is room."""
+    """Draw a square of counts, each row colored by its shares, with numbers in the cells of a small one."""
     side = min(2.5 + 0.3 * len(table.rows), 12.0)
     figure.set_size_inches(side + 2.2, side + 1)
     counts = [[float(number) for number in row[1:]] for row in table.rows]
@@ -75,27 +75,27 @@ def draw_counts(figure: Figure, table: MetricTable) -> None:
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="predicted", ylabel=table.columns[0])
     figure.colorbar(picture, label=f"share of the {table.columns[0]}")
-    for place, row in enumerate(counts if len(names) <= MOST_NUMBERED else []):
+    for place, row in enumerate(counts if len(names) <= MAX_NUMBERED else []):
         for column, number in enumerate(row):
             shade = "white" if shares[place][column] > 0.5 else "black"
             axes.text(column, place, f"{number:,.0f}", ha="center", va="center", color=shade)
 
 
 def draw_notes(figure: Figure, frames: Sequence[Sequence[int]], steps: int) -> None:
-    """Draw a piece of music: a bar for each note, from left to right in time (quarter notes), by pitch of MIDI.
+    """Draw music: a bar for each note, from left to right in time (quarter notes), by MIDI pitch.
 
-    A pitch of frames in a row is one bar; pitches of a C have a line and their name.
+    A pitch in consecutive frames is one bar; pitches of a C have a line and their name.
     """
     axes = figure.subplots()
     sounding: dict[int, int] = {}
-    for at, frame in enumerate([*frames, ()]):
+    for time, frame in enumerate([*frames, ()]):
         for pitch in [pitch for pitch in sounding if pitch not in frame]:
             begin = sounding.pop(pitch)
-            axes.broken_barh([(begin / steps, (at - begin) / steps - 0.04)], (pitch - 0.4, 0.8))
+            axes.broken_barh([(begin / steps, (time - begin) / steps - 0.04)], (pitch - 0.4, 0.8))
         for pitch in frame:
-            sounding.setdefault(pitch, at)
-    every = [pitch for frame in frames for pitch in frame]
-    octaves = [pitch for pitch in range(0, 128, 12) if min(every) - 12 < pitch < max(every) + 12]
+            sounding.setdefault(pitch, time)
+    pitches = [pitch for frame in frames for pitch in frame]
+    octaves = [pitch for pitch in range(0, 128, 12) if min(pitches) - 12 < pitch < max(pitches) + 12]
     axes.set_yticks(octaves, [f"C{pitch // 12 - 1}" for pitch in octaves])
-    axes.set(xlabel="quarter notes", xlim=(0, len(frames) / steps), ylim=(min(every) - 2, max(every) + 2))
+    axes.set(xlabel="quarter notes", xlim=(0, len(frames) / steps), ylim=(min(pitches) - 2, max(pitches) + 2))
     axes.grid(axis="y", linewidth=0.5, alpha=0.4)

@@ -1,7 +1,7 @@
 """Install commands for messages: how to add an extra to this installation, or to upgrade it.
 
-This project publishes ``regard`` on no package index, so that name there belongs to somebody else. A command
-therefore always names the place that this installation came from.
+This project publishes ``regard`` on no package index. There the name belongs to someone else. A command therefore
+always names the origin of this installation.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ PURPOSES = {
     "demo": "the dictionary of regard demo",
     "dev": "tests and checks of the code",
     "docs": "the docs site",
-    "music": "MIDI files in and out",
+    "music": "reading and writing MIDI files",
     "notebooks": "the notebooks of the tutorials",
     "onnx": "export to ONNX",
     "plot": "pictures of studies and comparisons",
     "projection": "pictures of hidden vectors",
-    "ray": "bulk work by actors of Ray Data",
+    "ray": "bulk processing by actors of Ray Data",
     "serve": "regard serve and the page of regard inspect",
     "summaries": "ROUGE",
     "tables": "Parquet files",
@@ -45,40 +45,45 @@ class Extra(NamedTuple):
 def extra_command(name: str) -> str:
     """Return the command that adds an extra to this installation."""
     where = _requirement(f"[{name}]")
-    if where is None:  # from an index: the packages of the extra are known there
+    if where is None:  # installed from an index: name the packages of the extra instead
         where = " ".join(shlex.quote(requirement) for requirement in _requirements(name))
-    return f"{_pip()} {where}" if where else f"install regard with its extra {name!r} from where this one came"
+    return (
+        f"{_pip()} {where}" if where else f"install regard with the extra {name!r} from the origin of this installation"
+    )
 
 
 def package_command(name: str) -> str:
-    """Return the command that installs a third-party package beside this installation."""
+    """Return the command that installs a third-party package into the environment of this installation."""
     return f"{_pip()} {shlex.quote(name)}"
 
 
 def upgrade_advice() -> str:
-    """Return how to upgrade this installation, in words or as a command."""
+    """Return instructions to upgrade this installation."""
     origin = _origin() or {}
     if origin.get("dir_info", {}).get("editable"):
         return f"upgrade regard: git -C {shlex.quote(_path(origin['url']))} pull"
     if "vcs_info" in origin:
         return f"upgrade regard: {_pip()} --upgrade {_requirement('')}"
-    return "upgrade regard: install a newer one" + (
-        f" in place of {origin['url']}" if "url" in origin else " from where this one came"
+    return "upgrade regard: install a newer version" + (
+        f" in place of {origin['url']}" if "url" in origin else " from the origin of this installation"
     )
 
 
 def extras() -> list[Extra]:
     """List every extra of this installation."""
-    found = _distribution()
-    names = found.metadata.get_all("Provides-Extra") or [] if found is not None else []
+    distribution = _distribution()
+    names = distribution.metadata.get_all("Provides-Extra") or [] if distribution is not None else []
     return [Extra(name, PURPOSES.get(name, ""), _missing(name)) for name in sorted(names)]
 
 
 def _requirements(extra: str) -> list[str]:
     """List the requirements of an extra, such as ``fastapi>=0.165``."""
-    found = _distribution()
+    distribution = _distribution()
     pattern = re.compile(rf"(.*?)\s*;.*\bextra\s*==\s*['\"]{re.escape(extra)}['\"]")
-    matches = (pattern.fullmatch(each) for each in (found.requires or [] if found is not None else []))
+    matches = (
+        pattern.fullmatch(requirement)
+        for requirement in (distribution.requires or [] if distribution is not None else [])
+    )
     return [match[1] for match in matches if match]
 
 
@@ -104,12 +109,12 @@ def _distribution() -> importlib.metadata.Distribution | None:
 
 def _origin() -> dict[str, Any] | None:
     """Return the origin of this installation as pip records it (PEP 610); None if it came from an index."""
-    found = _distribution()
-    if found is None:  # a clone that was never installed
+    distribution = _distribution()
+    if distribution is None:  # a git clone that was never installed
         clone = Path(__file__).parents[2]
         return {"url": clone.as_uri(), "dir_info": {"editable": True}} if (clone / "pyproject.toml").is_file() else None
     try:
-        origin = json.loads(found.read_text("direct_url.json") or "null")
+        origin = json.loads(distribution.read_text("direct_url.json") or "null")
     except ValueError:
         return None
     return origin if isinstance(origin, dict) and isinstance(origin.get("url"), str) else None
@@ -122,9 +127,9 @@ def _requirement(extra: str) -> str | None:
         return None
     url, inside = origin["url"], f"#subdirectory={origin['subdirectory']}" if "subdirectory" in origin else ""
     if "vcs_info" in origin:
-        how = origin["vcs_info"]
-        version = how.get("requested_revision")
-        url = f"{how['vcs']}+{url}" + (f"@{version}" if version else "")
+        vcs = origin["vcs_info"]
+        version = vcs.get("requested_revision")
+        url = f"{vcs['vcs']}+{url}" + (f"@{version}" if version else "")
     elif url.startswith("file:"):
         editable = "-e " if origin.get("dir_info", {}).get("editable") else ""
         return editable + shlex.quote(_path(url) + extra)
@@ -136,7 +141,7 @@ def _path(url: str) -> str:
 
 
 def _pip() -> str:
-    """Return the command of the running Python's pip, whichever environment is active."""
+    """Return the pip command of the running Python, independent of the active environment."""
     python = Path(sys.executable)
     shown = python.relative_to(Path.cwd()) if python.is_relative_to(Path.cwd()) else python
     return f"{shlex.quote(str(shown))} -m pip install"

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM as a flag that long work polls at safe moments."""
+"""Ctrl-C and SIGTERM as a flag that long work polls at safe points."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import FrameType, TracebackType
 class Interrupts:
     """Signal handlers: while ``polite``, the first SIGINT or SIGTERM only sets ``interrupted()``; the next one acts.
 
-    Until ``polite`` is set, as during preparation, when nothing can be lost, a signal acts at once: it raises
+    Until ``polite`` is set, as during preparation when nothing can be lost, a signal acts immediately. It raises
     KeyboardInterrupt, or SystemExit with 143.
     """
 

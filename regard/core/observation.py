@@ -1,7 +1,7 @@
-"""Observation of one input by a model of any task: what was read, what was predicted where, and what attended to what.
+"""Observation of one input by a model of any task: the input, the predictions by position, and the attention weights.
 
-A predictor that has ``inspect(input) -> Observation`` can be inspected. The command line, the page and the server show
-what it returns, from one document (``inspection.build_document``).
+A predictor that has ``inspect(input) -> Observation`` can be inspected. The command line, the page and the server
+display the result, from one document (``inspection.build_document``).
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ SiteKind = Literal["whole", "piece", "after", "gap", "node", "pair"]
 
 
 class Surface(NamedTuple):
-    """One sequence or graph that a model reads or writes, in the pieces that it sees.
+    """One sequence or graph that a model reads or writes, as the pieces that it sees.
 
     Attributes:
-        kind: the kind of its pieces.
-        pieces: the text of each.
-        words: for each piece the index of its word in ``spelled``; empty where pieces are words of their own.
+        kind: the type of its pieces.
+        pieces: the text of each piece.
+        words: for each piece the index of its word in ``spelled``; empty if pieces are words.
         spelled: the words.
-        ids: the number of each piece in the vocabulary; empty where nothing is done with them.
-        separator: what stands between the pieces in the text.
+        ids: the id of each piece in the vocabulary; empty if not used.
+        separator: text between the pieces.
         edges: of a graph, the indices of both nodes.
-        center: of a graph, the index of the node that the prediction is about.
+        center: of a graph, the index of the node of the prediction.
     """
 
     kind: SurfaceKind
@@ -49,7 +49,7 @@ class Site(NamedTuple):
 
     Attributes:
         kind: ``whole``: on all surfaces together; ``piece``, ``gap`` and ``node``: at one piece; ``pair``: between two
-            nodes; ``after``: after one piece, so that it predicts the next; −1 is before the first.
+            nodes; ``after``: after one piece, predicting the next; −1 is before the first.
         pieces: the indices of the pieces; empty for ``whole``.
         surface: the index of the surface.
     """
@@ -63,7 +63,7 @@ WHOLE = Site("whole")
 
 
 class Alternative(NamedTuple):
-    """One possible prediction, its log probability in nats, and its number in a vocabulary, where it has one."""
+    """One possible prediction, its log-probability in nats, and its id in a vocabulary, if it has one."""
 
     label: str
     log_probability: float
@@ -74,16 +74,16 @@ class Prediction(NamedTuple):
     """One prediction of the model at one site.
 
     Attributes:
-        at: the site.
-        kind: the kind of the label.
-        label: the predicted label; after a piece, the piece that follows in the surface, if one does.
+        site: the site.
+        kind: the type of the label.
+        label: the predicted label; after a piece, the actual next piece of the surface, if any.
         log_probability: of the label, in nats; None for a number.
         alternatives: the most probable labels, best first.
-        entropy: of the whole distribution, in nats; None where it was not computed.
-        rank: of the label; 0 is the most probable. None where it was not computed.
+        entropy: of the whole distribution, in nats; None if not computed.
+        rank: of the label; 0 is the most probable. None if not computed.
     """
 
-    at: Site
+    site: Site
     kind: PredictionKind
     label: str
     log_probability: float | None = None
@@ -92,13 +92,13 @@ class Prediction(NamedTuple):
     rank: int | None = None
 
     @classmethod
-    def best(cls, at: Site, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
+    def best(cls, site: Site, kind: PredictionKind, alternatives: Sequence[Alternative]) -> Prediction:
         """Return the prediction of the first of ``alternatives``."""
-        return cls(at, kind, alternatives[0].label, alternatives[0].log_probability, tuple(alternatives))
+        return cls(site, kind, alternatives[0].label, alternatives[0].log_probability, tuple(alternatives))
 
 
 class Axis(NamedTuple):
-    """Positions along one side of the weights: ``name`` says what they are (token, second, date, node)."""
+    """Positions along one side of the weights; ``name`` is their type (token, second, date, node)."""
 
     name: str
     labels: tuple[str, ...]
@@ -110,11 +110,11 @@ class AttentionMap(NamedTuple):
     Attributes:
         side: the part of the network, such as ``encoder``, ``decoder`` or ``pooling``.
         layer: its layer, counted from 0; None outside the layers.
-        part: what attends in the layer, such as ``self``, ``source`` or ``pooling``.
-        weights: (heads, query, key); the row of a query that sees nothing is 0.
-        query: what the rows are.
-        key: what the columns are.
-        allowed: (query, key) whether the mask lets a query see a key; None: it sees all.
+        part: the attention in the layer, such as ``self``, ``source`` or ``pooling``.
+        weights: (heads, query, key); the row of a query without visible keys is 0.
+        query: the axis of the rows.
+        key: the axis of the columns.
+        allowed: (query, key) whether a query may attend to a key; None: to all keys.
     """
 
     side: str
@@ -133,7 +133,7 @@ class AttentionMap(NamedTuple):
 
     @classmethod
     def at(cls, place: str, weights: Tensor, query: Axis, key: Axis, allowed: Tensor | None = None) -> AttentionMap:
-        """Return the map of a place as ``attention.observe`` names it."""
+        """Return the map of an attention by its name in ``attention.observe``."""
         names = place.split(".")
         number = next((index for index, name in enumerate(names) if name.isdecimal()), None)
         if number is None:
@@ -143,7 +143,7 @@ class AttentionMap(NamedTuple):
 
 
 class Influence(NamedTuple):
-    """The change of a prediction where a piece is hidden from the model.
+    """The change of a prediction when a piece is hidden from the model.
 
     Attributes:
         prediction: the index of the prediction.
@@ -159,7 +159,7 @@ class Influence(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """All that is shown of one input. ``facts``: values of JSON by name, such as ``unknown``: the unknown pieces."""
+    """All displayed data of one input. ``facts``: JSON values by name, such as ``unknown``: the unknown pieces."""
 
     surfaces: tuple[Surface, ...]
     predictions: tuple[Prediction, ...] = ()
@@ -169,7 +169,7 @@ class Observation(NamedTuple):
 
     @property
     def maps(self) -> dict[str, AttentionMap]:
-        """The attention by place, such as ``encoder.0.self``."""
+        """The attention by name, such as ``encoder.0.self``."""
         return {attention.place: attention for attention in self.attention}
 
 
@@ -178,19 +178,19 @@ class Observes(Protocol):
     """A predictor whose inputs can be inspected."""
 
     def inspect(self, input: Any) -> Observation:
-        """Return the observation of one input. Raises ConfigError for one that cannot be shown, with the reason."""
+        """Return the observation of one input. Raises ConfigError, with the reason, if it cannot be displayed."""
 
 
 @runtime_checkable
 class Influenced(Protocol):
-    """A predictor that can tell what its predictions owe to each piece of their input."""
+    """A predictor that can compute the influence of each input piece on its predictions."""
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
-        """Return the influence of each piece on each prediction of ``inspect(input)``; () where none can be hidden."""
+        """Return the influence of each piece on each prediction of ``inspect(input)``; () if no piece can be hidden."""
 
 
 def require_observation(observation: object) -> Observation:
-    """Return ``observation`` if it is an Observation that agrees with itself; ModelError otherwise."""
+    """Return ``observation`` if it is a consistent Observation; raise ModelError otherwise."""
     if not isinstance(observation, Observation):
         raise _invalid(f"inspect returned {type(observation).__name__}, not an Observation")
     for attention in observation.attention:
@@ -202,12 +202,12 @@ def require_observation(observation: object) -> Observation:
         _check_prediction(prediction, sizes)
     for influence in observation.influences:
         if not 0 <= influence.prediction < len(observation.predictions):
-            raise _invalid(f"an influence is on prediction {influence.prediction}, which does not exist")
+            raise _invalid(f"an influence refers to prediction {influence.prediction}, which does not exist")
         if not 0 <= influence.surface < len(sizes) or len(influence.values) != sizes[influence.surface]:
-            raise _invalid("an influence has not one value for each piece of its surface")
+            raise _invalid("an influence must have one value for each piece of its surface")
         _check_numbers(influence.values)
-    places = [attention.place for attention in observation.attention]
-    if len(set(places)) < len(places):
+    names = [attention.place for attention in observation.attention]
+    if len(set(names)) < len(names):
         raise _invalid("two attentions have the same side, layer and part")
     return observation
 
@@ -221,41 +221,41 @@ def _check_attention(attention: AttentionMap) -> None:
     if not bool(weights.isfinite().all()):
         raise _invalid(f"weights of {attention.place} are not finite")
     if allowed is not None and allowed.shape != shape:
-        raise _invalid(f"the mask of {attention.place} has another shape than its weights")
+        raise _invalid(f"the mask and the weights of {attention.place} have different shapes")
     if allowed is not None and bool((weights.abs().sum(0) > 0).logical_and(~allowed).any()):
-        raise _invalid(f"{attention.place} has weights where its mask forbids them")
+        raise _invalid(f"{attention.place} has weights that its mask hides")
 
 
 def _check_surface(surface: Surface) -> None:
     size = len(surface.pieces)
     if surface.words and (len(surface.words) != size or max(surface.words) >= len(surface.spelled)):
-        raise _invalid("the words of a surface are not those of its pieces")
+        raise _invalid("the words and the pieces of a surface do not match")
     if surface.ids and len(surface.ids) != size:
-        raise _invalid("a surface has not one id for each piece")
+        raise _invalid("a surface must have one id for each piece")
     nodes = [*(node for edge in surface.edges for node in edge), surface.center or 0]
     if size and not all(0 <= node < size for node in nodes):
-        raise _invalid("a graph names a node that it does not have")
+        raise _invalid("an edge of a graph refers to a missing node")
 
 
 def _check_prediction(prediction: Prediction, sizes: Sequence[int]) -> None:
-    kind, pieces, surface = prediction.at
+    kind, pieces, surface = prediction.site
     counts = {"whole": 0, "pair": 2}
     if not 0 <= surface < max(len(sizes), 1) or len(pieces) != counts.get(kind, 1):
-        raise _invalid(f"a prediction stands at {kind} {pieces} of surface {surface}, which does not exist")
+        raise _invalid(f"a prediction is at {kind} {pieces} of surface {surface}, which does not exist")
     first = -1 if kind == "after" else 0
     if not all(first <= piece < sizes[surface] for piece in pieces):
-        raise _invalid(f"a prediction stands at {kind} {pieces} of {sizes[surface]} pieces")
+        raise _invalid(f"a prediction is at {kind} {pieces}, outside the {sizes[surface]} pieces")
     own = [] if prediction.log_probability is None else [prediction.log_probability]
-    _check_numbers([*own, *(each.log_probability for each in prediction.alternatives)])
+    _check_numbers([*own, *(alternative.log_probability for alternative in prediction.alternatives)])
 
 
 def _check_numbers(values: Iterable[float]) -> None:
     if any(math.isnan(value) or value == math.inf for value in values):
-        raise _invalid("a log probability is no number")
+        raise _invalid("a log-probability is not a number")
 
 
 def _invalid(why: str) -> ModelError:
     return ModelError(
-        "this model's observation cannot be shown", why=why,
-        help="regard.core.observation states the form: weights are (heads, query, key) and finite",
+        "the observation of this model is invalid", why=why,
+        help="see regard.core.observation: weights must be finite and have the shape (heads, query, key)",
     )  # fmt: skip

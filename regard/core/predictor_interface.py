@@ -1,4 +1,4 @@
-"""Interface of a predictor for requests over HTTP: inputs and outputs in words, and the settings of a request."""
+"""Interface of a predictor for HTTP requests: descriptions of inputs and outputs, and the settings of a request."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 
 
 class PredictionInterrupted(Exception):
-    """Nobody waits for the output any more."""
+    """The prediction was interrupted because its client has gone."""
 
 
 class PredictorInterface(NamedTuple):
-    """Inputs and outputs of a predictor in words, and how a server calls it.
+    """Descriptions of a predictor's inputs and outputs, and how a server calls it.
 
     ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
-    ``length`` counts tokens of an output, which servers limit. None: a request sets nothing. ``predict``: (input,
-    settings, interrupted) to an output; one that takes long raises PredictionInterrupted soon after ``interrupted()``
-    is true.
+    ``length`` counts tokens of an output, which servers limit. None: a request has no settings. ``predict``: (input,
+    settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after ``interrupted()`` is
+    true.
     """
 
     takes: str
@@ -31,34 +31,34 @@ class PredictorInterface(NamedTuple):
 
 
 def interface_of(predictor: Any) -> PredictorInterface:
-    """The ``interface`` that a predictor has, or one that calls it with a list of one input."""
+    """Return the predictor's ``interface``, or one that calls it with a list of one input."""
     own = getattr(predictor, "interface", None)
     if isinstance(own, PredictorInterface):
         return own
     return PredictorInterface(
-        "one input a line, as `read` takes it", "one output each, as `write` gives it", None,
+        "one input per line, in the format of `read`", "one output per input, in the format of `write`", None,
         lambda input, settings, interrupted: predictor([input])[0],
     )  # fmt: skip
 
 
 def read_input(predictor: Any, line: str) -> Any:
-    """The input that a line is, as the predictor reads it. DataError for one that is not of its format."""
+    """Return the input of a line, as the predictor parses it. Raises DataError if its format is wrong."""
     try:
         return predictor.read(line)
-    except ValueError as error:  # of a task of one's own
-        raise DataError("this input cannot be read", why=str(error)) from error
+    except ValueError as error:  # of a user-defined task
+        raise DataError("cannot parse the input", why=str(error)) from error
 
 
 def reads_json(predictor: Any) -> bool:
-    """Return whether ``predictor.read`` parses JSON: to any other model a list is a text with brackets."""
+    """Return whether ``predictor.read`` parses JSON; for any other model a list is a text with brackets."""
     return bool(getattr(predictor, "reads_json", False))
 
 
 def input_cost(predictor: Any, input: Any) -> int:
-    """Return how many numbers one layer of a predictor holds at once for an input, beyond its weights.
+    """Return the number of values that one layer of a predictor holds for an input, in addition to its weights.
 
-    It is what ``predictor.cost(input)`` states: of a sequence the square of its length, of a graph its edges or the
-    square of its nodes. 0 for a predictor without this method.
+    This is ``predictor.cost(input)``: for a sequence the square of its length, for a graph its edges or the square of
+    its nodes. 0 for a predictor without this method.
     """
-    state = getattr(predictor, "cost", None)
-    return int(state(input)) if state is not None else 0
+    cost = getattr(predictor, "cost", None)
+    return int(cost(input)) if cost is not None else 0

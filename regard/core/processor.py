@@ -1,4 +1,4 @@
-"""A test of the processor: does it multiply bfloat16 itself?"""
+"""Detection of bfloat16 multiplication in hardware."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import torch
 
 
 def bfloat16_in_hardware() -> bool:
-    """True where the CPU multiplies bfloat16 in hardware; elsewhere torch widens it, slower than float32."""
+    """Return whether the CPU multiplies bfloat16 in hardware; otherwise torch widens it, slower than float32."""
     if not torch.backends.mkldnn.is_available() or not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         return False
     if platform.machine() not in ("x86_64", "AMD64"):
         return True
-    # oneDNN reports bfloat16 as supported wherever AVX-512 can emulate it.
+    # oneDNN also reports bfloat16 as supported if AVX-512 can only emulate it.
     return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()

@@ -1,11 +1,11 @@
-"""Three streams of random numbers, and the generator that the current thread draws the model's from.
+"""Three streams of random numbers, and the generator that the current thread uses for the model's stream.
 
-order       (seed, epoch): which examples come together, and when; ``Examples.batches``
-examples    (seed, stream, index, visit): what is masked or cut out of an example; ``Examples.collate``
-model       (seed, step, shard): dropout and the like, from ``generator()``, so that threads can draw at once
+order       (seed, epoch): composition and order of batches; ``Examples.batches``
+examples    (seed, stream, index, visit): masking and cropping of an example; ``Examples.collate``
+model       (seed, step, shard): dropout and similar draws, from ``generator()``, one per thread
 
-Each is a function of a few numbers, so nothing of it is saved and a resumed run draws what an undisturbed one does.
-There is no fourth: a model in evaluation draws nothing.
+Each is a function of a few numbers. No state of it is saved, and a resumed run draws the same numbers as an
+uninterrupted one. There is no fourth stream: a model in evaluation draws no numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import torch
 
 @dataclass
 class _Stream:
-    """The model's draws in one pass: the generator, the seed it began with, and how often it was forked."""
+    """The model's draws in one pass: the generator, its initial seed, and the number of forks."""
 
     generator: torch.Generator
     seed: int
@@ -33,7 +33,7 @@ _current: ContextVar[_Stream | None] = ContextVar("stream", default=None)
 
 @contextmanager
 def seeded_generator(seed: int, device: torch.device) -> Iterator[None]:
-    """Make ``generator()`` return a fresh generator seeded with ``seed`` inside the block, in this thread alone."""
+    """Make ``generator()`` return a new generator seeded with ``seed`` inside the block, in this thread only."""
     token = _current.set(_Stream(torch.Generator(device).manual_seed(seed), seed))
     try:
         yield
@@ -42,18 +42,18 @@ def seeded_generator(seed: int, device: torch.device) -> Iterator[None]:
 
 
 def generator() -> torch.Generator | None:
-    """Return the generator that ``seeded_generator`` set for this thread; None stands for torch's default."""
+    """Return the generator that ``seeded_generator`` set for this thread; None means torch's default."""
     stream = _current.get()
     return None if stream is None else stream.generator
 
 
 def fork() -> Callable[[], AbstractContextManager[None]]:
-    """Choose a child seed now; inside each context that the result opens, ``generator()`` begins anew with it.
+    """Choose a child seed; inside each context that the result opens, ``generator()`` restarts with it.
 
-    For what is computed twice in training, as in activation checkpointing and reversible layers: entered again, the
-    same dropout is drawn, also from another thread. ``torch.utils.checkpoint`` alone replays torch's own generators,
-    not this one, and its gradients would be silently wrong. A fork draws nothing from the stream it leaves, and its
-    seed needs no accelerator; without ``seeded_generator`` torch's default generator is forked.
+    For values that are computed twice in training, as in activation checkpointing and reversible layers: entered again,
+    also in another thread, it draws the same dropout. ``torch.utils.checkpoint`` replays torch's own generators only,
+    not this one, and its gradients would be silently wrong. A fork draws no number from the parent stream, and its seed
+    requires no accelerator. Without ``seeded_generator``, torch's default generator is forked.
     """
     stream = _current.get()
     if stream is None:
@@ -72,13 +72,13 @@ def _default_seeded(seed: int) -> Iterator[None]:
 
 
 def mixed_seed(*numbers: int) -> int:
-    """One 64-bit seed out of several numbers, the streams independent."""
+    """Return one 64-bit seed for several numbers, with independent streams."""
     return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
 
 def example_generator(seed: int, stream: int, index: int, visit: int) -> np.random.Generator:
-    """The draws of one example: the same whatever lies beside it, new at each ``visit``.
+    """Return the draws of one example: independent of the rest of its batch, new at each ``visit``.
 
-    ``stream`` tells different uses apart, such as masks and noise; for evaluation, ``visit`` is 0.
+    ``stream`` separates different uses, such as masks and noise; for evaluation, ``visit`` is 0.
     """
     return np.random.default_rng((seed, stream, index, visit))

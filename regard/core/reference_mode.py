@@ -1,4 +1,4 @@
-"""Reference mode: attention, dropout and loss by their plain textbook formulas, to check the fast forms against."""
+"""Reference mode: attention, dropout and loss by their plain formulas, to verify the fast implementations."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _enabled: ContextVar[bool] = ContextVar("reference_mode", default=False)
 def reference_mode(enabled: bool = True) -> Iterator[None]:
     """Compute attention, dropout and loss inside the block by their plain formulas: the same values, more slowly.
 
-    A block inside a reference block stays in reference mode, whatever ``enabled`` says.
+    A block inside a reference block stays in reference mode, even with ``enabled=False``.
     """
     token = _enabled.set(enabled or _enabled.get())
     try:

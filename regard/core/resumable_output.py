@@ -1,7 +1,7 @@
-"""An output file written over several runs of a command: committed parts survive a kill, and it appears when whole.
+"""An output file written over several runs of a command: committed parts survive a kill, and it appears when complete.
 
 .NAME.partial        the output so far
-.NAME.partial.json   bytes committed, number of inputs they stand for, and the job
+.NAME.partial.json   committed bytes, the number of their inputs, and the job
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ FORMAT = 1
 
 
 class ResumableOutput:
-    """A writer of what will become ``path``; ``inputs`` is the number of inputs that the committed part stands for.
+    """A writer of the future file ``path``; ``inputs`` is the number of inputs of the committed part.
 
-    ``job`` holds every setting that changes the output. With ``resume`` an unfinished output of the same job is
-    continued, and one of another job raises ConfigError; without, the output begins anew.
+    ``job`` holds every setting that changes the output. With ``resume``, an unfinished output of the same job is
+    continued, and one of another job raises ConfigError. Without it, the output is written from the start.
     """
 
     def __init__(self, path: Path, job: Mapping[str, Any], *, resume: bool) -> None:
@@ -39,7 +39,7 @@ class ResumableOutput:
             self._refuse_other(record["job"])
             self.inputs, self._bytes, self._expected = record["inputs"], record["bytes"], record["digest"]
         if not self._bytes:
-            atomic_files.remove_file(self._record)  # an older record must not vouch for what is written now
+            atomic_files.remove_file(self._record)  # a stale record must not describe the new output
         with atomic_files.explain_os_errors(self.path):
             self._file: BinaryIO = self._partial.open("r+b" if self._bytes else "wb")
             self._file.truncate(self._bytes)
@@ -64,7 +64,7 @@ class ResumableOutput:
             self._file.write(data)
 
     def commit(self, inputs: list[str]) -> None:
-        """Commit what is written so far as the outputs of these ``inputs``, too."""
+        """Commit all data written so far as the outputs of these ``inputs`` and earlier ones."""
         self._count(inputs)
         with atomic_files.explain_os_errors(self.path):
             self._file.flush()
@@ -76,7 +76,7 @@ class ResumableOutput:
         atomic_files.write_json(self._record, record | {"digest": self._digest.hexdigest()})
 
     def finish(self) -> None:
-        """Publish the output, which is whole, as ``path``."""
+        """Publish the complete output as ``path``."""
         if self._passed < self.inputs:
             self._refuse_changed()
         with atomic_files.explain_os_errors(self.path):
@@ -88,7 +88,7 @@ class ResumableOutput:
         atomic_files.remove_file(self._record)
 
     def close(self) -> None:
-        """Leave the output unfinished: the committed part stays for ``resume``; without one nothing stays."""
+        """Close an unfinished output: the committed part remains for ``resume``; without one the file is removed."""
         self._file.close()
         if not self.inputs:
             atomic_files.remove_file(self._partial)
@@ -98,7 +98,7 @@ class ResumableOutput:
             self._digest.update(text.encode("utf-8", "surrogatepass") + b"\n")
 
     def _read(self) -> dict[str, Any] | None:
-        """Read the record of the committed part; None if there is none, or the file is shorter than it says."""
+        """Read the record of the committed part; None if it is missing, or the file is shorter than recorded."""
         try:
             record: dict[str, Any] = parse_json(read_bytes(self._record, SMALL))
             if record["format"] == FORMAT and self._partial.stat().st_size >= record["bytes"]:
@@ -111,15 +111,15 @@ class ResumableOutput:
         raise ConfigError(
             f"the first {pluralize_with_verb(self.inputs, 'input', 'has', 'have')} changed since the interruption",
             where=str(self._record),
-            help="leave out --resume to begin anew",
+            help="remove --resume to start over",
         )
 
     def _refuse_other(self, job: Mapping[str, Any]) -> None:
         different = sorted(key for key in {*job, *self.job} if job.get(key) != self.job.get(key))
         if different:
             raise ConfigError(
-                f"the unfinished output for {self.path.name} was begun with other options",
+                f"the unfinished output for {self.path.name} was started with other options",
                 where=str(self._record),
                 why=f"it differs in {', '.join(different)}",
-                help="give the same options again, or leave out --resume to begin anew",
+                help="use the same options, or remove --resume to start over",
             )

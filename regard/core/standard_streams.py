@@ -16,28 +16,28 @@ if TYPE_CHECKING:
 
 
 def guard_streams() -> None:
-    """Replace the standard streams of this process; called once, before anything is read or written.
+    """Replace the standard streams of this process; called once, before any input or output.
 
-    Failing to write standard output raises StorageError, once; a closed pipe stays a BrokenPipeError. What standard
-    error cannot take is dropped, so that messages never end the work they report on. A stream that was closed keeps its
-    descriptor, so that no file opened later takes it and receives what is printed.
+    A failed write to standard output raises StorageError, once; a closed pipe still raises BrokenPipeError. Failed
+    writes to standard error are dropped, because messages must never end the work that they report on. A stream that
+    was closed keeps its descriptor, to prevent that a file opened later takes it and receives printed text.
     """
     for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
-        if not _is_open(number):  # one that cannot be used that way round: its use then fails as it should
+        if not _is_open(number):  # opened in the opposite direction: its use then fails as expected
             os.set_inheritable(os.open(os.devnull, flags), True)  # open takes the lowest free number, which is this one
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)
     sys.stdout = _text(_Output(1, "w", closefd=False), sys.stdout)
-    sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, at_once=True)
+    sys.stderr = _text(_Messages(2, "w", closefd=False), sys.stderr, unbuffered=True)
 
 
 def flush_output() -> None:
-    """Flush standard output; after a failure was raised once, the rest is dropped."""
+    """Flush standard output; after a failure was raised once, further output is dropped."""
     if sys.stdout is not None:
         sys.stdout.flush()
 
 
 class _Output(io.FileIO):
-    """Standard output, which fails once and then drops what follows."""
+    """Standard output that fails once and then drops further output."""
 
     _failed = False
 
@@ -56,7 +56,7 @@ class _Output(io.FileIO):
 
 
 class _Messages(io.FileIO):
-    """Standard error, which drops what it cannot write."""
+    """Standard error that drops failed writes."""
 
     def write(self, data: ReadableBuffer, /) -> int:
         with suppress(OSError):
@@ -72,13 +72,13 @@ def _is_open(number: int) -> bool:
     return True
 
 
-def _text(raw: io.FileIO, before: TextIO | None, *, at_once: bool = False) -> TextIO:
-    """Wrap a stream as Python does, but spell characters that the encoding lacks instead of failing."""
+def _text(raw: io.FileIO, before: TextIO | None, *, unbuffered: bool = False) -> TextIO:
+    """Wrap a stream as Python does, but escape characters that the encoding lacks instead of failing."""
     encoding = before.encoding if before is not None else "utf-8"
-    lines = at_once or raw.isatty()
+    lines = unbuffered or raw.isatty()
     return io.TextIOWrapper(
         io.BufferedWriter(raw), encoding=encoding, errors="backslashreplace", line_buffering=lines,
-        write_through=at_once,
+        write_through=unbuffered,
     )  # fmt: skip
 
 
@@ -87,5 +87,5 @@ def _unwritable(error: OSError) -> StorageError:
     return StorageError(
         "cannot write to standard output",
         why="it is closed" if closed else error.strerror or str(error),
-        help="send it somewhere that can be written: a file, a pipe or the terminal",
+        help="redirect it to a writable file, a pipe or the terminal",
     )

@@ -1,10 +1,10 @@
 """States of decoders, mixers and mechanisms between two calls, and the four operations on them.
 
-A state is a tree: ``()`` where nothing is remembered, a tensor whose dimension 0 is the batch, or a tuple (most often a
-``NamedTuple``) of states. The functions below work leaf by leaf. A node that must do it otherwise, such as a
+A state is a tree: ``()`` for a stateless module, a tensor whose dimension 0 is the batch, or a tuple (most often a
+``NamedTuple``) of states. The functions below work leaf by leaf. A node that requires a different operation, such as a
 key/value cache whose rows have different lengths, has a method of the same name, which is called instead.
 
-State is passed and returned, never kept on a module; a state given away is not used again.
+State is passed and returned, never stored on a module; a state that was passed on is not used again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from regard.core.wording import pluralize
 
-State = Any  # recursive: Tensor | tuple[State, ...]; Python cannot spell it in a way type checkers follow
+State = Any  # recursive: Tensor | tuple[State, ...], which type checkers do not support well
 
 
 def select(state: State, rows: Int[Tensor, "rows"]) -> State:
@@ -27,24 +27,24 @@ def select(state: State, rows: Int[Tensor, "rows"]) -> State:
 
 
 def repeat(state: State, times: int) -> State:
-    """Return the state with each row ``times`` times in a row, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
+    """Return the state with each row repeated ``times`` times, as when a beam is opened: rows 0, 0, …, 1, 1, …"""
     return _walk(state, "repeat", lambda leaf: leaf.repeat_interleave(times, 0), times)
 
 
 def truncate(state: State, length: Int[Tensor, "batch"]) -> State:
-    """Return the state as it was after ``length`` positions of each row, to undo a rejected draft.
+    """Return the state after only ``length`` positions of each row, to undo a rejected draft.
 
-    Raises ``TypeError`` for a memory that has forgotten how it was (a recurrent cell's): keep the earlier state.
+    Raises ``TypeError`` for a memory without history (a recurrent cell's): keep the earlier state.
     """
 
     def refuse(leaf: Tensor) -> Tensor:
-        raise TypeError("this state cannot be truncated: keep the state from before the draft instead")
+        raise TypeError("the state cannot be truncated: keep the earlier state instead")
 
     return _walk(state, "truncate", refuse, length)
 
 
 def join(states: Sequence[State]) -> State:
-    """Return the rows of several states as one batch, in order: rows joining a running batch."""
+    """Return the rows of several states as one batch, in order, as when rows join a running batch."""
     first = states[0]
     if isinstance(first, Tensor):
         return torch.cat(list(states), 0)
@@ -60,31 +60,31 @@ def leaves(state: State) -> list[Tensor]:
 
 
 def rebuilt(like: State, tensors: Sequence[Tensor]) -> State:
-    """Return the tree of ``like`` with these tensors, as ``leaves`` gives them.
+    """Return the tree of ``like`` with these tensors, in the order of ``leaves``.
 
-    ValueError where they do not fit: another number of them, other sizes but for the rows, or another kind of number.
+    Raises ValueError if their number, dtypes or sizes, except the number of rows, differ.
     """
     old = leaves(like)
-    found = [f"{each.dtype} {list(each.shape[1:])}" for each in tensors]
-    wanted = [f"{each.dtype} {list(each.shape[1:])}" for each in old]
-    if found != wanted:
-        differing = next((pair for pair in zip(found, wanted, strict=False) if pair[0] != pair[1]), None)
-        told = (
-            f"{pluralize(len(found), 'tensor')}, not {len(wanted)}"
+    formats = [f"{tensor.dtype} {list(tensor.shape[1:])}" for tensor in tensors]
+    expected = [f"{tensor.dtype} {list(tensor.shape[1:])}" for tensor in old]
+    if formats != expected:
+        differing = next((pair for pair in zip(formats, expected, strict=False) if pair[0] != pair[1]), None)
+        difference = (
+            f"{pluralize(len(formats), 'tensor')}, not {len(expected)}"
             if differing is None
             else f"{differing[0]}, not {differing[1]}"
         )
-        raise ValueError(f"this state is of another model: {told}")
-    given = iter(tensors)
+        raise ValueError(f"the state belongs to another model: {difference}")
+    remaining = iter(tensors)
 
     def walk(node: State) -> State:
-        return next(given) if isinstance(node, Tensor) else _rebuild(node, [walk(child) for child in node])
+        return next(remaining) if isinstance(node, Tensor) else _rebuild(node, [walk(child) for child in node])
 
     return walk(like)
 
 
 def reset_rows(state: State, start: State, rows: Bool[Tensor, "rows"]) -> State:
-    """Return the state with ``start`` in these rows; both have the same sizes."""
+    """Return the state with the values of ``start`` in these rows; both have the same sizes."""
     pairs = zip(leaves(state), leaves(start), strict=True)
     return rebuilt(state, [torch.where(rows.view(-1, *[1] * (old.dim() - 1)), new, old) for old, new in pairs])
 

@@ -1,7 +1,7 @@
-"""The contract of a task: examples, batches, losses, measures and outputs of one kind of work.
+"""The contract of a task: examples, batches, losses, metrics and outputs.
 
 A task is a record of functions, ``Task``; the table of tasks is in ``core/task_table.py``. Training, validation,
-checkpoints and averages use these functions and know nothing else of text, classes, sound or graphs.
+checkpoints and averages use these functions and do not depend on text, classes, sound or graphs.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from regard.errors import ConfigError
 
 Indices = npt.NDArray[np.int64]
 MetricSums = dict[str, Tensor]  # sums over examples, of any shape, detached: added over shards, batches and ranks
-Carry = tuple[Tensor, ...]  # state that goes from batch to batch, dimension 0 the row; () where there is none
+Carry = tuple[Tensor, ...]  # state carried from batch to batch, dimension 0 is the row; () for most tasks
 
 
 class ExampleIndices(NamedTuple):
-    """The examples of a batch, and how often the run has used each before (``visit``), both (examples,)."""
+    """The examples of a batch, and how often the run has used each of them (``visit``), both (examples,)."""
 
     index: Indices  # type: ignore[assignment]  # hides tuple.index
     visit: Indices
 
     def shards(self, number: int) -> list[ExampleIndices]:
-        """The examples dealt out in turn to ``number`` shards, none empty: where examples are few, to fewer."""
+        """Deal the examples to ``number`` shards, none empty: with few examples, to fewer shards."""
         parts = min(number, len(self.index))
         return [ExampleIndices(self.index[first::parts], self.visit[first::parts]) for first in range(parts)]
 
@@ -39,45 +39,45 @@ class ExampleIndices(NamedTuple):
 class Batch(Protocol):
     """A NamedTuple of tensors, dimension 0 the row; the targets and their weights are fields like any other.
 
-    Where state is carried, rows are lanes: row r goes on where row r of the batch before ended. Lanes may end before
-    an epoch does, the last rows first, and none is added. Where a lane begins something new, such as another document,
-    a field ``fresh`` (rows,) says so, and the objective lets those rows begin from nothing.
+    If state is carried, rows are lanes: row r continues row r of the previous batch. Lanes may end before an epoch
+    does, the last rows first, and no lane is added. If a lane starts a new sequence, such as another document, a field
+    ``fresh`` (rows,) marks it, and the objective resets the state of those rows.
     """
 
     @property
     def index(self) -> Any:
-        """Which example each row is, int64; −1: none."""
+        """The example of each row, int64; −1: none."""
 
     @property
     def weight(self) -> float:
-        """The number that the loss is a mean over, such as tokens; counted on the host by ``collate``."""
+        """The denominator of the mean loss, such as the number of tokens; counted on the host by ``collate``."""
 
 
 class Examples(Protocol):
-    """One part of the data: for training or for validation."""
+    """One part of the data, for training or for validation."""
 
     def __len__(self) -> int: ...
 
     def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
-        """The batches of an epoch in their order, a pure function; ``None``: for evaluation, each example once."""
+        """Return the batches of an epoch in order, a pure function; ``None``: for evaluation, each example once."""
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        """(examples,): how much of the loss's weight each example is."""
+        """Return (examples,) the weight of each example in the loss."""
 
     def collate(self, examples: ExampleIndices) -> Batch:
-        """The batch of these examples: a pure function of them, each example's draws independent of the others."""
+        """Return the batch of these examples: a pure function, with independent draws for each example."""
 
     def where(self, index: int) -> str:
-        """The file and line of an example, for messages."""
+        """Return the file and line of an example, for messages."""
 
 
 class LossTerms(NamedTuple):
     """The loss of one batch, in units of ``batch.weight``, and the sums to report.
 
-    ``minimized`` carries the gradient: smoothing and auxiliary losses included. ``sums`` are detached. ``carry``: what
-    the next batch of the same lanes begins with, a tuple of tensors with rows as in the batch; () for most tasks. It
-    goes from update to update of an epoch and into checkpoints, cut off from the gradient; an epoch, a validation and
-    what follows an update without a finite loss begin with ().
+    ``minimized`` carries the gradient and includes smoothing and auxiliary losses. ``sums`` are detached. ``carry``:
+    initial state of the next batch of the same lanes, a tuple of tensors with rows as in the batch; () for most tasks.
+    It is carried from update to update of an epoch and into checkpoints, detached from the gradient. It is () at the
+    start of an epoch or validation, and after an update without a finite loss.
     """
 
     minimized: Tensor
@@ -96,29 +96,29 @@ class CodecsAndSpec(NamedTuple):
 
 
 class Data(NamedTuple):
-    """Everything that training reads."""
+    """All inputs of training."""
 
     train: Examples
     valid: Examples | None
     codecs: Any
     spec: dict[str, int]
     contents: dict[str, str]  # digest of each prepared part, by the name of its folder
-    longest: int = 0  # tokens of the longest sequence that attention reads, for warnings; 0: not known
+    longest: int = 0  # tokens of the longest sequence, for warnings; 0: unknown
 
 
 class Metric(NamedTuple):
-    """A figure that validation may report beside the loss."""
+    """A metric that validation may report in addition to the loss."""
 
     lower_is_better: bool
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
-    ratio: bool = True  # of sums; False where a figure depends on the number of examples, too
+    ratio: bool = True  # of sums; False if it also depends on the number of examples
     baseline: str | float | None = None  # the metric of a model that ignores its inputs, or its value
 
 
 class MetricTable(NamedTuple):
-    """Figures of an evaluation that are more than one number: rows under the names of columns.
+    """Results of an evaluation that are more than one number: rows under the names of columns.
 
-    ``square``: after its first column, which names the rows, a square of counts: it can be drawn.
+    ``square``: after the first column, which names the rows, the table is a square of counts and can be drawn.
     """
 
     columns: tuple[str, ...]
@@ -147,42 +147,42 @@ class RunFiles(Protocol):
 
     @property
     def contents(self) -> dict[str, str] | None:
-        """``Data.contents`` of the first preparation; None where the run has no plan yet."""
+        """``Data.contents`` of the first preparation; None if the run has no plan yet."""
 
     @property
     def makes_codecs(self) -> bool:
-        """Return whether codecs are to be made of the data; else they are there."""
+        """Return whether codecs are to be created from the data; otherwise they exist."""
 
 
 def not_interrupted() -> bool:
-    """Answer of whoever does not interrupt."""
+    """Return False: never interrupted."""
     return False
 
 
 class Predictor(Protocol):
-    """A trained network at work: Translator, Generator …; gives its task a verb, evaluation and Python functions."""
+    """A trained network with its codecs (Translator, Generator …), used by commands, evaluation and Python."""
 
     def __call__(self, *inputs: Any, **settings: Any) -> Any:
-        """``predictor(inputs, **settings)``: one output for each of a list of inputs, in order.
+        """Return one output for each input of a list, in order: ``predictor(inputs, **settings)``.
 
-        What else is in the list changes no output. ``settings`` are the predictor's own; one that draws takes
-        ``seed``: each output is then a function of its input and the seed.
+        Outputs do not depend on the other inputs of the list. ``settings`` are the predictor's own. A predictor that
+        samples takes ``seed``: each output is then a function of its input and the seed.
         """
 
     def read(self, line: str) -> Any:
-        """The input that a line of text spells, as text or as JSON. ValueError or RegardError where it spells none."""
+        """Return the input of a line of text or JSON. Raises ValueError or RegardError if the line is invalid."""
 
     def write(self, output: Any, *, json: bool) -> str:
-        """An output as exactly one line, without its end: for people, or as a JSON object."""
+        """Return an output as exactly one line, without a line end: readable text, or a JSON object."""
 
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
-        """Sums of the metrics ``names`` over these of the examples, such as counts over decoded outputs.
+        """Return sums of the metrics ``names`` over these examples, such as counts over decoded outputs.
 
-        Parts of the examples add up to the whole, however they are cut: what belongs to several examples, such as an
-        input that stands there twice, is counted at the first of them. Where it takes long, ``interrupted`` is asked
-        now and then, and KeyboardInterrupt raised where it says so.
+        Sums over parts of the examples add up to those of the whole, for any partition: values of several examples,
+        such as a repeated input, count at the first of them. A long computation polls ``interrupted`` and raises
+        KeyboardInterrupt when it returns True.
         """
 
 
@@ -192,53 +192,54 @@ ProgressCallback = Callable[[int], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """One kind of work. Variants are made by ``dataclasses.replace``; every field is used in one place."""
+    """One task. Variants are made by ``dataclasses.replace``; every field is used in one place."""
 
     name: str
-    open: Callable[[RunFiles], CodecsAndSpec]  # codecs of a run that was prepared before
+    open: Callable[[RunFiles], CodecsAndSpec]  # codecs of a prepared run
     prepare: Callable[
         [RunFiles, Report, ProgressCallback | None], Data
-    ]  # files to examples; makes codecs or reopens them
+    ]  # files to examples; creates codecs or reopens them
     build: Callable[[Any, Mapping[str, int]], nn.Module]  # (config, spec) to a net; reads no file
-    small_spec: Mapping[str, int]  # the smallest sizes of a net: to try a config alone
+    small_spec: Mapping[str, int]  # the smallest sizes of a net, to validate a config without data
     objective: Callable[[Any], Objective]
     predictor: Callable[..., Predictor]  # (net, codecs, config, engine=…)
     compute_metrics: Callable[[MetricSums], dict[str, float]]
-    # ratios of the objective's sums, and of those of the predictor's that are there; "loss" is the validation loss
-    metrics: Mapping[str, Metric]  # the figures beside the loss
-    card: Card | Callable[[Any], Card]  # or (config) to it
-    sample: Callable[[Path], Mapping[str, Any]]  # writes a tiny corpus; its config as nested tables, for the laws
+    # ratios of the objective's sums, and of those of the predictor that are present; "loss" is the validation loss
+    metrics: Mapping[str, Metric]  # in addition to the loss
+    card: Card | Callable[[Any], Card]  # or a function of the config
+    sample: Callable[
+        [Path], Mapping[str, Any]
+    ]  # writes a tiny corpus and returns its config as nested tables, for the laws
     sample_lines: Sequence[str]  # a few inputs for ``Predictor.read``, for the laws
     held_out_samples: Callable[[Path, Mapping[str, Any]], Sequence[Mapping[str, Any]]] | None = None
-    # for the laws: (folder, config of ``sample``) to configs with equal training data whose held-out data differ in
-    # every text and label; unset: the sample, and the same with fewer lines to validate on
-    unit: str = "tokens"  # plural noun of what ``Batch.weight`` and ``Examples.token_counts`` count
+    # for the laws: (folder, config of ``sample``) → configs with equal training data whose held-out data differ in
+    # every text and label; unset: the sample, and the same with fewer validation lines
+    unit: str = "tokens"  # plural noun of the units of ``Batch.weight`` and ``Examples.token_counts``
     serves: frozenset[str] = frozenset()  # endpoints of a server beyond prediction: "translate", "generate"
     evaluated_as: Callable[[Any], Mapping[str, Any]] = lambda config: {}
-    # how given data are cut for evaluation, for people: {"context": 256, "stride": 256}
+    # how files are split for evaluation, for reports: {"context": 256, "stride": 256}
     row_inputs: Callable[[Any, Path, Sequence[str | int]], Iterator[tuple[str, str]]] | None = None
-    # (config, file of rows, columns or () for the usual ones) to the place and the text for ``Predictor.read`` of each
-    # row; None: inputs are lines alone
+    # (config, file of rows, columns or () for the default ones) → the location and the text for ``Predictor.read`` of
+    # each row; None: inputs are lines only
     lint_rows: Callable[[Any, Sequence[Any]], Iterator[tuple[str, str | None, str]]] | None = None
-    # (section data, corpora) to the input as text, the target if any, and the place of each example, for a check of the
-    # data; None: there are no examples one by one
+    # (section data, corpora) → the input as text, the target if any, and the location of each example, for a check of
+    # the data; None: the data have no separate examples
     lint_unit: str | Callable[[Any], str | None] | None = "word"
-    # noun of what is between the spaces of these inputs, or (section data) to it; None of inputs that are no text
+    # noun of the space-separated units of these inputs, or a function of the section data; None if inputs are not text
     tables: Callable[[MetricSums, Any], Mapping[str, MetricTable]] = lambda sums, codecs: {}
-    # of the sums of an evaluation and the codecs: figures by class, and the like
+    # (sums of an evaluation, codecs) → tables such as metrics by class
     baseline: Callable[[Any], Any] | None = None
-    # of the codecs: the prediction of a model that ignores its inputs, such as the majority label or the mean
+    # (codecs) → the prediction of a model that ignores its inputs, such as the majority label or the mean
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
-    # (config, predictor, files) to a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
-    # None: it measures as validation does
+    # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
+    # None: it uses the metrics of validation
     scores: Literal["pairs", "texts"] | None = None  # inputs that ``regard score`` reads: see ``core.scores``
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
-    # (run, net, codecs) to ``inference.engine_choice.EngineTrials``, by which ``engine="auto"`` is chosen; None: no
-    # choice
+    # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice
     export_form: Callable[[Any], ExportForm] | None = None
-    # (config) to the form in which formats of other toolkits write the network; None: none of them does
+    # (config) → the form of the network for formats of other toolkits; None: not supported
     example: Callable[[Any], str | None] | None = None
-    # of a run folder: an input from the validation data that is easy to show
+    # (run folder) → a short input from the validation data, for display
 
     def card_of(self, config: Any) -> Card:
         """Return the lines of a run's model card."""
@@ -250,11 +251,11 @@ class Task:
 
 
 def find_task(kind: str, *, saved: bool = False) -> Task:
-    """The task of that name, or of ``package.module:NAME``. ConfigError where there is none.
+    """Return the task of that name, or of ``package.module:NAME``. Raises ConfigError if it does not exist.
 
-    ``saved``: the name comes from a run folder, which somebody else may have made: only names of the table count.
+    ``saved``: the name comes from a run folder, which may come from someone else: only names of the table are accepted.
     """
-    found = locate(kind, saved=saved).task()
-    if not isinstance(found, Task):
-        raise ConfigError(f"{kind} is no task", where="task.kind", why=f"it is {type(found).__name__}")
-    return found
+    task = locate(kind, saved=saved).task()
+    if not isinstance(task, Task):
+        raise ConfigError(f"{kind} is not a task", where="task.kind", why=f"it is {type(task).__name__}")
+    return task

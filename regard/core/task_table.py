@@ -1,6 +1,7 @@
-"""The table of tasks: names, and where their config and their functions are.
+"""The table of tasks: names, and the modules of their config and functions.
 
-It names modules by strings and imports none of them: configs load without torch, and lower layers find a task by name.
+It names modules by strings and imports none of them: configs load without torch, and lower layers resolve a task by
+name.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ class TaskPlace(NamedTuple):
     verb: str = "predict"
 
     def config(self) -> Any:
-        """The class of the config; importing it loads no torch for the tasks of the table."""
+        """Return the class of the config; importing it loads no torch for the tasks of the table."""
         return _imported(self.config_name)
 
     def task(self) -> Any:
         return _imported(self.task_name)
 
 
-# A new task is a module in ``regard/tasks``, an entry here and a page in the docs. A verb that has no module in
-# ``commands/`` is ``regard predict`` under another name.
+# A new task is a module in ``regard/tasks``, an entry here and a page in the docs. A verb without a module in
+# ``commands/`` is an alias of ``regard predict``.
 TASKS: dict[str, TaskPlace] = {
     "nodes": TaskPlace("regard.tasks.nodes.config:NodesConfig", "regard.tasks.nodes.task:TASK", "nodes"),
     "links": TaskPlace("regard.tasks.links.config:LinksConfig", "regard.tasks.links.task:TASK", "links"),
@@ -53,25 +54,27 @@ TASKS: dict[str, TaskPlace] = {
 
 
 def locate(kind: str, *, saved: bool = False) -> TaskPlace:
-    """The place of the task that ``task.kind`` names: one of the table, or a user's own ``package.module:NAME``.
+    """Return the entry of the task ``task.kind``: one of the table, or a user's own ``package.module:NAME``.
 
-    The module of a task of one's own also holds the class of its config, as ``CONFIG``. ``saved``: the name comes from
-    a run folder, which somebody else may have made; one's own tasks then count only if the environment variable
-    REGARD_TASKS lists them, separated by commas. Their modules are looked for in the working folder, too. ConfigError
-    where there is no such task.
+    The module of a user-defined task also holds the class of its config, as ``CONFIG``. ``saved``: the name comes from
+    a run folder, which may come from someone else; user-defined tasks are then accepted only if the environment
+    variable REGARD_TASKS lists them, separated by commas. Their modules are also searched in the working folder. Raises
+    ConfigError if there is no such task.
     """
     if kind in TASKS:
         return TASKS[kind]
     trusted = os.environ.get("REGARD_TASKS", "").split(",")
     if ":" in kind and (not saved or kind in trusted):
-        if os.getcwd() not in sys.path:  # the console script does not look there; last, so that it hides no package
+        if (
+            os.getcwd() not in sys.path
+        ):  # missing in the console script's path; last, because it must not hide a package
             sys.path.append(os.getcwd())
         return TaskPlace(f"{kind.partition(':')[0]}:CONFIG", kind)
     why, help = f"the tasks are {', '.join(TASKS)}", did_you_mean(kind, TASKS)
     if ":" in kind:
-        why = "a run folder may come from somebody else, and this one names a module to import"
-        help = f"if it is your own: REGARD_TASKS={kind} regard …"
-    raise ConfigError(f"there is no task {kind!r}", where="task.kind", why=why, help=help)
+        why = "the run folder names a module to import, and may come from someone else"
+        help = f"if you trust it: REGARD_TASKS={kind} regard …"
+    raise ConfigError(f"unknown task {kind!r}", where="task.kind", why=why, help=help)
 
 
 def _imported(name: str) -> Any:
@@ -83,5 +86,5 @@ def _imported(name: str) -> Any:
             f"{name} cannot be imported",
             where="task.kind",
             why=str(error),
-            help="it is looked for in the working folder and where Python packages are installed",
+            help="put the module into the working folder, or install its package",
         ) from error

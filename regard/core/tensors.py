@@ -1,4 +1,4 @@
-"""Operations on tensors: of named ones shared names, digest and mean; of those in tuples any change."""
+"""Operations on tensors: shared names, digest and mean of named tensors, and mapping over tuples."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ Tree = TypeVar("Tree")
 def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
     """Map each name whose tensor already occurred under another name to that first name.
 
-    Two names share when they are the same elements of the same memory, as tied embeddings are. Tensors that
-    overlap only in part are separate.
+    Two names share if they are the same elements of the same memory, as tied embeddings are. Tensors that overlap only
+    in part are separate.
     """
     first: dict[tuple[object, ...], str] = {}
     shared: dict[str, str] = {}
@@ -35,17 +35,17 @@ def shared_names(tensors: Mapping[str, Tensor]) -> dict[str, str]:
 def separate(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return contiguous tensors on the CPU, no two in one storage, as safetensors requires."""
     seen: set[int] = set()
-    found = {}
+    copies = {}
     for name, tensor in tensors.items():
         plain = tensor.detach().cpu().contiguous()
         storage_start = plain.untyped_storage().data_ptr()
-        found[name] = plain.clone() if storage_start in seen else plain
+        copies[name] = plain.clone() if storage_start in seen else plain
         seen.add(storage_start)
-    return found
+    return copies
 
 
 def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
-    """Return the saved tensors of a module besides parameters, such as BatchNorm's statistics, each once, by name."""
+    """Return the saved tensors of a module except parameters, such as BatchNorm's statistics, each once, by name."""
     parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     buffers = {name: tensor for name, tensor in module.state_dict().items() if name not in parameters}
     shared = shared_names(buffers)
@@ -53,7 +53,7 @@ def kept_buffers(module: nn.Module) -> dict[str, Tensor]:
 
 
 def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
-    """Return the sha256 of every name, number format, shape and byte, whatever the order of the names.
+    """Return the sha256 of every name, dtype, shape and byte, independent of the order of names.
 
     Equal digests mean equal bits: -0.0 differs from 0.0, and bf16 from fp32.
     """
@@ -63,19 +63,18 @@ def digest(groups: Mapping[str, Mapping[str, Tensor]]) -> str:
             header = json.dumps([group, name, str(tensor.dtype), list(tensor.shape)]).encode()
             total.update(len(header).to_bytes(8, "little") + header)
             plain = tensor.detach().cpu().contiguous()
-            # A contiguous tensor of one element may have any stride, which the view below would refuse.
+            # A contiguous tensor of one element may have any stride, which the view below would reject.
             plain = plain.as_strided((plain.numel(),), (1,))
             total.update(plain.view(torch.uint8).numpy().data)
     return total.hexdigest()
 
 
 def mean(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """Return the arithmetic mean of each floating-point tensor, taken in float64, in the tensor's own format.
+    """Return the arithmetic mean of each floating-point tensor, computed in float64, in the tensor's own dtype.
 
-    Other tensors (counters, index buffers) are copied from the last model. Names that share one tensor share
-    the mean. The mean of copies of one model has that model's bits. One model at a time is held in memory,
-    beside the float64 mean. Raises ModelError if the models differ in names, shapes or formats, and ValueError if
-    there is none.
+    Other tensors (counters, index buffers) are copied from the last model. Names that share one tensor share the mean.
+    The mean of copies of one model has that model's bits. One model at a time is held in memory, in addition to the
+    float64 mean. Raises ModelError if the models differ in names, shapes or dtypes, and ValueError without models.
     """
     means: dict[str, Tensor] = {}
     kinds: dict[str, tuple[torch.dtype, torch.Size]] = {}
@@ -88,17 +87,17 @@ def mean(models: Iterable[Mapping[str, Tensor]]) -> dict[str, Tensor]:
             if name not in shared:
                 means[name] = _moved(means.get(name), tensor.detach(), count)
     if not kinds:
-        raise ValueError("there is nothing to average")
+        raise ValueError("at least one model is required for an average")
     own = {name: value.to(kinds[name][0]) for name, value in means.items()}
     return {name: own[shared.get(name, name)] for name in kinds}
 
 
 def _moved(value: Tensor | None, tensor: Tensor, count: int) -> Tensor:
-    """Return the mean of ``count`` tensors, given the mean of those before and the newest."""
+    """Return the mean of ``count`` tensors, given the previous mean and the newest tensor."""
     if value is None or not tensor.is_floating_point():
         return tensor.to(torch.float64, copy=True) if tensor.is_floating_point() else tensor.clone()
     newest = tensor.to(torch.float64)
-    # Where both are equal the mean stays as it is: so -0.0 keeps its sign, and infinity does not become NaN.
+    # Equal values are not changed: -0.0 keeps its sign, and infinity does not become NaN.
     return torch.where(newest == value, value, value + (newest - value) / count)
 
 
@@ -112,8 +111,8 @@ def _require_same(
     model: Mapping[str, Tensor],
     count: int,
 ) -> None:
-    found = _kinds(model)
-    different = sorted(name for name in kinds.keys() | found.keys() if kinds.get(name) != found.get(name))
+    other = _kinds(model)
+    different = sorted(name for name in kinds.keys() | other.keys() if kinds.get(name) != other.get(name))
     if shared_names(model) != shared:
         different.append("which tensors are tied")
     if different:
@@ -124,12 +123,12 @@ def _require_same(
 
 
 def added_sums(total: Mapping[str, Tensor], more: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Sums by name, each in float64 on the CPU; a name that one of them lacks counts as zero there."""
-    found = dict(total)
+    """Return sums by name, each in float64 on the CPU; a missing name counts as zero."""
+    sums = dict(total)
     for name, value in more.items():
         wide = value.detach().to("cpu", torch.float64)
-        found[name] = found[name] + wide if name in found else wide
-    return found
+        sums[name] = sums[name] + wide if name in sums else wide
+    return sums
 
 
 def to_device(batch: Tree, device: torch.device) -> Tree:
@@ -139,7 +138,7 @@ def to_device(batch: Tree, device: torch.device) -> Tree:
 
 
 def map_tensors(value: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a tensor changed, and (named) tuples with the tensors in them changed; any other value as it is."""
+    """Apply ``change`` to a tensor, or to the tensors in a (named) tuple; return any other value unchanged."""
     if isinstance(value, Tensor):
         return change(value)
     if not isinstance(value, tuple):

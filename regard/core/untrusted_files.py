@@ -1,6 +1,6 @@
 """Readers for files from unknown sources: files up to a size, JSON and TOML up to a nesting depth.
 
-A ValueError raised here holds the reason alone; the caller knows what the file is for and makes an error of it.
+A ValueError raised here holds the reason only; the caller knows the purpose of the file and raises the final error.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple, Self
 
 SMALL: Final = 1 << 20  # bytes of a file of settings
 LARGE: Final = 1 << 28  # bytes of a vocabulary, which may be all words of a corpus
-DEPTH: Final = 32  # tables and lists inside each other; what Regard writes has eight at most
+DEPTH: Final = 32  # nested tables and lists; files of Regard have at most eight levels
 LINE: Final = 1 << 20  # bytes of one record
 RECORDS: Final = 1 << 30  # bytes of all records that are read
 
-# An unterminated string reaches to the end of the line or text, so that each character is examined once.
+# An unterminated string reaches to the end of the line or text: each character is examined once.
 _TOML = re.compile(
     r'"""(?:[^\\"]++|\\.|"(?!""))*+(?:""")?+'
     r"|'''(?:[^']++|'(?!''))*+(?:''')?+"
@@ -35,28 +35,28 @@ _HALF = re.compile(r"\\u[dD][89a-fA-F]|[\ud800-\udfff]")  # of a surrogate pair,
 
 
 class TooDeep(ValueError):
-    """Raised for tables or lists that are nested deeper than anything Regard writes."""
+    """Raised for tables or lists that are nested deeper than in any file of Regard."""
 
     def __init__(self) -> None:
-        super().__init__(f"tables or lists are nested more than {DEPTH} deep")
+        super().__init__(f"tables or lists are nested more than {DEPTH} levels deep")
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
-    """Return the bytes of a regular file; raises ValueError above ``limit`` bytes and OSError if it cannot be read."""
+    """Return the bytes of a regular file. Raises ValueError above ``limit`` bytes and OSError if it cannot be read."""
     with open(path, "rb", opener=open_regular) as file:
-        found = file.read(
+        data = file.read(
             min(limit, os.fstat(file.fileno()).st_size) + 1
-        )  # ``read`` takes memory for what is asked for
-    if len(found) > limit:
+        )  # ``read`` allocates memory for its whole argument
+    if len(data) > limit:
         raise ValueError(f"it has more than {limit:,} bytes")
-    return found
+    return data
 
 
 def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
     """Yield the number, from 1, and the bytes of each line of a regular file, line end included.
 
-    Lines of more than a megabyte are left out; nothing is read beyond the first gigabyte. Raises OSError as
-    ``read_bytes`` does.
+    Lines of more than a megabyte are skipped; reading stops after the first gigabyte. Raises OSError as ``read_bytes``
+    does.
     """
     with open(path, "rb", opener=open_regular) as file:
         number, left = 0, RECORDS
@@ -70,24 +70,24 @@ def read_records(path: Path) -> Iterator[tuple[int, bytes]]:
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; raises ValueError if it is malformed or holds no text, and TooDeep if it is nested too deep."""
+    """Parse JSON. Raises ValueError if it is malformed or contains invalid text, TooDeep if nested too deep."""
     try:
-        found = json.loads(text)
+        value = json.loads(text)
     except RecursionError:
         raise TooDeep from None
-    require_shallow(found)
+    require_shallow(value)
     if _HALF.search(text if isinstance(text, str) else text.decode("utf-8", "replace")):
         try:
-            json.dumps(found, ensure_ascii=False).encode()
+            json.dumps(value, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
-            raise ValueError("it holds half of a surrogate pair, which is no text") from error
-    return found
+            raise ValueError("it contains half of a surrogate pair, which is not valid text") from error
+    return value
 
 
 def json_value(line: str) -> Any | None:
-    """Return the JSON list or object that a line is; None for any other line, which is a text.
+    """Return the JSON list or object of a line; None for any other line, which is a text.
 
-    A text may begin with a bracket: ``[1] Ada lives in Rome`` is no JSON.
+    A text may begin with a bracket: ``[1] Ada lives in Rome`` is not JSON.
     """
     if not line.lstrip().startswith(("[", "{")):
         return None
@@ -98,10 +98,10 @@ def json_value(line: str) -> Any | None:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """Parse TOML; raises TOMLDecodeError or another ValueError if it is malformed and TooDeep if it is nested too deep.
+    """Parse TOML. Raises TOMLDecodeError or another ValueError if it is malformed, TooDeep if it is nested too deep.
 
-    A key of many parts is refused before it is parsed: ``tomllib`` takes time and memory that grow with the square of
-    their number.
+    A key of many parts is rejected before parsing: the time and memory of ``tomllib`` grow with the square of their
+    number.
     """
     depth, joined = 0, False
     for token in _TOML.finditer(text):
@@ -115,35 +115,39 @@ def parse_toml(text: str) -> dict[str, Any]:
         if depth > DEPTH:
             raise TooDeep
     try:
-        found = tomllib.loads(text)
+        tables = tomllib.loads(text)
     except RecursionError:
         raise TooDeep from None
-    require_shallow(found)
-    return found
+    require_shallow(tables)
+    return tables
 
 
 def require_shallow(value: Any) -> None:
-    """Raise TooDeep if containers are nested more than ``DEPTH`` deep, so that later code may recurse."""
+    """Raise TooDeep if containers are nested more than ``DEPTH`` deep, to let later code recurse."""
     level = [value]
     for _ in range(DEPTH + 1):
-        containers = [each for each in level if isinstance(each, dict | list)]
+        containers = [value for value in level if isinstance(value, dict | list)]
         if not containers:
             return
-        level = [inner for each in containers for inner in (each.values() if isinstance(each, dict) else each)]
+        level = [
+            inner
+            for container in containers
+            for inner in (container.values() if isinstance(container, dict) else container)
+        ]
     raise TooDeep
 
 
 class FileVersion(NamedTuple):
-    """A file as it is now: the key of caches, which must not outlive a change of the file."""
+    """The current version of a file: a key of caches, which must not outlive a change of the file."""
 
     path: Path
-    size: int  # −1 of a missing file, as are the others
+    size: int  # −1 for a missing file, like the next fields
     modified: int  # nanoseconds
-    inode: int  # tells apart two files of one size that a copy gave one time
+    inode: int  # distinguishes files of equal size and time, as after a copy
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """Return the present version of a file, which may be missing."""
+        """Return the current version of a file, which may be missing."""
         try:
             status = path.stat()
         except OSError:
@@ -157,9 +161,9 @@ def shortened(text: str, limit: int = 200) -> str:
 
 
 def open_regular(path: str, flags: int) -> int:
-    """Open a regular file without blocking, as a pipe would; raises OSError for anything else."""
+    """Open a regular file without blocking, as a pipe would. Raises OSError for any other file."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return descriptor
     os.close(descriptor)
-    raise OSError(errno.EINVAL, "it is no regular file", path)
+    raise OSError(errno.EINVAL, "it is not a regular file", path)

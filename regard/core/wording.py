@@ -1,4 +1,4 @@
-"""Messages in plain words: pydantic's errors, suggestions for misspelled names, and counts with their nouns."""
+"""Readable messages: pydantic's errors, suggestions for misspelled names, and counts with their nouns."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ SHOULD_BE = {
 def describe_failure(failure: ErrorDetails) -> str:
     """Return why a value is invalid."""
     kind, known = failure["type"], failure.get("ctx", {})
-    if kind in ("value_error", "assertion_error"):  # raised by a validator of ours
+    if kind in ("value_error", "assertion_error"):  # raised by a validator of Regard
         return str(known.get("error", failure["msg"]))
     if kind == "extra_forbidden":
-        return "there is no such key"
+        return "unknown key"
     if kind == "missing":
         return "it is missing"
     if kind == "default_factory_not_called":
@@ -71,8 +71,8 @@ def describe_validation_error(error: ValidationError) -> str:
 
 
 def describe_error(error: Exception) -> str:
-    """Return why a file could not be read or parsed, in one line."""
-    from pydantic import ValidationError  # this module is imported by help texts, which must come fast
+    """Return in one line why a file could not be read or parsed."""
+    from pydantic import ValidationError  # imported here to keep help pages fast, which import this module
 
     if isinstance(error, ValidationError):
         return describe_validation_error(error)
@@ -86,7 +86,7 @@ def describe_error(error: Exception) -> str:
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` where it is not the noun with an s."""
+    """Return a number and its noun: "1 row", "2,000 rows"; ``plural`` if it is not the noun with an s."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
@@ -96,12 +96,12 @@ def pluralize_with_verb(number: int, noun: str, singular: str, plural: str) -> s
 
 
 def pluralize_unit(number: int, unit: str) -> str:
-    """Return a number and a unit whose name is a plural in s: "1 token", "2,000 tokens"."""
+    """Return a number and a unit with a plural name in s: "1 token", "2,000 tokens"."""
     return pluralize(number, unit.removesuffix("s"), unit)
 
 
 def figure_text(value: float) -> str:
-    """Return a figure with enough digits to show progress: four decimals below 10, fewer for greater numbers."""
+    """Return a number with enough digits to show progress: four decimals below 10, fewer for larger numbers."""
     size = abs(value)
     if size >= 1000:
         return f"{value:,.0f}"
@@ -112,6 +112,6 @@ def figure_text(value: float) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str | None:
     """Return "did you mean …?" with the known name most similar to ``name``; None if none is similar."""
-    spelled = {each.lower(): each for each in known}
-    found = difflib.get_close_matches(str(name).lower(), spelled, n=1, cutoff=0.6)
-    return f"did you mean {spelled[found[0]]}?" if found else None
+    by_lower_case = {known_name.lower(): known_name for known_name in known}
+    matches = difflib.get_close_matches(str(name).lower(), by_lower_case, n=1, cutoff=0.6)
+    return f"did you mean {by_lower_case[matches[0]]}?" if matches else None

@@ -54,7 +54,7 @@ def _prediction(prediction: Prediction) -> dict[str, Any]:
     value = prediction.log_probability
     return {
         **prediction._asdict(),
-        "at": {**prediction.at._asdict(), "pieces": list(prediction.at.pieces)},
+        "at": {**prediction.site._asdict(), "pieces": list(prediction.site.pieces)},
         "log_probability": None if value is None else _finite(value),
         "alternatives": _alternatives(prediction.alternatives),
     }

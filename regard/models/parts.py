@@ -33,19 +33,14 @@ def multi_head(
     output_width: int | None = None,
     parts: Mapping[str, nn.Module] | None = None,
 ) -> MultiHead:
-    """Return multi-head attention with the mechanism of ``attention``.
+    """Return multi-head attention with the mechanism of ``attention``. Raises ConfigError if it cannot be built.
 
-    Args:
-        sizes: heads of the side, for settings that ``attention`` leaves unset.
-        attention: kind, heads, projections and options.
-        where: the config key of ``attention``, for errors.
-        width: features of the side of queries.
-        memory_width: features of the side of keys and values.
-        output_width: features of the output; None: see ``MultiHead``.
-        parts: modules for the constructor of the mechanism, in addition to the options.
-
-    Raises:
-        ConfigError: the attention cannot be built.
+    ``sizes``: heads of the side, for settings that ``attention`` leaves unset.
+    ``attention``: kind, heads, projections and options.
+    ``where``: the config key of ``attention``, for errors.
+    ``width``, ``memory_width``: features of the side of queries, and of the side of keys and values.
+    ``output_width``: features of the output; None: see ``MultiHead``.
+    ``parts``: modules for the constructor of the mechanism, in addition to the options.
     """
     heads = attention.heads or sizes.heads
     key_heads = sizes.key_heads if attention.heads is None else None

@@ -1,7 +1,7 @@
-"""Search of a batch, step by step; sentences leave when they are done and others take their place.
+"""Search of a batch, step by step; finished sentences leave it and others take their place.
 
-``RunningBatch`` advances all sentences by one token and lets new ones enter between steps. ``search`` keeps a batch
-filled from a queue and yields sentences as they finish.
+``RunningBatch`` advances all sentences by one token and admits new ones between steps. ``search`` keeps a batch filled
+from a queue and yields sentences as they finish.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ class RunningBatch:
 
     @property
     def active_ids(self) -> set[int]:
-        """The ids of the sentences still searched."""
+        """The ids of the sentences in search."""
         return set(self._batch[0].active_ids) if self._batch else set()
 
     def enter(self, new: StatePair) -> None:
-        """Let new sentences make their first step alone, then join. All sentences must use one kind of search."""
+        """Run the first step of new sentences separately, then join them. All sentences must use one type of search."""
         self.join(self.first_step(new))
 
     def first_step(self, new: StatePair) -> StatePair:
-        """New sentences after their first step; the running sentences are not touched."""
+        """Return new sentences after their first step; the running sentences do not change."""
         search_state, model_state = new
         return search_state, self._advanced(search_state, model_state) if search_state.active_ids else model_state
 
@@ -59,7 +59,7 @@ class RunningBatch:
             self._batch = search_state, search_state.drop(ids, model_state)
 
     def take_finished(self) -> list[Finished]:
-        """Return and forget the sentences that ended since the last call, with their outputs."""
+        """Return and drop the sentences that ended since the last call, with their outputs."""
         return self._batch[0].take_finished() if self._batch else []
 
     def _advanced(self, search_state: SearchState, model_state: State) -> State:
@@ -88,8 +88,8 @@ def search_steps(
 ) -> Iterator[list[Finished]]:
     """Yield the sentences that finished, if any, after each step.
 
-    Once an eighth of ``capacity`` sentences is free, ``refill`` is called with the number of free places; it returns
-    at most that many new sentences, or None when none are left.
+    Once an eighth of ``capacity`` sentences is free, ``refill`` is called with the number of free places. It returns at
+    most that number of new sentences, or None when the queue is empty.
     """
     running, exhausted = RunningBatch(step), False
     running.enter(first)
@@ -108,6 +108,6 @@ def search_steps(
 
 
 def in_order(finished: Iterator[Finished], count: int) -> list[list[Hypothesis]]:
-    """The outputs of sentences 0 to ``count`` − 1, in this order."""
+    """Return the outputs of sentences 0 to ``count`` − 1, in this order."""
     outputs = dict(finished)
     return [outputs[id] for id in range(count)]

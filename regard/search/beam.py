@@ -1,4 +1,4 @@
-"""Beam search: extend several hypotheses a sentence and keep the best, until no better output is possible."""
+"""Beam search: extend several hypotheses per sentence and keep the best, until no better output is possible."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ class BeamStep(NamedTuple):
     Of the candidates that are not in ``live``, those among the first ``width`` ended if their token is the end symbol.
     """
 
-    total: list[float]  # log P of the whole candidate in nats; −∞ where fewer candidates exist
+    total: list[float]  # log P of the whole candidate in nats; −∞ if fewer candidates exist
     token_log_prob: list[float]  # log-probability of its last token
-    parent: list[int]  # the live hypothesis of the step before that it extends
+    parent: list[int]  # the live hypothesis of the previous step that it extends
     token: list[int]
     live: list[int]  # candidates that stay live, in the order in which the next step numbers them
 
 
 def length_normalizer(length: float, penalty: float, offset: float = 5.0) -> float:
-    """lp(Y) = ((k + |Y|) / (k + 1))^α, with k = ``offset`` and α = ``penalty``; |Y| counts the end symbol.
+    """lp(Y) = ((k + |Y|) / (k + 1))^α, with k = ``offset`` and α = ``penalty``; |Y| includes the end symbol.
 
     k = 5 gives the penalty of Wu et al. 2016 (Eq. 14), k = 0 gives |Y|^α; 1 for α = 0.
     """
@@ -66,23 +66,23 @@ def beam_search(
     no_repeat: int | None = None,
     early: bool = False,
 ) -> list[list[Hypothesis]]:
-    """The ``nbest`` outputs of each sentence by log P(Y|X) / lp(Y) (Wu et al. 2016), best first.
+    """Return the ``nbest`` outputs of each sentence by log P(Y|X) / lp(Y) (Wu et al. 2016), best first.
 
     Each step extends ``width`` live hypotheses of a sentence. Of the ``width`` best extensions, those that end go to a
-    pool; so a beam of one is greedy search, ties apart. A sentence stops when its ``nbest``-th finished hypothesis
-    scores at least log P_live / lp(max_length) for every live one: log P only falls and lp only grows with length, so
-    no better output is possible. At the length limit, live hypotheses follow the finished ones where fewer than
-    ``nbest`` ended. A wider beam is not always better, nor always of higher score.
+    pool; a beam of one is therefore greedy search, except for ties. A sentence stops when its ``nbest``-th finished
+    hypothesis scores at least log P_live / lp(max_length) for every live one. log P only decreases and lp only
+    increases with length, so no better output is possible. At the length limit, live hypotheses follow the finished
+    ones if fewer than ``nbest`` ended. A wider beam is not always better, nor always of higher score.
 
     Args:
         step: the model's step.
-        state: the model state of one row a sentence.
+        state: the model state of one row per sentence.
         symbols: the special tokens.
-        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
-        width: live hypotheses a sentence.
+        max_lengths: maximum tokens of each sentence's outputs, including the end symbol.
+        width: live hypotheses per sentence.
         length_penalty: α of ``length_normalizer``.
         length_offset: k of ``length_normalizer``.
-        nbest: outputs a sentence.
+        nbest: outputs per sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         no_repeat: see ``start_beam``.
         early: see ``start_beam``.
@@ -110,21 +110,21 @@ def start_beam(
     no_repeat: int | None = None,
     early: bool = False,
 ) -> SearchState:
-    """The state of a ``beam_search`` before its first step.
+    """Return the state of a ``beam_search`` before its first step.
 
     Args:
-        ids: one id a sentence.
+        ids: one id per sentence.
         symbols: the special tokens.
-        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
-        width: live hypotheses a sentence.
+        max_lengths: maximum tokens of each sentence's outputs, including the end symbol.
+        width: live hypotheses per sentence.
         length_penalty: α of ``length_normalizer``.
         length_offset: k of ``length_normalizer``.
-        nbest: outputs a sentence.
+        nbest: outputs per sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
         watch: called with a sentence's id and each of its steps.
-        no_repeat: no output repeats so many tokens in a row (Paulus et al. 2018), but where a prefix does.
-        early: a sentence is done as soon as ``width`` of its hypotheses have ended, though a live one might still
-            become better: the rule of most programs.
+        no_repeat: forbids outputs to repeat n-grams of this size (Paulus et al. 2018), except in a prefix.
+        early: end a sentence as soon as ``width`` of its hypotheses have ended, although a live one might still become
+            better: the rule of most programs.
     """
     normalize = partial(length_normalizer, penalty=length_penalty, offset=length_offset)
     search_state = _BeamState(ids, symbols, max_lengths, width, normalize, nbest, prefixes)
@@ -168,25 +168,25 @@ class _BeamState(SearchState):
         self._repeating: list[Collection[int]] = []
 
     def tokens(self) -> Int[Tensor, "rows 1"]:
-        # Column 0 is the begin symbol: the last token of a sentence stands at its position.
+        # Column 0 is the begin symbol, so the last token of a sentence is in the column of its position.
         last = self._position[:, None, None].expand(-1, self._tokens.shape[1], 1)
         return self._tokens.gather(2, last).view(-1, 1)
 
     @property
     def reduce(self) -> Reduce:
         count, forced = 2 * self.width, self._forced() if any(self._prefixes) else ()
-        if self.no_repeat is not None:  # so many more that what is left over after the repeating ones is enough
+        if self.no_repeat is not None:  # enough candidates must remain without the repeating ones
             self._repeating = self._followers(self.no_repeat)
-            most = max(map(len, self._repeating))
-            return BestTypes(count + most, self.symbols.suppressed, forced)
+            repeating = max(map(len, self._repeating))
+            return BestTypes(count + repeating, self.symbols.suppressed, forced)
         if forced or self.watch is not None or self._tokens.shape[1] < self.width or self.width == 1:
             return BestTypes(count, self.symbols.suppressed, forced)
-        left = [most - done for most, done in zip(self._max_lengths, self._position.tolist(), strict=True)]
-        live = LiveTotals(self._total, torch.tensor([self._least(block) for block in range(len(left))]).double())
-        return BestTypes(count, self.symbols.suppressed, ahead=min(left), end=self.symbols.end, beam=live)
+        remaining = [limit - done for limit, done in zip(self._max_lengths, self._position.tolist(), strict=True)]
+        live = LiveTotals(self._total, torch.tensor([self._least(block) for block in range(len(remaining))]).double())
+        return BestTypes(count, self.symbols.suppressed, ahead=min(remaining), end=self.symbols.end, beam=live)
 
     def _least(self, block: int) -> float:
-        """The log P that a live hypothesis has to exceed for the search of a sentence to go on, rounded up."""
+        """Return the log P that a live hypothesis has to exceed to continue the search of a sentence, rounded up."""
         pool = self._pools[block]
         if len(pool) < self.nbest:
             return -math.inf
@@ -194,25 +194,25 @@ class _BeamState(SearchState):
         return least + 1e-12 * abs(least)
 
     def _forced(self) -> list[int | None]:
-        """The token that a prefix forces on each row."""
-        found: list[int | None] = []
+        """Return the token that a prefix forces on each row."""
+        forced: list[int | None] = []
         for prefix, position in zip(self._prefixes, self._position.tolist(), strict=True):
-            found += [prefix[position] if position < len(prefix) else None] * self._tokens.shape[1]
-        return found
+            forced += [prefix[position] if position < len(prefix) else None] * self._tokens.shape[1]
+        return forced
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         if len(reduced) > 2:
-            self._catch_up(*reduced[2:])
+            self._apply_steps(*reduced[2:])
             reduced = reduced[:2]
         rows_each, count = self._tokens.shape[1], len(reduced[0])
         sentence = torch.arange(len(self.active_ids), device=reduced[0].device)[:, None]
         value, token_log_prob, parent, token = self._candidates(*reduced)
         ends = token == self.symbols.end
         self._collect(value, parent, token, token_log_prob, ends)
-        live = torch.argsort(ends, dim=1, stable=True)[:, : self.width]  # the best that do not end
+        live = torch.argsort(ends, dim=1, stable=True)[:, : self.width]  # the best candidates that do not end
         if self.watch is not None:
-            columns = (x.tolist() for x in (value, token_log_prob, parent, token, live))
-            for id, *candidates in zip(self.active_ids, *columns, strict=True):
+            candidate_lists = (x.tolist() for x in (value, token_log_prob, parent, token, live))
+            for id, *candidates in zip(self.active_ids, *candidate_lists, strict=True):
                 self.watch(id, BeamStep(*candidates))
         parent, token = parent.gather(1, live), token.gather(1, live)
         self._total = value.gather(1, live).masked_fill(ends.gather(1, live), -math.inf)
@@ -220,25 +220,25 @@ class _BeamState(SearchState):
         log_prob = token_log_prob.gather(1, live).to(self._log_probs.dtype)
         self._log_probs = _append(self._log_probs, parent, log_prob[..., None], self._position)
         self._position = self._position + 1
-        kept = self._unfinished()
-        rows = (sentence * rows_each + parent)[kept].flatten()
-        if len(kept) < len(self.active_ids):
-            gone = sorted(set(range(len(self.active_ids))) - set(kept.tolist()))
-            self._finished += [(self.active_ids[block], self._pools[block]) for block in gone]
-            self._keep(kept)
+        unfinished = self._unfinished()
+        rows = (sentence * rows_each + parent)[unfinished].flatten()
+        if len(unfinished) < len(self.active_ids):
+            finished = sorted(set(range(len(self.active_ids))) - set(unfinished.tolist()))
+            self._finished += [(self.active_ids[block], self._pools[block]) for block in finished]
+            self._keep(unfinished)
         unmoved = len(rows) == count and torch.equal(rows, torch.arange(len(rows), device=rows.device))
         return model_state if unmoved or not self.active_ids else select(model_state, rows)
 
-    def _catch_up(
+    def _apply_steps(
         self,
         parent: Int[Tensor, "steps rows"],
         token: Int[Tensor, "steps rows"],
         token_log_prob: Float[Tensor, "steps rows"],
         total: Float64[Tensor, "sentences width"],
     ) -> None:
-        """Take over steps that were made without this state."""
+        """Apply steps that the decoder made without this state."""
         rows, tokens, log_probs = torch.arange(parent.shape[1], device=parent.device), [], []
-        for step in reversed(range(len(parent))):  # back from each row to the one it began with
+        for step in reversed(range(len(parent))):  # from each row back to its first ancestor
             tokens.append(token[step, rows])
             log_probs.append(token_log_prob[step, rows])
             rows = parent[step, rows]
@@ -250,23 +250,23 @@ class _BeamState(SearchState):
         self._position, self._total = self._position + len(parent), total
 
     def _candidates(
-        self, token_log_prob: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"]
+        self, token_log_prob: Float[Tensor, "rows per_row"], token: Int[Tensor, "rows per_row"]
     ) -> tuple[Scores, Scores, Indices, Indices]:
-        """The 2·width best extensions of each sentence: total log P, the token's log P, the parent row, the token."""
-        many = token_log_prob.shape[1]
+        """Return the 2·width best extensions per sentence: total log P, token log P, parent row, token."""
+        per_row = token_log_prob.shape[1]
         if self.no_repeat is not None:
             token_log_prob = self._without_repeating(token_log_prob, token)
         total = (self._total.reshape(-1, 1) + token_log_prob.to(torch.float64)).view(len(self.active_ids), -1)
-        kept = min(2 * self.width, total.shape[1])
-        value, place = total.topk(kept, -1)
-        if kept < 2 * self.width:  # a vocabulary smaller than the beam: pad with impossible candidates
-            missing = 2 * self.width - kept
-            value, place = pad(value, (0, missing), value=-math.inf), pad(place, (0, missing))
-        token_log_prob, token = (x.view(len(self.active_ids), -1).gather(1, place) for x in (token_log_prob, token))
-        return value, token_log_prob, place // many, token
+        count = min(2 * self.width, total.shape[1])
+        value, index = total.topk(count, -1)
+        if count < 2 * self.width:  # a vocabulary smaller than the beam: pad with impossible candidates
+            missing = 2 * self.width - count
+            value, index = pad(value, (0, missing), value=-math.inf), pad(index, (0, missing))
+        token_log_prob, token = (x.view(len(self.active_ids), -1).gather(1, index) for x in (token_log_prob, token))
+        return value, token_log_prob, index // per_row, token
 
     def _followers(self, n: int) -> list[Collection[int]]:
-        """The tokens that would repeat an n-gram of each row; none where a prefix goes on."""
+        """Return the tokens that would repeat an n-gram of each row; none inside a prefix."""
         position = self._position.tolist()
         rows = [(block, beam) for block in range(len(position)) for beam in range(self._tokens.shape[1])]
         return [
@@ -278,7 +278,7 @@ class _BeamState(SearchState):
         self, token_log_prob: Float[Tensor, "rows many"], token: Int[Tensor, "rows many"]
     ) -> Float[Tensor, "rows many"]:
         rows = zip(token.tolist(), self._repeating, strict=True)
-        repeats = [[each in found and each != self.symbols.end for each in own] for own, found in rows]
+        repeats = [[id in repeating and id != self.symbols.end for id in ids] for ids, repeating in rows]
         return token_log_prob.masked_fill(torch.tensor(repeats, device=token.device), -math.inf)
 
     def _collect(
@@ -289,7 +289,7 @@ class _BeamState(SearchState):
         token_log_prob: Scores,
         ends: Bool[Tensor, "sentences candidates"],
     ) -> None:
-        """Add the candidates that end, among the ``width`` best, to the pools."""
+        """Add the candidates among the ``width`` best that end to the pools."""
         among_best = ends[:, : self.width] & (value[:, : self.width] > -math.inf)
         for block, candidate in among_best.nonzero().tolist():
             log_probability = float(value[block, candidate])
@@ -300,13 +300,13 @@ class _BeamState(SearchState):
             self._ended[block] += 1
 
     def _history(self, block: int, beam: int) -> tuple[list[int], list[float]]:
-        """The tokens of a live hypothesis and their log-probabilities."""
+        """Return the tokens of a live hypothesis and their log-probabilities."""
         position = int(self._position[block])
         return self._tokens[block, beam, 1 : position + 1].tolist(), self._log_probs[block, beam, :position].tolist()
 
     def _unfinished(self) -> Int[Tensor, "kept"]:
-        """Indices of the sentences whose search goes on; at the length limit, live hypotheses fill the pool."""
-        kept = []
+        """Return the indices of unfinished sentences; at the length limit, live hypotheses fill the pool."""
+        unfinished = []
         top, length = self._total.amax(1).tolist(), self._position.tolist()
         for block, pool in enumerate(self._pools):
             pool.sort(key=lambda hypothesis: -hypothesis.score)
@@ -319,8 +319,8 @@ class _BeamState(SearchState):
             if length[block] >= self._max_lengths[block]:
                 self._add_unfinished(block)
                 continue
-            kept.append(block)
-        return torch.tensor(kept, dtype=torch.int64, device=self._total.device)
+            unfinished.append(block)
+        return torch.tensor(unfinished, dtype=torch.int64, device=self._total.device)
 
     def _add_unfinished(self, block: int) -> None:
         """Fill the pool of a sentence at its length limit with live hypotheses, best first."""
@@ -334,8 +334,8 @@ class _BeamState(SearchState):
                 score = total / self.normalize(len(log_probs))
                 pool.append(Hypothesis(tokens, total, score, log_probs, False))
 
-    def _keep(self, kept: Int[Tensor, "kept"]) -> None:
-        blocks = kept.tolist()
+    def _keep(self, indices: Int[Tensor, "kept"]) -> None:
+        blocks = indices.tolist()
         self.active_ids, self._pools = (
             [self.active_ids[block] for block in blocks],
             [self._pools[block] for block in blocks],
@@ -343,17 +343,17 @@ class _BeamState(SearchState):
         self._max_lengths = [self._max_lengths[block] for block in blocks]
         self._ended = [self._ended[block] for block in blocks]
         self._prefixes = [self._prefixes[block] for block in blocks]
-        self._position, self._total = self._position[kept], self._total[kept]
-        self._tokens, self._log_probs = self._tokens[kept], self._log_probs[kept]
+        self._position, self._total = self._position[indices], self._total[indices]
+        self._tokens, self._log_probs = self._tokens[indices], self._log_probs[indices]
 
     def drop(self, ids: Collection[int], model_state: State) -> State:
         blocks = [block for block, id in enumerate(self.active_ids) if id not in ids]
         if len(blocks) == len(self.active_ids):
             return model_state
-        kept = torch.tensor(blocks, dtype=torch.int64, device=self._total.device)
-        each = self._tokens.shape[1]
-        rows = kept[:, None] * each + torch.arange(each, device=kept.device)
-        self._keep(kept)
+        indices = torch.tensor(blocks, dtype=torch.int64, device=self._total.device)
+        width = self._tokens.shape[1]
+        rows = indices[:, None] * width + torch.arange(width, device=indices.device)
+        self._keep(indices)
         return select(model_state, rows.flatten()) if blocks else model_state
 
     def join(self, other: SearchState) -> None:
@@ -377,13 +377,13 @@ def _append(
     columns: Shaped[Tensor, "sentences width added"],
     position: Int[Tensor, "sentences"],
 ) -> Shaped[Tensor, "sentences width grown"]:
-    """The rows of ``table`` reordered by parent, with ``columns`` written from each sentence's position on."""
+    """Return the rows of ``table`` reordered by parent, with ``columns`` written from each sentence's position on."""
     table, added = table.gather(1, parent[..., None].expand(-1, -1, table.shape[2])), columns.shape[2]
     needed = int(position.max()) + added if len(position) else 0
     if needed > table.shape[2]:
         table = pad(table, (0, needed - table.shape[2]))
-    place = position[:, None, None] + torch.arange(added, device=position.device)
-    return table.scatter(2, place.expand(columns.shape), columns)
+    index = position[:, None, None] + torch.arange(added, device=position.device)
+    return table.scatter(2, index.expand(columns.shape), columns)
 
 
 def _stack(

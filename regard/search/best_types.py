@@ -13,12 +13,12 @@ from torch import Tensor
 
 from regard.search.contract import LogP
 
-CHUNK = 64  # types; the best are looked for in the chunks of a row with the highest maxima
-LARGE = 1024  # types from which on searching by chunks pays
+CHUNK = 64  # types; the best ones are searched in the chunks of a row with the highest maxima
+LARGE = 1024  # minimum number of types for which the search by chunks is faster
 
 
 class LiveTotals(NamedTuple):
-    """Log P of a beam's live hypotheses, and what the greatest of a sentence has to exceed for its search to go on."""
+    """Log P of a beam's live hypotheses, and the bound that a sentence's maximum must exceed to continue its search."""
 
     total: Float64[Tensor, "sentences width"]
     least: Float64[Tensor, "sentences"]
@@ -28,16 +28,17 @@ class LiveTotals(NamedTuple):
 class BestTypes:
     """A ``Reduce``: log-probability and id of the best types of each row, or of the one type that is forced.
 
-    ``ahead``: a decoder that can may go on for so many tokens. Without a ``beam`` it feeds each row its best type
-    (``count`` 1) until one is ``end``, and gives a column for each token. With one it extends the live hypotheses by
-    the best that do not end, until one of the ``width`` best ends or a sentence may be done; beside value and token of
-    the last step it then gives, of each step before: the row that each row went on from, its token, and the token's
-    log-probability; and ``total`` after them. The state has moved with these steps.
+    ``ahead``: maximum number of tokens that a capable decoder may generate in one call. Without ``beam``, it feeds each
+    row its best type (``count`` 1) until one is ``end``, and returns one column per token. With ``beam``, it extends
+    the live hypotheses by the best types that do not end, until one of the ``width`` best ends or a sentence may be
+    done. In addition to value and token of the last step it then returns, for each previous step, the parent of each
+    row, its token, and the token's log-probability, and finally ``total`` after these steps. The model state has
+    advanced by these steps.
     """
 
     count: int
     suppressed: tuple[int, ...] = ()
-    forced: Sequence[int | None] = ()  # by row, of all rows; empty where none is
+    forced: Sequence[int | None] = ()  # by row, of all rows; empty if no type is forced
     ahead: int = 1
     end: int = -1
     beam: LiveTotals | None = None
@@ -53,7 +54,7 @@ class BestTypes:
         value: Float[Tensor, "rows count"], token: Int[Tensor, "rows count"], forced: Sequence[int | None],
         log_p: Sequence[Tensor],
     ) -> None:  # fmt: skip
-        """Make the forced type of a row the only possible one, however improbable it is; ``log_p``: of these."""
+        """Make the forced type of a row the only possible one, even if improbable; ``log_p``: of these types."""
         for row, type in enumerate(forced):
             if type is not None:
                 value[row, 1:] = -math.inf
@@ -64,9 +65,9 @@ class BestTypes:
 def best_types(
     log_p: LogP, count: int, suppressed: Sequence[int] = ()
 ) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
-    """Log-probability and id of the ``count`` best types of each row, best first; −∞ for a suppressed type.
+    """Return log-probability and id of the ``count`` best types of each row, best first; −∞ for a suppressed type.
 
-    Of many types, the best of a row lie in the chunks with the highest maxima, and finding maxima is cheap.
+    With many types, the best of a row are in the chunks with the highest maxima, and maxima are cheap to compute.
     """
     count = min(count, log_p.shape[1])
     value, token = _top(log_p, count)
@@ -76,14 +77,14 @@ def best_types(
             return log_p.index_fill(1, index, -math.inf).max(-1, keepdim=True)
         value, token = _top(log_p, min(count + len(suppressed), log_p.shape[1]))
         barred = torch.isin(token, token.new_tensor(suppressed))
-        value, place = value.masked_fill(barred, -math.inf).topk(count, -1)
-        token = token.gather(1, place)
+        value, index = value.masked_fill(barred, -math.inf).topk(count, -1)
+        token = token.gather(1, index)
     return value, token
 
 
 def _top(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], Int[Tensor, "rows count"]]:
     if count == 1 and log_p.shape[1] < LARGE:
-        return log_p.max(-1, keepdim=True)  # the first of equals, as argmax takes it
+        return log_p.max(-1, keepdim=True)  # the first of equal values, like argmax
     many = log_p.shape[1] >= max(LARGE, 4 * CHUNK * count)
     return _top_of_many(log_p, count) if many else log_p.topk(count, -1)
 
@@ -98,5 +99,5 @@ def _top_of_many(log_p: LogP, count: int) -> tuple[Float[Tensor, "rows count"], 
     candidates = chunks[torch.arange(rows, device=log_p.device)[:, None], highest].flatten(1)
     id = (highest[..., None] * CHUNK + torch.arange(CHUNK, device=log_p.device)).flatten(1)
     rest = torch.arange(whole, types, device=log_p.device).expand(rows, -1)
-    value, place = torch.cat([candidates, log_p[:, whole:]], 1).topk(count, -1)
-    return value, torch.cat([id, rest], 1).gather(1, place)
+    value, index = torch.cat([candidates, log_p[:, whole:]], 1).topk(count, -1)
+    return value, torch.cat([id, rest], 1).gather(1, index)

@@ -1,4 +1,4 @@
-"""TokenChoice of the next token of each row: the most probable one or a draw, after penalties and limits."""
+"""Choice of the next token of each row: the most probable one or a sample, after penalties and limits."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from regard.search.sampling import bounded, draw_limited
 
 
 class TokenChoice(NamedTuple):
-    """Rule by which the next token of an output is chosen from its log-probabilities.
+    """Rule for the choice of the next token from its log-probabilities.
 
-    In this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``
+    Applied in this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``
     (``search.sampling.limit_scores``, ``search.repetition``).
     """
 
@@ -35,12 +35,12 @@ class TokenChoice(NamedTuple):
 
     @property
     def draws(self) -> bool:
-        """Return whether tokens are drawn."""
+        """True if tokens are sampled."""
         return bool(self.temperature)
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the most probable token is taken, whatever the output holds."""
+        """True if the most probable token is always chosen, independent of earlier tokens."""
         penalized = (self.repetition_penalty, self.frequency_penalty, self.presence_penalty, self.no_repeat_ngram)
         return not self.draws and not any(penalized)
 
@@ -49,7 +49,7 @@ GREEDY = TokenChoice()
 
 
 class Chooser:
-    """Earlier tokens and random numbers of one output, on which its choices depend beyond log-probabilities."""
+    """Earlier tokens and random numbers of one output, on which its choices depend in addition to log-probabilities."""
 
     def __init__(self, choice: TokenChoice, draws: Draws | None, history: Sequence[int]) -> None:
         self.choice, self.draws, self._history = choice, draws, history
@@ -59,7 +59,7 @@ class Chooser:
         self._ngrams = Ngrams(size, history) if size else None
 
     def prepare(self, log_p: LogP) -> None:
-        """Make the tables of penalties for as many types as ``log_p`` has, once."""
+        """Create the tables of penalties for the types of ``log_p``, once."""
         choice, types, device = self.choice, log_p.shape[1], log_p.device
         if choice.repetition_penalty is not None and self.seen is None:
             self.seen = torch.zeros(types, dtype=torch.bool, device=device)
@@ -68,7 +68,7 @@ class Chooser:
             self.count = torch.zeros(types, device=device)
 
     def append(self, token: int) -> None:
-        """Take note of a token of the output."""
+        """Record a token of the output."""
         if self.seen is not None:
             self.seen[token] = True
         if self.count is not None:
@@ -82,7 +82,7 @@ class Chooser:
 
 
 def choose_tokens(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence[int]) -> Int[Tensor, "rows"]:
-    """Return the next token of each row, which depends on nothing but the row. ``suppressed``: never chosen."""
+    """Return the next token of each row, which depends on the row only. ``suppressed``: tokens never chosen."""
     groups: defaultdict[TokenChoice, list[int]] = defaultdict(list)
     for row, chooser in enumerate(choosers):
         groups[chooser.choice].append(row)
@@ -96,7 +96,7 @@ def choose_tokens(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence
 
 
 def _choose(log_p: LogP, choosers: Sequence[Chooser], suppressed: Sequence[int]) -> Int[Tensor, "rows"]:
-    """Choose for rows of one choice."""
+    """Choose the tokens of rows with the same rule."""
     choice = choosers[0].choice
     scores = _penalized(log_p, choosers)
     scores = scores.index_fill(1, torch.tensor(suppressed, dtype=torch.int64, device=scores.device), -math.inf)

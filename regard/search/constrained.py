@@ -1,7 +1,7 @@
 """Beam search for outputs that contain given sequences: dynamic beam allocation (Post & Vilar 2018).
 
-The beam is divided among banks: hypotheses that contain equally many constraint tokens. So hypotheses that contain some
-of them are not crowded out by those that contain none, which are more probable as a rule.
+The beam is divided among banks: hypotheses that contain equal numbers of constraint tokens. Hypotheses that contain
+constraint tokens are then not displaced by more probable ones that contain none.
 """
 
 from __future__ import annotations
@@ -37,27 +37,31 @@ def start_constrained_beam(
     no_repeat: int | None = None,
     early: bool = False,
 ) -> SearchState:
-    """The state of a constrained ``beam_search`` before its first step.
+    """Return the state of a constrained ``beam_search`` before its first step.
 
     An output ends only when it contains all of its sentence's ``constraints``. Every occurrence counts, also by chance
     or inside another sequence: "a b c" contains "a b" and "b c". At the length limit, the outputs that contain the most
-    constraint tokens are returned, unfinished. ValueError for a sequence with a token that is never produced.
+    constraint tokens are returned, unfinished.
 
     Args:
-        ids: one id a sentence.
+        ids: one id per sentence.
         symbols: the special tokens.
-        max_lengths: the most tokens of each sentence's outputs, the end symbol included.
-        width: live hypotheses a sentence.
+        max_lengths: maximum tokens of each sentence's outputs, including the end symbol.
+        width: live hypotheses per sentence.
         constraints: per sentence, the token sequences that its outputs must contain.
         length_penalty: α of ``length_normalizer``.
         length_offset: k of ``length_normalizer``.
-        nbest: outputs a sentence.
+        nbest: outputs per sentence.
         prefixes: tokens that the outputs of each sentence must begin with.
-        no_repeat: no output repeats so many tokens in a row, but where a prefix does, or what meets more constraints.
-        early: a sentence is done as soon as ``width`` of its outputs have ended: see ``start_beam``.
+        no_repeat: forbids outputs to repeat n-grams of this size, except in a prefix or to meet constraints.
+        early: end a sentence as soon as ``width`` of its outputs have ended: see ``start_beam``.
+
+    Raises:
+        ValueError: a sequence contains a token that is never produced.
     """
-    if barred := {*symbols.suppressed, symbols.end} & {token for of in constraints for each in of for token in each}:
-        raise ValueError(f"the tokens {sorted(barred)} are never part of an output")
+    required = {token for of in constraints for sequence in of for token in sequence}
+    if barred := {*symbols.suppressed, symbols.end} & required:
+        raise ValueError(f"constraints contain the tokens {sorted(barred)}, which no output can contain")
     normalize = partial(length_normalizer, penalty=length_penalty, offset=length_offset)
     begins = [()] * len(ids) if prefixes is None else prefixes
     return _ConstrainedState(
@@ -91,8 +95,8 @@ class _Candidate(NamedTuple):
 class _Sentence:
     """The live and finished hypotheses of one sentence.
 
-    ``end`` is the end symbol, ``limit`` the most tokens of an output, ``normalize`` maps a length to its
-    ``length_normalizer``; the other arguments are those of ``start_constrained_beam``, for this sentence.
+    ``end`` is the end symbol, ``limit`` the maximum number of tokens of an output, ``normalize`` maps a length to its
+    ``length_normalizer``. The other arguments are those of ``start_constrained_beam``, for this sentence.
     """
 
     def __init__(
@@ -107,60 +111,65 @@ class _Sentence:
         self.pool: list[Hypothesis] = []
 
     def in_row(self, row: int) -> _Live:
-        """The hypothesis of a row; rows that are not needed repeat the first."""
+        """Return the hypothesis of a row; unused rows repeat the first."""
         return self.live[row] if row < len(self.live) else self.live[0]
 
     def required_tokens(self, row: int) -> list[int]:
-        """Tokens to score however improbable they are: the prefix's next token, or those that meet constraints."""
+        """Return tokens to score even if improbable: the prefix's next token, or those that meet constraints."""
         hypothesis = self.in_row(row)
-        at = len(hypothesis.tokens)
-        return [self._prefix[at]] if at < len(self._prefix) else self._constraints.next_tokens(hypothesis.constraints)
+        position = len(hypothesis.tokens)
+        return (
+            [self._prefix[position]]
+            if position < len(self._prefix)
+            else self._constraints.next_tokens(hypothesis.constraints)
+        )
 
     def repeating(self, row: int) -> Collection[int]:
-        """Tokens that would repeat an n-gram of a row's hypothesis; none where the prefix goes on."""
+        """Return tokens that would repeat an n-gram of a row's hypothesis; none inside the prefix."""
         tokens = self.in_row(row).tokens
         if self._no_repeat is None or len(tokens) < len(self._prefix):
             return ()
         return Ngrams(self._no_repeat, tokens).repeating()
 
     def advance(self, log_probs: list[list[float]], tokens: list[list[int]]) -> list[int]:
-        """Extend the live hypotheses by one token, from each row's candidates. Returns the parent row of each new row.
+        """Extend the live hypotheses by one token, from each row's candidates. Return the parent row of each new row.
 
-        The beam is dealt to banks twice: over all candidates to choose those that end, then over those that go on.
+        The beam is divided among banks twice: over all candidates to choose those that end, then over the others.
         """
         banks: dict[int, list[_Candidate]] = {}
-        for candidate in sorted(self._candidates(log_probs, tokens), key=lambda each: -each.total):
+        for candidate in sorted(self._candidates(log_probs, tokens), key=lambda candidate: -candidate.total):
             banks.setdefault(self._constraints.tokens_met(candidate.constraints), []).append(candidate)
         ordered = [banks[bank] for bank in sorted(banks, reverse=True)]
         for bank, share in zip(ordered, _shares(list(map(len, ordered)), self._width), strict=True):
-            ended = [self._ended(each) for each in bank[:share] if each.token == self._end]
+            ended = [self._ended(candidate) for candidate in bank[:share] if candidate.token == self._end]
             self.pool += ended
             self._ended_count += len(ended)
-        unended = [[each for each in bank if each.token != self._end] for bank in ordered]
+        unended = [[candidate for candidate in bank if candidate.token != self._end] for bank in ordered]
         shares = _shares(list(map(len, unended)), self._width)
-        kept = [each for bank, share in zip(unended, shares, strict=True) for each in bank[:share]]
-        kept.sort(key=lambda each: -each.total)
-        self.live = [self._extended(each) for each in kept]
+        chosen = [candidate for bank, share in zip(unended, shares, strict=True) for candidate in bank[:share]]
+        chosen.sort(key=lambda candidate: -candidate.total)
+        self.live = [self._extended(candidate) for candidate in chosen]
         self.rows = self._width
-        return [*(each.parent for each in kept), *[kept[0].parent if kept else 0] * (self._width - len(kept))]
+        parents = [candidate.parent for candidate in chosen]
+        return [*parents, *[parents[0] if parents else 0] * (self._width - len(parents))]
 
     def _candidates(self, log_probs: list[list[float]], tokens: list[list[int]]) -> list[_Candidate]:
-        found = {}
+        candidates = {}
         for row, hypothesis in enumerate(self.live):
             met = not any(missing for missing, _ in hypothesis.constraints)
-            at, before = len(hypothesis.tokens), self._constraints.tokens_met(hypothesis.constraints)
+            position, before = len(hypothesis.tokens), self._constraints.tokens_met(hypothesis.constraints)
             repeating = self.repeating(row)
-            forced = self._prefix[at] if at < len(self._prefix) else None
+            forced = self._prefix[position] if position < len(self._prefix) else None
             for log_prob, token in zip(log_probs[row], tokens[row], strict=True):
                 too_early = token == self._end and not met
                 impossible = token < 0 or log_prob == -math.inf or forced not in (None, token)
-                if too_early or impossible or (row, token) in found:
+                if too_early or impossible or (row, token) in candidates:
                     continue
                 after = self._constraints.advance(hypothesis.constraints, token)
                 if token in repeating and self._constraints.tokens_met(after) <= before:
                     continue
-                found[row, token] = _Candidate(hypothesis.total + log_prob, row, token, log_prob, after)
-        return list(found.values())
+                candidates[row, token] = _Candidate(hypothesis.total + log_prob, row, token, log_prob, after)
+        return list(candidates.values())
 
     def _ended(self, candidate: _Candidate) -> Hypothesis:
         parent = self.live[candidate.parent]
@@ -175,8 +184,9 @@ class _Sentence:
         return _Live(tokens, log_probs, candidate.total, candidate.constraints)
 
     def over(self) -> bool:
-        """True once no better output is possible, or, searching early, enough have ended; or at the length limit,
-        where live hypotheses fill the pool.
+        """Return whether the search of the sentence is over; at the length limit, live hypotheses fill the pool.
+
+        It is over once no better output is possible, or with ``early`` once enough hypotheses have ended.
         """
         self.pool.sort(key=lambda hypothesis: -hypothesis.score)
         del self.pool[self._nbest :]
@@ -197,23 +207,23 @@ class _Sentence:
 
 
 def _shares(counts: list[int], width: int) -> list[int]:
-    """Places of the beam for each bank: equal shares, and the rest to the first banks, which meet the most."""
+    """Return the rows of the beam for each bank: equal shares, and the rest to the first banks, which meet the most."""
     shares = [0] * len(counts)
-    for most in (max(width // max(sum(map(bool, counts)), 1), 1), width):
+    for limit in (max(width // max(sum(map(bool, counts)), 1), 1), width):
         for bank, count in enumerate(counts):
-            shares[bank] += min(min(count, most) - shares[bank], width - sum(shares))
+            shares[bank] += min(min(count, limit) - shares[bank], width - sum(shares))
     return shares
 
 
 class _ConstrainedState(SearchState):
-    """Sentences in constrained search. Rows are ordered by sentence, ``width`` each; unneeded rows repeat the first."""
+    """Sentences in constrained search. Rows are ordered by sentence, ``width`` each; unused rows repeat the first."""
 
     def __init__(self, sentences: list[_Sentence], symbols: Symbols, width: int, device: torch.device) -> None:
         self._symbols, self._width, self._device = symbols, width, device
         self._keep(sentences)
         self._finished: list[Finished] = []
-        self._required = torch.zeros(0, 0, dtype=torch.int64)  # (rows, tokens), filled up with −1
-        self._most_repeating = 0  # tokens of a row that repeat: so many more are read that enough are left over
+        self._required = torch.zeros(0, 0, dtype=torch.int64)  # (rows, tokens), padded with −1
+        self._most_repeating = 0  # maximum number of repeating tokens of a row: additional candidates to read
 
     def _keep(self, sentences: list[_Sentence]) -> None:
         self._sentences, self.active_ids = sentences, [sentence.id for sentence in sentences]
@@ -226,9 +236,9 @@ class _ConstrainedState(SearchState):
                 last.append(tokens[-1] if tokens else self._symbols.begin)
                 required.append(sentence.required_tokens(row))
                 repeating.append(len(sentence.repeating(row)))
-        most, self._most_repeating = max(map(len, required), default=0), max(repeating)
-        filled = [[*tokens, *[-1] * (most - len(tokens))] for tokens in required]
-        self._required = torch.tensor(filled, dtype=torch.int64, device=self._device).view(len(required), most)
+        longest, self._most_repeating = max(map(len, required), default=0), max(repeating)
+        filled = [[*tokens, *[-1] * (longest - len(tokens))] for tokens in required]
+        self._required = torch.tensor(filled, dtype=torch.int64, device=self._device).view(len(required), longest)
         return torch.tensor(last, dtype=torch.int64, device=self._device)[:, None]
 
     @property
@@ -236,7 +246,7 @@ class _ConstrainedState(SearchState):
         return self._best_and_required
 
     def _best_and_required(self, log_p: LogP, rows: slice) -> tuple[Tensor, ...]:
-        """Log-probability and id of the best types of each row, then of its required tokens."""
+        """Return log-probability and id of the best types of each row, then of its required tokens."""
         log_prob, token = best_types(log_p, 2 * self._width + self._most_repeating, self._symbols.suppressed)
         required = self._required[rows]
         also = log_p.gather(1, required.clamp_min(0)).clamp_min(torch.finfo(log_p.dtype).min)
@@ -245,7 +255,7 @@ class _ConstrainedState(SearchState):
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         log_probs, tokens = (part.tolist() for part in reduced)
         rows: list[int] = []
-        first, kept = 0, []
+        first, unfinished = 0, []
         for sentence in self._sentences:
             own = slice(first, first + sentence.rows)
             parents = [first + parent for parent in sentence.advance(log_probs[own], tokens[own])]
@@ -253,21 +263,21 @@ class _ConstrainedState(SearchState):
             if sentence.over():
                 self._finished.append((sentence.id, sentence.pool))
             else:
-                kept.append(sentence)
+                unfinished.append(sentence)
                 rows += parents
-        self._keep(kept)
+        self._keep(unfinished)
         unmoved = rows == list(range(len(log_probs)))
         return model_state if unmoved or not rows else select(model_state, self._index(rows))
 
     def drop(self, ids: Collection[int], model_state: State) -> State:
         rows: list[int] = []
-        first, kept = 0, []
+        first, remaining = 0, []
         for sentence in self._sentences:
             if sentence.id not in ids:
-                kept.append(sentence)
+                remaining.append(sentence)
                 rows += range(first, first + sentence.rows)
             first += sentence.rows
-        self._keep(kept)
+        self._keep(remaining)
         return model_state if len(rows) == first or not rows else select(model_state, self._index(rows))
 
     def _index(self, rows: list[int]) -> Int[Tensor, "rows"]:

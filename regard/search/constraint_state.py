@@ -1,4 +1,4 @@
-"""Constraint state of an output: how many of its required token sequences are met, token by token."""
+"""Constraint state of an output: its progress through required token sequences, token by token."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 Constraints = Sequence[
     Sequence[int]
-]  # sequences that one output must contain, in any order, as often as each is listed
+]  # sequences that one output must contain, in any order; a repeated sequence must occur repeatedly
 ConstraintState = tuple[tuple[int, int], ...]  # per distinct sequence: occurrences still missing, tokens matched so far
 
 
@@ -22,7 +22,7 @@ class ConstraintSet:
         self.initial: ConstraintState = tuple((count, 0) for count in counts.values())
 
     def advance(self, state: ConstraintState, token: int) -> ConstraintState:
-        """The state after ``token``; a broken sequence restarts at its longest beginning that the output ends in."""
+        """Return the state after ``token``; a broken sequence restarts at its longest prefix that ends the output."""
         if token not in self._tokens:
             return tuple((missing, 0) for missing, _ in state)
         return tuple(
@@ -31,29 +31,29 @@ class ConstraintSet:
         )
 
     def tokens_met(self, state: ConstraintState) -> int:
-        """Constraint tokens that the output has: those of complete sequences and of the longest one begun."""
+        """Return the number of constraint tokens of the output: complete sequences, and the longest one begun."""
         missing = sum(count * len(sequence) for (sequence, _), (count, _) in zip(self._sequences, state, strict=True))
         return self._total - missing + max((matched for _, matched in state), default=0)
 
     def next_tokens(self, state: ConstraintState) -> list[int]:
-        """Tokens that continue or begin a missing sequence, in ascending order."""
+        """Return the tokens that continue or begin a missing sequence, in ascending order."""
         open = [
             (sequence, matched)
             for (sequence, _), (missing, matched) in zip(self._sequences, state, strict=True)
             if missing
         ]
-        return sorted({sequence[at] for sequence, matched in open for at in (0, matched)})
+        return sorted({sequence[index] for sequence, matched in open for index in (0, matched)})
 
 
 def _fallbacks(sequence: Sequence[int]) -> list[int]:
-    """For each prefix of the sequence, the length of its longest border (Knuth, Morris & Pratt 1977)."""
-    found = [0] * len(sequence)
-    for at in range(1, len(sequence)):
-        matched = found[at - 1]
-        while matched and sequence[matched] != sequence[at]:
-            matched = found[matched - 1]
-        found[at] = matched + (sequence[matched] == sequence[at])
-    return found
+    """Return, for each prefix of the sequence, the length of its longest border (Knuth, Morris & Pratt 1977)."""
+    lengths = [0] * len(sequence)
+    for i in range(1, len(sequence)):
+        matched = lengths[i - 1]
+        while matched and sequence[matched] != sequence[i]:
+            matched = lengths[matched - 1]
+        lengths[i] = matched + (sequence[matched] == sequence[i])
+    return lengths
 
 
 def _advanced(sequence: Sequence[int], fallbacks: list[int], missing: int, matched: int, token: int) -> tuple[int, int]:

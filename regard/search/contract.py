@@ -1,7 +1,7 @@
 """Types that every search shares: the model's step, special symbols, outputs, and the state of a search.
 
-A search sees a model through one function, ``step: (tokens, state) -> (log_probs, state)``, or through a
-``ChunkedStep``, which hands over the log-probabilities of a few rows at a time. Lengths count the end symbol.
+A search calls a model through one function, ``step: (tokens, state) -> (log_probs, state)``, or through a
+``ChunkedStep``, which passes on the log-probabilities of a few rows at a time. Lengths include the end symbol.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regard.core.state import State
 
 LogP = Float[Tensor, "rows types"]
 Step = Callable[[Int[Tensor, "rows length"], State], tuple[Float[Tensor, "rows length types"], State]]
-# (log-probabilities of consecutive rows, the slice of all rows they are) → the tensors that the search needs of them.
+# (log-probabilities of consecutive rows, their slice of all rows) → the tensors that the search needs.
 Reduce = Callable[[LogP, slice], tuple[Tensor, ...]]
 # A step that reduces the rows chunk by chunk while each chunk is in the cache; returns the reduced tensors of all rows,
 # concatenated, and the model state.
@@ -26,7 +26,7 @@ Prefixes = Sequence[Sequence[int]]  # per sentence, the tokens that its outputs 
 
 
 class Symbols(NamedTuple):
-    """Special tokens: ``begin`` is fed first, ``end`` ends an output, the ``suppressed`` are never produced."""
+    """Special tokens: ``begin`` is the first input, ``end`` ends an output, the ``suppressed`` are never produced."""
 
     begin: int
     end: int
@@ -34,10 +34,10 @@ class Symbols(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One output with its log-probability in nats; ``finished`` is False where the length limit cut it.
+    """One output with its log-probability in nats; ``finished`` is False if the length limit truncated it.
 
     ``tokens`` exclude begin and end; ``score`` is the value it was ranked by; in ``token_log_probabilities`` the end
-    symbol's value comes last.
+    symbol's value is last.
     """
 
     tokens: list[int]
@@ -51,50 +51,50 @@ Finished = tuple[int, list[Hypothesis]]  # a sentence's id and its outputs, best
 
 
 class SearchState(ABC):
-    """Outputs in progress, one or more rows a sentence, each sentence at its own step.
+    """Outputs in progress, one or more rows per sentence, each sentence at its own step.
 
-    ``active_ids``: the ids of the sentences still searched, in the order of their rows; one may occur several times.
+    ``active_ids``: the ids of the sentences in search, in the order of their rows; an id may occur several times.
     """
 
     active_ids: list[int]
 
     @abstractmethod
     def tokens(self) -> Int[Tensor, "rows 1"]:
-        """The token that each row is fed next."""
+        """Return the next input token of each row."""
 
     @property
     @abstractmethod
     def reduce(self) -> Reduce:
         """The function from log-probabilities of some rows to the tensors that ``advance`` needs.
 
-        Any function, or ``BestTypes``, which a decoder may find in its own way.
+        Any function, or ``BestTypes``, which a decoder may implement differently.
         """
 
     @abstractmethod
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
         """Extend every row by one token, from the reduced tensors of all rows.
 
-        Returns the model state of the rows that go on.
+        Returns the model state of the remaining rows.
         """
 
     @abstractmethod
     def join(self, other: SearchState) -> None:
-        """Append the sentences of ``other``, which must have made a first step too."""
+        """Append the sentences of ``other``, whose first step must be done."""
 
     @abstractmethod
     def drop(self, ids: Collection[int], model_state: State) -> State:
-        """Stop searching these sentences, finished or not. Returns the model state of the rows that go on."""
+        """Stop searching these sentences, finished or not. Returns the model state of the remaining rows."""
 
     @abstractmethod
     def take_finished(self) -> list[Finished]:
-        """Return and forget the sentences that ended since the last call, with their outputs."""
+        """Return and drop the sentences that ended since the last call, with their outputs."""
 
 
 StatePair = tuple[SearchState, State]  # a search and the model state of its rows
 
 
 def chunked(step: Step) -> ChunkedStep:
-    """A plain step as a ``ChunkedStep`` whose only chunk is all rows."""
+    """Return a plain step as a ``ChunkedStep`` with all rows in one chunk."""
 
     def chunked_step(
         tokens: Int[Tensor, "rows 1"], state: State, reduce: Reduce

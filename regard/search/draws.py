@@ -1,4 +1,4 @@
-"""Random numbers of one output, which depend on nothing but its seed, its number and its input."""
+"""Random numbers of one output, which depend only on its seed, its number and its input."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ class Draws:
     """A stream of random numbers in [0, 1) for one output."""
 
     def __init__(self, seed: int, sample: int, tokens: Sequence[int]) -> None:
-        """Open the stream of output number ``sample`` of an input.
+        """Create the stream of output number ``sample`` of an input.
 
         Args:
             seed: any whole number of at most 64 bits.
             sample: number of the output among those of its input.
-            tokens: token numbers of the input; equal inputs have equal streams.
+            tokens: token ids of the input; equal inputs have equal streams.
         """
         key = zlib.crc32(array("I", tokens).tobytes())
         self._generator = np.random.default_rng((seed % 2**64, sample, key))

@@ -1,4 +1,4 @@
-"""Limits of repetition: scores of tokens that an output has already, lowered or forbidden."""
+"""Limits of repetition: lower or forbid the scores of tokens that an output already contains."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from regard.search.contract import LogP
 
 
 def penalize_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float) -> LogP:
-    """Scores with those of ``seen`` types made lower by a factor (CTRL, Keskar et al. 2019): x · θ, or x / θ if x > 0.
+    """Lower the scores of ``seen`` types by a factor (CTRL, Keskar et al. 2019): x · θ, or x / θ if x > 0.
 
-    A log-probability is below 0, so p becomes p^θ before probabilities are made to sum to 1 again. 1 changes nothing;
-    below 1 repetition is preferred.
+    A log-probability is below 0, so p becomes p^θ before normalization. θ = 1 has no effect; θ < 1 favors repetition.
     """
     if penalty == 1.0:
         return scores
@@ -25,7 +24,7 @@ def penalize_seen(scores: LogP, seen: Bool[Tensor, "rows types"], penalty: float
 
 
 def penalize_count(scores: LogP, count: Float[Tensor, "rows types"], frequency: float, presence: float) -> LogP:
-    """Scores less ``frequency`` for each time that a type was generated, and ``presence`` once if it was at all.
+    """Subtract ``frequency`` for each occurrence of a type, and ``presence`` once if it occurred.
 
     As in OpenAI's API: μ − c·α_frequency − (c > 0)·α_presence.
     """
@@ -33,7 +32,7 @@ def penalize_count(scores: LogP, count: Float[Tensor, "rows types"], frequency: 
 
 
 def forbid(scores: LogP, tokens: Sequence[Collection[int]]) -> LogP:
-    """Scores with −∞ for the ``tokens`` of each row."""
+    """Return the scores with −∞ for the ``tokens`` of each row."""
     pairs = [(row, token) for row, own in enumerate(tokens) for token in own]
     if not pairs:
         return scores
@@ -58,7 +57,7 @@ class Ngrams:
         self._tokens.append(token)
 
     def repeating(self) -> Collection[int]:
-        """The tokens that would end an n-gram which has occurred."""
+        """Return the tokens that would complete an n-gram that has already occurred."""
         return self._followers.get(self._end(), ()) if len(self._tokens) >= self._before else ()
 
     def _end(self) -> tuple[int, ...]:

@@ -31,7 +31,7 @@ from regard.search.draws import Draws
 class TokenListener(ABC):
     """Receiver of the tokens of one output, in order.
 
-    ``alternatives``: most probable tokens that are reported with each. ``count``: tokens received so far.
+    ``alternatives``: number of most probable tokens to report with each token. ``count``: tokens received so far.
     """
 
     alternatives: int = 0
@@ -39,7 +39,7 @@ class TokenListener(ABC):
 
     @abstractmethod
     def add(self, token: int, log_probability: float, alternatives: Sequence[tuple[int, float]]) -> bool:
-        """Take the next token, the end symbol included. Return whether the output ends with it."""
+        """Receive the next token, including the end symbol. Return whether the output ends with it."""
 
 
 def row_search(
@@ -52,15 +52,15 @@ def row_search(
     choice: TokenChoice = GREEDY,
     seed: int = 0,
 ) -> list[Hypothesis]:
-    """Return one output for each row; greedy unless ``choice`` says otherwise.
+    """Return one output for each row; greedy by default.
 
     Log-probabilities of the outputs are the model's own, before penalties, temperature and limits.
 
     Args:
         step: the model's step.
-        state: the model state of one row a sentence.
+        state: the model state of one row per sentence.
         symbols: the special tokens.
-        max_lengths: maximum of tokens of each output, the end symbol included.
+        max_lengths: maximum tokens of each output, including the end symbol.
         prefixes: tokens that the outputs must begin with.
         choice: how tokens are chosen.
         seed: of the draws of row number i, which are those of ``Draws(seed, 0, [i])``.
@@ -86,13 +86,13 @@ def start_rows(
     """Return the state of a search by rows before its first step.
 
     Args:
-        ids: one id a sentence.
+        ids: one id per sentence.
         symbols: the special tokens.
-        max_lengths: maximum of tokens of each sentence's outputs, the end symbol included.
+        max_lengths: maximum tokens of each sentence's outputs, including the end symbol.
         prefixes: tokens that the outputs of each sentence must begin with.
         choice: how tokens are chosen.
         samples: outputs, and rows of the model state, of each sentence.
-        draws: random numbers of each output, sentence by sentence; None for a choice that does not draw.
+        draws: random numbers of each output, sentence by sentence; None for a choice without sampling.
         histories: tokens before the outputs of each sentence that penalties count, such as those of a prompt.
         listeners: receivers of the tokens of each output, sentence by sentence.
     """
@@ -107,9 +107,10 @@ def start_rows(
 
 
 class RowSearch(SearchState):
-    """Outputs in progress, a row each. The rows of a sentence leave together, when all of them have ended.
+    """Outputs in progress, one row each. The rows of a sentence leave together, when all of them have ended.
 
-    Decoders share what they keep of a sentence among its rows, which is cheap as long as sentences have equally many.
+    Decoders share the memory of a sentence among its rows, which is cheap while all sentences have equal numbers of
+    rows.
     """
 
     def __init__(self, outputs: list[_Output], symbols: Symbols, device: torch.device) -> None:
@@ -123,11 +124,11 @@ class RowSearch(SearchState):
 
     @property
     def _is_plain(self) -> bool:
-        """Return whether no row needs more than its most probable token."""
+        """Return whether every row needs its most probable token only."""
         return all(output.chooser.choice.is_plain and not output.alternatives for output in self._outputs)
 
     def _forced(self) -> list[int | None]:
-        """The token that a prefix forces on each row; empty where there is none."""
+        """Return the token that a prefix forces on each row; empty if no row has one."""
         forced = [output.forced() for output in self._outputs]
         return forced if any(token is not None for token in forced) else []
 
@@ -136,8 +137,8 @@ class RowSearch(SearchState):
         if not self._is_plain:
             return lambda log_p, rows: (log_p,)
         forced = self._forced()
-        heard = any(output.listener is not None for output in self._outputs)
-        ahead = 1 if forced or heard else min((output.left for output in self._outputs), default=1)
+        has_listener = any(output.listener is not None for output in self._outputs)
+        ahead = 1 if forced or has_listener else min((output.left for output in self._outputs), default=1)
         return BestTypes(1, self.symbols.suppressed, forced, ahead, self.symbols.end)
 
     def advance(self, reduced: tuple[Tensor, ...], model_state: State) -> State:
@@ -158,7 +159,7 @@ class RowSearch(SearchState):
         log_p: LogP | None,
         model_state: State,
     ) -> State:
-        """Append as many tokens to every row. Returns the model state of the rows that go on."""
+        """Append the chosen tokens to every row. Return the model state of the remaining rows."""
         rows = zip(self._outputs, chosen.tolist(), token_log_probs.tolist(), strict=True)
         for row, (output, tokens, log_probs) in enumerate(rows):
             likely = most_probable(log_p[row], output.alternatives) if log_p is not None else []
@@ -201,7 +202,7 @@ class RowSearch(SearchState):
 
 
 class _Output:
-    """Tokens of one row; frozen once it ``is_over``."""
+    """Tokens of one row; they do not change once it ``is_over``."""
 
     def __init__(
         self, id: int, end: int, limit: int, prefix: Sequence[int], chooser: Chooser, listener: TokenListener | None
@@ -219,11 +220,11 @@ class _Output:
 
     @property
     def left(self) -> int:
-        """The number of tokens that it may still get; at least 1, since others of its sentence may continue."""
+        """The maximum number of further tokens; at least 1, since others of its sentence may continue."""
         return max(self.limit - len(self.token_log_probs), 1)
 
     def forced(self) -> int | None:
-        """The next token of the prefix; None beyond the prefix."""
+        """Return the next token of the prefix; None after the prefix."""
         position = len(self.token_log_probs)
         return self.prefix[position] if position < len(self.prefix) else None
 

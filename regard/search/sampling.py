@@ -1,4 +1,4 @@
-"""Draws from scores, with top-k, top-p and min-p limits."""
+"""Sampling from scores, with top-k, top-p and min-p limits."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ EXTREME = 1e20
 
 
 def bounded(temperature: float) -> float:
-    """A temperature whose quotients are numbers in float32; beyond these bounds draws are at their limit."""
+    """Return a temperature whose quotients are finite in float32; beyond these bounds sampling does not change."""
     return min(max(temperature, 1 / EXTREME), EXTREME)
 
 
 def limit_scores(scores: LogP, top_k: int | None, top_p: float | None, min_p: float | None = None) -> LogP:
-    """Scores with −∞ for the types that may not be drawn; a most probable type of each row always may.
+    """Return the scores with −∞ for the types that may not be sampled; the most probable type is always kept.
 
-    In this order: the ``top_k`` best; of these, the fewest that reach ``top_p`` of their probability; of these, the
-    types with p ≥ ``min_p`` · max p (Nguyen et al. 2024). Scores are log-probabilities but for a constant, after
+    Applied in this order: the ``top_k`` best; of these, the fewest that reach ``top_p`` of their probability; of these,
+    the types with p ≥ ``min_p`` · max p (Nguyen et al. 2024). Scores are log-probabilities up to a constant, after
     temperature and penalties.
     """
     if top_k is not None and top_k < scores.shape[-1]:
@@ -32,7 +32,7 @@ def limit_scores(scores: LogP, top_k: int | None, top_p: float | None, min_p: fl
         ordered, index = scores.sort(dim=-1, descending=True, stable=True)
         probability = torch.softmax(ordered, -1)
         beyond = probability.cumsum(-1) - probability >= top_p  # the more probable types reach top_p already
-        beyond[:, 0] = False  # also where top_p is 0 in this number format
+        beyond[:, 0] = False  # also if top_p rounds to 0 in this dtype
         scores = scores.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -math.inf)
     if min_p:
         scores = scores.masked_fill(scores < scores.amax(-1, keepdim=True) + math.log(min_p), -math.inf)
@@ -40,14 +40,15 @@ def limit_scores(scores: LogP, top_k: int | None, top_p: float | None, min_p: fl
 
 
 def draw_tokens(scores: LogP, uniform: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
-    """The token of each row at the quantile ``uniform``, in [0, 1), of softmax(scores): a draw where that is random.
+    """Return the token of each row at the quantile ``uniform`` in [0, 1) of softmax(scores).
 
-    A row's token depends on its own scores and number alone, so draws are the same in any company.
+    A uniform random number gives a sample. A row's token depends only on its own scores and number, so samples do not
+    depend on the batch.
     """
     reached = torch.softmax(scores.double(), -1).cumsum(-1)
     whole = reached[:, -1:]
     token = torch.searchsorted(reached, uniform.to(reached)[:, None] * whole, right=True)
-    last = (reached < whole).sum(-1, keepdim=True)  # the last that may be drawn, where the product was rounded up
+    last = (reached < whole).sum(-1, keepdim=True)  # the last possible token, if the product was rounded up
     return torch.minimum(token, last).squeeze(-1)
 
 
@@ -58,6 +59,6 @@ def draw_limited(
     top_p: float | None = None,
     min_p: float | None = None,
 ) -> Int[Tensor, "rows"]:
-    """``draw_tokens`` of ``limit_scores``; by the kernels where they are, which sort nothing."""
+    """Return ``draw_tokens`` of ``limit_scores``, by the compiled kernels if available, which do not sort."""
     drawn = drawn_tokens(scores, uniform, top_k, top_p, min_p)
     return draw_tokens(limit_scores(scores, top_k, top_p, min_p), uniform) if drawn is None else drawn

@@ -33,7 +33,7 @@ def influences(
     whole, *others = logits([row, *field.hidden(row)])
     changes = []
     for number, prediction in enumerate(predictions):
-        place = _place(prediction.at)
+        place = _place(prediction.site)
         before = _score(answer, whole[place], prediction)
         values = tuple(before - _score(answer, other[place], prediction) for other in others)
         changes.append(Influence(number, 0, values, field.hiding))

@@ -198,7 +198,7 @@ def test_the_same_text_elsewhere_will_do_and_other_text_will_not(tmp_path):
         assert again.content == first.content and len(again) == 3
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     changed = files(tmp_path, source="a b\nc d\nf\n")
-    with pytest.raises(DataError, match="changed since this run began"):
+    with pytest.raises(DataError, match="changed since this run started"):
         open_or_prepare(changed, WORDS, WORDS, folder, max_length=9, content=first.content)
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
     assert open_or_prepare(changed, WORDS, WORDS, folder, max_length=9).content != first.content

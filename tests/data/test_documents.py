@@ -125,7 +125,7 @@ def test_prepared_documents_are_opened_again_and_made_anew_where_they_differ(tmp
     assert (again.content, again.fingerprint) == (stream.content, stream.fingerprint)
     (tmp_path / "prepared" / "tokens").write_bytes(b"\xff" * 2 * len(stream))
     assert prepared(tmp_path).tokens.max() < len(BYTES), "made anew"
-    with pytest.raises(DataError, match="changed since this run began"):
+    with pytest.raises(DataError, match="changed since this run started"):
         (tmp_path / "prepared" / "documents.json").unlink()
         prepared(tmp_path, content="0" * 64)
 

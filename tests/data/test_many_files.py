@@ -77,7 +77,7 @@ def test_a_new_part_makes_the_corpus_anew(parts: Path) -> None:
     (parts / "part-3.en").write_text("h\n")
     (parts / "part-3.de").write_text("h\n")
     assert len(open_or_prepare(config, WORDS, WORDS, parts / "corpus", max_length=9)) == len(first) + 1
-    with pytest.raises(DataError, match="changed since this run began"):
+    with pytest.raises(DataError, match="changed since this run started"):
         open_or_prepare(config, WORDS, WORDS, parts / "else", max_length=9, content=first.content)
 
 

@@ -360,7 +360,7 @@ def test_nothing_is_added_to_embeddings_and_reading_the_source_knows_no_position
 def test_a_mechanism_with_no_place_for_a_position_says_so(position):
     own = {"kind": "transformer", "mixer": {"kind": "general"}}
     config = ModelConfig(**SIZES, position=position, encoder=own)
-    with pytest.raises(ConfigError, match="do not fit together") as caught:
+    with pytest.raises(ConfigError, match="cannot be combined") as caught:
         build(config, source_types=20, target_types=20)
     assert caught.value.where == "model.encoder.mixer.kind"
     assert "'general' attention" in str(caught.value.why) and caught.value.help

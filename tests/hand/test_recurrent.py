@@ -121,7 +121,7 @@ def test_a_forget_bias_is_set_once_and_keeps_the_old_state(cell, kept):
 
 
 def test_an_elman_cell_has_nothing_to_forget_with():
-    with pytest.raises(ValueError, match="no gate"):
+    with pytest.raises(ValueError, match="requires a cell with gates"):
         Elman(1, 1).add_forget_bias(1.0)
 
 

@@ -168,14 +168,14 @@ COPIED = {"start": "copied"}
 @pytest.mark.parametrize(("config", "why"), [
     ({"decoder": COPIED}, "recurrent encoder with one direction"),
     ({"kind": "transformer", "decoder": {"kind": "recurrent", **COPIED}}, "recurrent encoder with one direction"),
-    ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells, 6 wide, the"),
+    ({"encoder": {"bidirectional": False, "width": 6}, "decoder": COPIED}, "1 layers of lstm cells of width 6"),
     ({"encoder": {"bidirectional": False, "cell": "gru"}, "decoder": COPIED}, "gru cells"),
     ({"encoder": {"bidirectional": False}, "decoder": COPIED, "decoder_layers": 2}, "2 layers"),
     ({"width": 7}, "a width of 7 cannot be divided"),
     ({"encoder": {"reversed": True}}, "bidirectional = false"),
     ({"encoder": {"kind": "transformer"}, "init_uniform": 0.1, "heads": 2}, "init_std"),
     ({"encoder": {"cell": {"kind": "lstm", "reset": "before"}}}, "apply to a GRU only"),
-    ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "no gate"),
+    ({"encoder": {"cell": {"kind": "elman", "forget_bias": 1.0}}}, "requires a cell with gates"),
     ({"decoder": {"order": "bahdanau", "readout": 3}}, "share"),
 ])  # fmt: skip
 def test_what_cannot_be_is_said(config, why):

@@ -264,7 +264,7 @@ def test_a_reconstruction_adds_up_over_rows_and_leaves_out_what_has_not_left() -
         ({"heads": 3}, "heads = 3 does not divide"),
         ({"memory": 6, "segment": 4}, "memory must be a multiple of segment = 4, got 6"),
         ({"rate": 3, "segment": 4, "memory": 4}, "rate must divide segment = 4, got 3"),
-        ({"compression": "mean", "reconstruction": "attention"}, "has nothing to learn"),
+        ({"compression": "mean", "reconstruction": "attention"}, "has no parameters"),
         ({"compression": "conv", "reconstruction": "none"}, "trained by a reconstruction loss only"),
         ({"segment": 0}, "segment ≥ 1"),
         ({"compressed": -1}, "0 or more slots"),

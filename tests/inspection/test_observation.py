@@ -34,7 +34,7 @@ def test_each_token_has_its_probability_and_the_likeliest_in_its_place() -> None
     tokens = [BEGIN, *model.tokenizer.encode("abca\ng")]
     (surface,) = found.surfaces
     assert "".join(surface.pieces) == "abca\ng" and surface.ids == tuple(tokens[1:])
-    assert [each.at.pieces for each in found.predictions] == [(place,) for place in range(-1, len(surface.pieces))]
+    assert [each.site.pieces for each in found.predictions] == [(place,) for place in range(-1, len(surface.pieces))]
     number = {label: place for place, label in enumerate(model.tokenizer.pieces(range(len(model.tokenizer))))}
     for length, prediction in enumerate(found.predictions, start=1):
         log_p = model.model.step(torch.tensor([tokens[:length]]), model.model.start(1))[0][0, -1].detach()
@@ -140,8 +140,8 @@ EYE = torch.eye(2)[None]
         (Observation((PIECES,), (predicted(Site("pair", (0,)), 0.0),)), "does not exist"),
         (Observation((PIECES,), (predicted(Site("whole", (), 1), 0.0),)), "does not exist"),
         (Observation((PIECES._replace(ids=(1,)),)), "one id for each piece"),
-        (Observation((PIECES._replace(words=(0, 1), spelled=("ab",)),)), "words of a surface"),
-        (Observation((PIECES._replace(edges=((0, 2),)),)), "a node that it does not have"),
+        (Observation((PIECES._replace(words=(0, 1), spelled=("ab",)),)), "words and the pieces of a surface"),
+        (Observation((PIECES._replace(edges=((0, 2),)),)), "refers to a missing node"),
         (Observation((PIECES,), (), (), (Influence(0, 0, (0.0, 0.0), ""),)), "which does not exist"),
         (Observation((PIECES,), (predicted(WHOLE, 0.0),), (), (Influence(0, 0, (0.0,), ""),)), "one value for each"),
     ],

@@ -148,7 +148,7 @@ def test_every_option_of_every_mechanism_and_mixer_is_bounded(kind: str, name: s
     for value in values if float in inside(hint) or name != "seed" else []:
         for shape in shapes(value)[:3]:
             with pytest.raises(ConfigError):
-                validate_options(make, {name: shape}, given=given, where="model.mixer")
+                validate_options(make, {name: shape}, excluded=given, where="model.mixer")
 
 
 class Counted(TorchDispatchMode):

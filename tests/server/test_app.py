@@ -81,7 +81,7 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         ({"body_bytes": 200}, {"text": "a" * 300}, 413, ""),
         ({"beam": 4}, {"beam": 5}, 400, "a beam of 5 is wider than 4"),
         ({"nbest": 3}, {"nbest": 4}, 400, "more than 3 outputs"),
-        ({}, {"beam": 2, "nbest": 3}, 400, "a beam of 2 cannot hold the 3 best"),
+        ({}, {"beam": 2, "nbest": 3}, 400, "nbest = 3 must be at most beam = 2"),
         ({}, {"beam": 0}, 422, "beam"),
         ({}, {"text": 5}, 422, "text"),
         ({}, {"color": "red"}, 422, "Invalid request: color: there is no such field"),

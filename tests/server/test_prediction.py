@@ -85,7 +85,7 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: there is no such"),
         ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "wider than 10"),
         ({"inputs": ["1"], "model": "mean", "settings": {"length": 2}}, 422, "settings.length: this model takes none"),
-        ({"inputs": ["1 x"], "model": "mean"}, 400, "this input cannot be read; could not convert string"),
+        ({"inputs": ["1 x"], "model": "mean"}, 400, "cannot parse the input; could not convert string"),
         ({"inputs": [""], "model": "mean"}, 500, "The model failed."),
         ({"inputs": ["13"], "model": "mean"}, 500, "The model failed."),
         ({"inputs": ["a"], "model": "nobody"}, 404, "There is no model 'nobody'."),
@@ -185,7 +185,7 @@ def test_any_task_with_an_observation_is_looked_into(ask: Ask) -> None:
         ({"text": "xa"}, 400, "no piece for 'x'"),
         ({"text": "a", "beam": 2, "force": [4]}, 400, "beam, force: for translation models; book is a language-model"),
         ({"text": ["a"]}, 422, "text: it should be a text"),
-        ({"text": "1 x", "model": "mean"}, 400, "cannot be read"),
+        ({"text": "1 x", "model": "mean"}, 400, "cannot parse"),
     ],
 )
 def test_what_cannot_be_looked_into_is_told(ask: Ask, fields: dict[str, Any], status: int, told: str) -> None:

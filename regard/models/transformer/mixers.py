@@ -72,7 +72,7 @@ def place_mixer(kind: str, options: Mapping[str, Any], available: Mapping[str, A
         ConfigError: the mixer cannot be built.
     """
     mixer = find_mixer(kind)
-    fitting = validate_options(mixer, options, given=BUILDER_ARGUMENTS, where=where)
+    fitting = validate_options(mixer, options, excluded=BUILDER_ARGUMENTS, where=where)
     parameters = signature(mixer).parameters
     arguments = {name: value for name, value in available.items() if name in parameters}
     try:

@@ -184,5 +184,5 @@ def in_rows(rows: Bool[Tensor, "rows"], new: SegmentState, old: SegmentState) ->
     return SegmentState._make(fields)
 
 
-def _padded(x: Float[Tensor, "rows columns"], length: int) -> Float[Tensor, "rows {columns}"]:
+def _padded(x: Float[Tensor, "rows columns"], length: int) -> Float[Tensor, "rows {length}"]:
     return torch.nn.functional.pad(x, (0, length - x.shape[1]))
