@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import inspect
 import io
 import re
 import sys
@@ -90,7 +91,12 @@ def _docstrings(tree: ast.Module) -> Iterator[Passage]:
                 and isinstance(first.value, ast.Constant)
                 and isinstance(first.value.value, str)
             ):
-                yield Passage(first.lineno, "docstring", first.value.value)
+                yield Passage(first.lineno, "docstring", _without_code(inspect.cleandoc(first.value.value)))
+
+
+def _without_code(text: str) -> str:
+    """Return the text with its indented blocks of code as empty lines."""
+    return re.sub(r"(?<=\n\n)(?: {4}.*(?:\n|$))+", lambda block: "\n" * block[0].count("\n"), text)
 
 
 def _messages(tree: ast.Module) -> Iterator[Passage]:
@@ -118,7 +124,7 @@ def _comments(text: str) -> Iterator[Passage]:
 def _paragraphs(text: str) -> Iterator[Passage]:
     """Yield the paragraphs of a page without blocks of code, which keep their number of lines."""
     blank = re.sub(r"^( *)(```|~~~).*?^\1\2\s*$", lambda block: "\n" * block[0].count("\n"), text, flags=re.M | re.S)
-    blank = re.sub(r"(?<=\n\n)(?: {4}.*\n)+", lambda block: "\n" * block[0].count("\n"), blank)  # indented code
+    blank = _without_code(blank)
     blank = re.sub(
         r"<!--.*?-->|\]\([^)]*\)|^---$.*?^---$", lambda part: "\n" * part[0].count("\n"), blank, flags=re.S | re.M
     )

@@ -1,1 +1,1 @@
-"""Bulk work: lines of many files through a model, in blocks, by processes that may die at any time."""
+"""Bulk work: lines of many files are processed in blocks, by processes that may die at any time."""

@@ -1,6 +1,6 @@
-"""The outputs of a block as one file: a line of JSON about them, then the outputs, a line for each line of the input.
+"""The outputs of a block as one file: a JSON line of counts, then one output line for each input line.
 
-One file, so that outputs, counts and what was set aside become visible together.
+One file makes outputs, counts and quarantined lines visible together.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from regard.errors import DataError
 
 
 class SetAside(NamedTuple):
-    """A line without an output: its number in the input, why, and its text."""
+    """A line without an output: its number in the input, the reason, and its text."""
 
     line: int
     why: str
@@ -29,25 +29,29 @@ def publish(path: Path, job: str, outputs: Sequence[str], aside: Sequence[SetAsi
     data = "".join(f"{output}\n" for output in outputs).encode()
     about = {
         "job": job, "lines": len(outputs), "distinct": distinct, "sha256": hashlib.sha256(data).hexdigest(),
-        "quarantined": [each._asdict() for each in aside],
+        "quarantined": [line._asdict() for line in aside],
     }  # fmt: skip
     return atomic_files.publish_first(path, [json.dumps(about).encode() + b"\n", data])
 
 
 def read(path: Path, job: str, lines: int) -> tuple[dict[str, Any], bytes]:
-    """The record of a block and its outputs. DataError unless they are whole, of this job and of so many lines."""
+    """Return the record of a block and its outputs.
+
+    Raises:
+        DataError: they are damaged, of another job, or of another number of lines.
+    """
     try:
         head, _, data = path.read_bytes().partition(b"\n")
         about: dict[str, Any] = json.loads(head)
         if about["job"] != job:
-            why = "it is of another job"
+            why = "it belongs to another job"
         elif hashlib.sha256(data).hexdigest() != about["sha256"]:
-            why = "its sha256 is not what was written"
+            why = "its sha256 differs from the record"
         elif not data.count(b"\n") == about["lines"] == lines:
             why = f"it has {pluralize(data.count(10), 'line')} for {lines:,} of the input"
         else:
             return about, data
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = str(error)
-    help = f"rm {path}, and the same command again makes it anew"
+    help = f"rm {path}, then run the same command again"
     raise DataError("the outputs of a block are damaged", where=str(path), why=why, help=help)

@@ -1,12 +1,12 @@
-"""A bulk job: what is done, and its blocks; both stand in the output folder before any work.
+"""A bulk job: its plan and its blocks, which are written to the output folder before any work.
 
     OUT/.bulk/plan.json         settings, digest of the model, sizes of the inputs, blocks with their sha256
     OUT/.bulk/blocks/000017     outputs of a block, whole (block_file.py)
     OUT/.bulk/claims/000017     lock and journal of a block in work (journal.py)
-    OUT/.bulk/done.json         what was made, once it is joined; the folders above are then gone
+    OUT/.bulk/done.json         record of the joined job; the folders above are then deleted
     OUT/NAME                    outputs of the input of that name, joined
 
-The first process writes the plan; all others, at once or later, find it and must be of the same job.
+The first process writes the plan; all others read it and must belong to the same job.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from regard.data.packed_files import is_gzipped
 from regard.errors import ConfigError, DataError
 
 FORMAT = 1
-FEWEST, MOST = 512, 8192  # lines of a block, unless told: few where the inputs are small, so that all workers have some
+FEWEST, MOST = 512, 8192  # default lines of a block: few for small inputs, which gives work to all workers
 BYTES = 1 << 14  # of the inputs for a line of a block
 QUARANTINE = "quarantine.jsonl"
-PATIENCE = 24 * 3600.0  # seconds that another process may take for the plan
+PATIENCE = 24 * 3600.0  # seconds to wait for another process that writes the plan
 
 Advance = Callable[[int], None]
 
 
 class BulkJob(NamedTuple):
-    """A job whose plan is written. ``digest`` is of the whole plan; ``seed``: the one given, or drawn once for all."""
+    """A job whose plan is written. ``digest``: sha256 of the plan. ``seed``: given, or drawn once for the job."""
 
     out: Path
     paths: list[Path]
@@ -45,7 +45,7 @@ class BulkJob(NamedTuple):
 
     @property
     def finished(self) -> Path:
-        """The record of a joined job."""
+        """Path of the record of a joined job."""
         return self.out / ".bulk" / "done.json"
 
     def block_path(self, block: Block) -> Path:
@@ -55,26 +55,36 @@ class BulkJob(NamedTuple):
         return self.out / ".bulk" / "claims" / f"{block.number:06d}"
 
     def missing(self, blocks: Sequence[Block]) -> list[Block]:
-        """The blocks that nobody has published; none once the job is joined."""
+        """Return the unpublished blocks; [] once the job is joined."""
         if self.finished.exists():
             return []
         folder = self.out / ".bulk" / "blocks"
         try:
-            there = {path.name for path in folder.iterdir()}
+            published = {path.name for path in folder.iterdir()}
         except FileNotFoundError:
             if self.finished.exists():  # joined a moment ago
                 return []
-            raise DataError("the blocks of this job are gone", where=str(folder), help="name a new folder") from None
-        return [block for block in blocks if self.block_path(block).name not in there]
+            raise DataError("the blocks of this job are missing", where=str(folder), help="name a new folder") from None
+        return [block for block in blocks if self.block_path(block).name not in published]
 
 
 def open_job(
     out: Path, paths: Sequence[Path], settings: Mapping[str, Any], *, lines: int | None = None,
     seed: int | None = None, advance: Advance = lambda count: None,
 ) -> BulkJob:  # fmt: skip
-    """The job of these inputs and settings in a folder, begun here or before.
+    """Begin the job of these inputs and settings in a folder, or open it if it exists.
 
-    ConfigError where the folder holds another job or other files, DataError where an input has changed since.
+    Args:
+        out: output folder.
+        paths: inputs.
+        settings: of the work; a later process must have the same.
+        lines: of a block; None: chosen by the size of the inputs.
+        seed: of the job; None: drawn.
+        advance: called with the number of bytes read.
+
+    Raises:
+        ConfigError: the folder holds another job or other files.
+        DataError: an input has changed since the job began.
     """
     names = _names(out, paths)
     for path in paths:
@@ -83,41 +93,43 @@ def open_job(
     if out.is_dir() and not folder.is_dir() and any(out.iterdir()):
         raise ConfigError("the output folder holds other files", where=str(out), help="name a new folder")
     with atomic_files.explain_os_errors(out):
-        for each in (folder / "blocks", folder / "claims"):
-            each.mkdir(parents=True, exist_ok=True)
+        for subfolder in (folder / "blocks", folder / "claims"):
+            subfolder.mkdir(parents=True, exist_ok=True)
     plan, settings = folder / "plan.json", json.loads(json.dumps(dict(settings) | {"seed": seed}))
     with atomic_files.locked(folder / "lock", patience=PATIENCE):
         if not plan.exists():
-            wanted = lines or min(MOST, max(FEWEST, sum(path.stat().st_size for path in paths) // BYTES))
-            inputs = [_input(path, name, wanted, advance) for path, name in zip(paths, names, strict=True)]
+            block_lines = lines or min(MOST, max(FEWEST, sum(path.stat().st_size for path in paths) // BYTES))
+            inputs = [_input(path, name, block_lines, advance) for path, name in zip(paths, names, strict=True)]
             drawn = secrets.randbits(32) if seed is None else seed
-            whole = {"format": FORMAT, "settings": settings, "lines": wanted, "seed": drawn, "inputs": inputs}
+            whole = {"format": FORMAT, "settings": settings, "lines": block_lines, "seed": drawn, "inputs": inputs}
             atomic_files.publish_first(plan, [atomic_files.json_bytes(whole)])
     data = _read(plan)
-    found = json.loads(data)
-    _require_same(plan, found, settings, names, lines)
-    for path, known in zip(paths, found["inputs"], strict=True):
-        _require_unchanged(path, known, found["lines"], advance)
-    return BulkJob(out, list(paths), names, _blocks(found), hashlib.sha256(data).hexdigest(), found["seed"])
+    content = json.loads(data)
+    _require_same(plan, content, settings, names, lines)
+    for path, known in zip(paths, content["inputs"], strict=True):
+        _require_unchanged(path, known, content["lines"], advance)
+    return BulkJob(out, list(paths), names, _blocks(content), hashlib.sha256(data).hexdigest(), content["seed"])
 
 
 def _names(out: Path, paths: Sequence[Path]) -> list[str]:
-    """The names of the outputs, those of the inputs without ``.gz``; ConfigError where two are the same."""
+    """Return the names of the outputs: those of the inputs without ``.gz``. Raises ConfigError if two are equal."""
     names = [path.name[:-3] if is_gzipped(path) else path.name for path in paths]
     for name, count in Counter(names).items():
-        same = [str(path) for path, each in zip(paths, names, strict=True) if each == name]
+        same = [str(path) for path, other in zip(paths, names, strict=True) if other == name]
         if count > 1:
-            help = "give them to two commands with an output folder each, or rename one"
-            raise ConfigError(f"several inputs would be {out / name}", where=same[0], why=", ".join(same), help=help)
+            help = "use two commands with separate output folders, or rename one"
+            raise ConfigError(
+                f"several inputs have the output {out / name}", where=same[0], why=", ".join(same), help=help
+            )
         if name in (".bulk", QUARANTINE, ""):
-            raise ConfigError(f"{name or same[0]} is no name for an output", where=same[0], help="rename it")
+            raise ConfigError(f"{name or same[0]} cannot be the name of an output", where=same[0], help="rename it")
         if (out / name).exists() and any((out / name).samefile(path) for path in paths if path.exists()):
             raise ConfigError("the output would replace an input", where=same[0], help="name another folder")
     return names
 
 
 def _input(path: Path, name: str, lines: int, advance: Advance) -> dict[str, Any]:
-    """The record of one input: its size and time, and lines, end and sha256 of each block."""
+    """Return the record of an input: size, time, and lines, end and sha256 of each block."""
     status = path.stat()
     return {
         "name": name, "bytes": status.st_size, "modified": status.st_mtime_ns,
@@ -130,19 +142,19 @@ def _read(plan: Path) -> bytes:
         data = plan.read_bytes()
         if json.loads(data)["format"] == FORMAT:
             return data
-        why = f"its format is not {FORMAT}: another version of regard wrote it"
+        why = f"its format is not {FORMAT}: it comes from another version of regard"
     except (OSError, ValueError, KeyError, TypeError) as error:
         why = str(error)
     raise DataError("the plan of this output folder cannot be read", where=str(plan), why=why, help="name a new folder")
 
 
 def _require_same(
-    plan: Path, found: Mapping[str, Any], settings: Mapping[str, Any], names: list[str], lines: int | None
+    plan: Path, content: Mapping[str, Any], settings: Mapping[str, Any], names: list[str], lines: int | None
 ) -> None:
-    before = found["settings"]
-    different = sorted(key for key in {*before, *settings} if before.get(key) != settings.get(key))
-    different += ["inputs"] if [each["name"] for each in found["inputs"]] != names else []
-    different += ["--block"] if lines not in (None, found["lines"]) else []
+    earlier = content["settings"]
+    different = sorted(key for key in {*earlier, *settings} if earlier.get(key) != settings.get(key))
+    different += ["inputs"] if [entry["name"] for entry in content["inputs"]] != names else []
+    different += ["--block"] if lines not in (None, content["lines"]) else []
     if different:
         raise ConfigError(
             "this output folder belongs to another job",
@@ -153,14 +165,14 @@ def _require_same(
 
 
 def _require_unchanged(path: Path, known: Mapping[str, Any], lines: int, advance: Advance) -> None:
-    """DataError for an input of other contents than the plan says; one that is only newer is read again to tell."""
+    """Raise DataError if an input differs from the plan. An input with a newer time is read again to find out."""
     status = path.stat()
     if (status.st_size, status.st_mtime_ns) == (known["bytes"], known["modified"]):
         return
     if not is_gzipped(path) and status.st_size != known["bytes"]:
-        why = f"it had {known['bytes']:,} bytes, and has {status.st_size:,}"
-    elif [list(each) for each in blocks_of(path, lines, advance)] != known["blocks"]:
-        why = "its text is another"
+        why = f"it had {known['bytes']:,} bytes, and now has {status.st_size:,}"
+    elif [list(block) for block in blocks_of(path, lines, advance)] != known["blocks"]:
+        why = "its text differs"
     else:
         return
     help = "restore it, or name another output folder"
@@ -168,10 +180,10 @@ def _require_unchanged(path: Path, known: Mapping[str, Any], lines: int, advance
 
 
 def _blocks(plan: Mapping[str, Any]) -> list[Block]:
-    found: list[Block] = []
-    for number, each in enumerate(plan["inputs"]):
+    blocks: list[Block] = []
+    for number, entry in enumerate(plan["inputs"]):
         first, start = 1, 0
-        for lines, end, sha256 in each["blocks"]:
-            found.append(Block(len(found), number, first, lines, start, end, sha256))
+        for lines, end, sha256 in entry["blocks"]:
+            blocks.append(Block(len(blocks), number, first, lines, start, end, sha256))
             first, start = first + lines, end
-    return found
+    return blocks

@@ -1,7 +1,8 @@
-"""The journal of a block in work: which lines were begun, and the outputs of those that were done.
+"""The journal of a block in work: the lines that were begun, and the outputs of finished lines.
 
-Whoever works on a block holds its journal locked. A death lets go of it, and the next one finds in it what was done,
-and what the death was in the middle of. Nothing is synced: the journal need not outlive the machine.
+A process that works on a block keeps its journal locked. If it dies the lock is released, and the next process reads
+finished outputs and the lines during which the process died. Nothing is synced: the journal need not survive a crash
+of the machine.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from typing import Any
 
 from regard.core import atomic_files
 
-Lines = tuple[int, int]  # first, and one beyond the last, in the order of work
+Lines = tuple[int, int]  # first, and one past the last, in the order of work
 
 
 class Journal:
-    """A record of what earlier processes did of a block, which this one goes on writing.
+    """A record of the work of earlier processes on a block, which this one continues.
 
-    ``begun`` counts how often earlier ones began lines; ``outputs`` are of lines done; ``failed`` says why one has
-    none.
+    Attributes:
+        begun: how often earlier processes began a range of lines without an end.
+        outputs: of finished ranges.
+        failed: the reason for each line without an output.
     """
 
     def __init__(self, path: Path) -> None:
@@ -39,15 +42,15 @@ class Journal:
                     break
                 whole += len(line)
             self._file.seek(whole)
-            self._file.truncate()  # half a record that a death left
+            self._file.truncate()  # an incomplete record of a dead process
 
     @classmethod
     @contextmanager
     def claim(cls, path: Path) -> Iterator[Journal]:
-        """The journal of a block, locked. BlockingIOError where another process works on the block."""
-        with atomic_files.locked(path) as held:
+        """Lock and open the journal of a block. Raises BlockingIOError if another process works on the block."""
+        with atomic_files.locked(path) as descriptor:
             try:
-                same = os.path.samestat(os.fstat(held), path.stat())
+                same = os.path.samestat(os.fstat(descriptor), path.stat())
             except FileNotFoundError:
                 same = False
             if not same:
@@ -57,15 +60,15 @@ class Journal:
                 yield journal
 
     def begin(self, lines: Lines) -> None:
-        """Write down that work on these lines begins, before it does."""
+        """Record that work on these lines is about to begin."""
         self._write({"begin": lines})
 
     def end(self, lines: Lines, outputs: Sequence[str]) -> None:
-        """Write down the outputs of these lines."""
+        """Record the outputs of these lines."""
         self._write({"end": lines, "outputs": list(outputs)})
 
     def fail(self, line: int, why: str) -> None:
-        """Write down why a line has no output."""
+        """Record why a line has no output."""
         self._write({"failed": line, "why": why})
 
     def remove(self) -> None:
@@ -77,11 +80,11 @@ class Journal:
             rest = json.dumps(record).encode() + b"\n"
             while rest:
                 rest = rest[os.write(self._file.fileno(), rest) :]
-        if "begin" not in record:  # what this process begins and survives is no death
+        if "begin" not in record:  # a range that this process survives is not a death
             self._take(json.loads(json.dumps(record)))
 
     def _readable(self, line: bytes) -> bool:
-        """Take a record in; False for half of one."""
+        """Apply a record; return False if it is incomplete."""
         try:
             self._take(json.loads(line))
         except (ValueError, KeyError, TypeError):

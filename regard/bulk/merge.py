@@ -1,4 +1,4 @@
-"""The end of a job: outputs of all blocks, checked and joined in the order of the inputs, one file an input."""
+"""The end of a job: verify the outputs of all blocks, and join them in order, one file for each input."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.core import atomic_files
 from regard.core.wording import pluralize
 from regard.errors import DataError
 
-NAMED = 5  # missing blocks and failed lines that messages name
+NAMED = 5  # limit of missing blocks and failed lines in messages
 
 
 class Merged(NamedTuple):
@@ -31,9 +31,12 @@ class Merged(NamedTuple):
 
 
 def merge(job: BulkJob) -> Merged:
-    """Join the outputs, unless that is done already. DataError while blocks are missing, or where one is damaged.
+    """Join the outputs, unless that is done already.
 
-    Each file of the output folder appears whole; blocks are deleted after the last one.
+    Each file of the output folder appears complete; blocks are deleted after the last one.
+
+    Raises:
+        DataError: blocks are missing or damaged.
     """
     with atomic_files.locked(job.out / ".bulk" / "lock", patience=PATIENCE):
         if not job.finished.exists():
@@ -41,18 +44,18 @@ def merge(job: BulkJob) -> Merged:
             _join(job)
         try:
             record = json.loads(job.finished.read_bytes())
-            found = Merged(record["lines"], record["distinct"], record["quarantined"], record["named"])
-            sizes = {each["name"]: each["bytes"] for each in record["outputs"]}
+            merged = Merged(record["lines"], record["distinct"], record["quarantined"], record["named"])
+            sizes = {entry["name"]: entry["bytes"] for entry in record["outputs"]}
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError("the record of this job is damaged", where=str(job.finished), why=str(error)) from error
         for name, size in sizes.items():
             path = job.out / name
             if not path.is_file() or path.stat().st_size != size:
-                help = f"rm -r {job.finished.parent}, and the same command makes all outputs anew"
-                raise DataError("an output is not what this job wrote", where=str(path), help=help)
+                help = f"rm -r {job.finished.parent}, then run the same command again"
+                raise DataError("an output differs from the one that this job wrote", where=str(path), help=help)
         for folder in ("blocks", "claims"):
             shutil.rmtree(job.finished.with_name(folder), ignore_errors=True)
-        return found
+        return merged
 
 
 def _require_all(job: BulkJob) -> None:
@@ -61,15 +64,15 @@ def _require_all(job: BulkJob) -> None:
         more = ", …" if len(missing) > NAMED else ""
         lines = sum(block.lines for block in missing)
         raise DataError(
-            f"{len(missing):,} of {pluralize(len(job.blocks), 'block')} are missing, of {pluralize(lines, 'line')}",
+            f"{len(missing):,} of {pluralize(len(job.blocks), 'block')} are missing, with {pluralize(lines, 'line')}",
             where=str(job.out),
-            why=f"these are blocks {numbers}{more}; block k is of shard ((k − 1) mod N) + 1 of N",
-            help="the same command without --merge makes them; with --shard I/N those of one shard",
+            why=f"missing: blocks {numbers}{more}; block k belongs to shard ((k − 1) mod N) + 1 of N",
+            help="run the same command without --merge, or with --shard I/N for one shard",
         )
 
 
 def _join(job: BulkJob) -> None:
-    """Write the output of each input, the lines set aside, and the record of the job, in this order."""
+    """Write the output of each input, the quarantined lines, and the record of the job, in this order."""
     workshop = job.out / ".bulk" / f".{uuid4().hex[:12]}.tmp"
     try:
         with atomic_files.explain_os_errors(job.out):
@@ -91,7 +94,7 @@ def _join(job: BulkJob) -> None:
 
 
 class _Joined:
-    """Outputs as they are joined, and what their blocks say of them together."""
+    """Joins outputs, and sums the counts of their blocks."""
 
     def __init__(self, job: BulkJob, aside: BinaryIO) -> None:
         self.job, self._aside = job, aside
@@ -119,9 +122,9 @@ class _Joined:
 
     def _count(self, path: str, about: Mapping[str, Any]) -> None:
         self.distinct += about["distinct"]
-        for each in about["quarantined"]:
-            row = json.dumps({"file": path} | each, ensure_ascii=False)
+        for entry in about["quarantined"]:
+            row = json.dumps({"file": path} | entry, ensure_ascii=False)
             self._aside.write(row.encode("utf-8", "backslashreplace") + b"\n")
             self.quarantined += 1
             if len(self.named) < NAMED:
-                self.named.append(f"{path}:{each['line']}: {each['why']}")
+                self.named.append(f"{path}:{entry['line']}: {entry['why']}")

@@ -1,4 +1,4 @@
-"""Worker processes of one machine: started, listened to, and started again when they die."""
+"""Worker processes of one machine: start them, read their messages, and restart them when they die."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard import errors
 from regard.bulk.worker import Order, Report
 from regard.errors import RegardError, StorageError
 
-# Deaths in a row of workers that began no lines: with an error, or by a signal, which may come from outside. All other
-# deaths bring the job on, to a line alone if need be.
+# Limits of consecutive deaths of workers that began no lines: with an error, or by a signal, which may come from
+# outside. After any other death the job makes progress, because the block is halved.
 FAILED, KILLED = 3, 12
 
 
@@ -25,12 +25,12 @@ COMMAND = [sys.executable, "-m", "regard.bulk.worker"]
 
 
 class _Process:
-    """One worker process; its messages go to a queue, None at its end."""
+    """A worker process; its messages go to a queue, with None at its end."""
 
     def __init__(self, order: Order, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
         self.process = subprocess.Popen(
             COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, encoding="utf-8",
-            start_new_session=True,  # Ctrl-C is for the parent, which ends it
+            start_new_session=True,  # the parent handles Ctrl-C, and ends it
         )  # fmt: skip
         self.order, self.begun = order, False
         assert self.process.stdin is not None
@@ -38,14 +38,14 @@ class _Process:
             self.process.stdin.write(json.dumps(order._asdict()) + "\n")
             self.process.stdin.flush()
         except BrokenPipeError:
-            pass  # dead already: its exit code says why
+            pass  # dead already: its exit code shows the reason
         self._listener = threading.Thread(target=self._listen, args=(messages,), daemon=True)
         self._listener.start()
 
     def _listen(self, messages: queue.Queue[tuple[_Process, dict[str, Any] | None]]) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            if line.endswith("\n"):  # else the last words of one that was killed
+            if line.endswith("\n"):  # otherwise an incomplete message of a killed process
                 messages.put((self, json.loads(line)))
         self.process.wait()
         messages.put((self, None))
@@ -58,10 +58,18 @@ class _Process:
             self.process.communicate()
 
 
-def run_processes(order: Order, workers: int, report: Report, say: Callable[[str], None]) -> None:
-    """Do a share of a job by so many processes. A process that dies is started again, and goes on where it was.
+def run_processes(order: Order, workers: int, report: Report, log: Callable[[str], None]) -> None:
+    """Process a share of a job with several worker processes. A dead worker is restarted and continues.
 
-    Raises the error that a worker tells; StorageError where workers die before they can begin.
+    Args:
+        order: the job.
+        workers: number of processes.
+        report: called with the number of a block and its finished lines.
+        log: called with messages for people.
+
+    Raises:
+        RegardError: of a worker.
+        StorageError: workers die before they begin any lines.
     """
     messages: queue.Queue[tuple[_Process, dict[str, Any] | None]] = queue.Queue()
     with _stopped_at_the_end() as processes:
@@ -78,9 +86,9 @@ def run_processes(order: Order, workers: int, report: Report, say: Callable[[str
                 fruitless = 0 if process.begun else fruitless + 1
                 how = _described(code)
                 if fruitless >= (KILLED if code < 0 else FAILED):
-                    help = "fewer --workers, if memory is short; what they print stands above"
+                    help = "use fewer --workers if memory is short; see their output above"
                     raise StorageError("the workers die before they begin any lines", why=how, help=help)
-                say(f"a worker {how}; another one goes on where it was")
+                log(f"a worker {how}; it is restarted")
                 processes.append(_Process(process.order, messages))
             elif "error" in message:
                 raise _error(message["error"])
@@ -101,7 +109,7 @@ def _stopped_at_the_end() -> Iterator[list[_Process]]:
 
 
 def _placed(order: Order, index: int) -> Order:
-    """The order for one of several workers: on a machine of several GPUs each takes the next."""
+    """Return the order for one of several workers: each uses the next GPU of the machine."""
     device = order.spec.get("device")
     if device in (None, "cuda"):
         import torch
@@ -117,8 +125,8 @@ def _described(code: int) -> str:
     return f"ended with exit code {code}"
 
 
-def _error(told: list[str | None]) -> RegardError:
-    name, what, where, why, help = told
+def _error(fields: list[str | None]) -> RegardError:
+    name, what, where, why, help = fields
     kind = getattr(errors, str(name), RegardError)
     error: RegardError = kind(str(what), where=where, why=why, help=help)
     return error

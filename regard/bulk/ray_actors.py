@@ -1,7 +1,7 @@
-"""Blocks by actors of Ray Data, on one machine or on a cluster that shares the folders.
+"""Processing of blocks by actors of Ray Data, on one machine or on a cluster that shares the folders.
 
-Ray starts dead actors again and repeats their blocks; that nothing is lost or done twice is the rule of blocks, not
-Ray's. Needs the extra ``ray``.
+Ray restarts dead actors and repeats their blocks. The guarantee that each line is processed once comes from the block
+files, not from Ray. Needs the extra ``ray``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from regard.errors import ConfigError, RegardError
 
 
 class BlockActor:
-    """An actor that holds the model and does the blocks it is given."""
+    """An actor that holds the model and processes blocks."""
 
     def __init__(self, order: Mapping[str, Any]) -> None:
         self.job = open_order(Order(**order))
@@ -32,12 +32,12 @@ class BlockActor:
         for number in batch["block"].tolist():
             block = self.job.blocks[number]
             while not do_block(self.job, block, self.reader, self.work, lambda block, done: None):
-                time.sleep(WAIT)  # a process outside of this cluster has it
+                time.sleep(WAIT)  # a process outside this cluster works on it
         return batch
 
 
-def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], None]) -> None:
-    """Do a share of a job by so many actors. Raises the error of an actor."""
+def run_on_ray(order: Order, workers: int, report: Report, log: Callable[[str], None]) -> None:
+    """Process a share of a job with several actors. Raises the error of an actor."""
     try:
         import ray
         from ray.data import ActorPoolStrategy, DataContext, from_items
@@ -54,12 +54,12 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
     if mine:
         ray.init(
             log_to_driver=False, logging_level=logging.WARNING
-        )  # joins the cluster that RAY_ADDRESS names, or begins one here
+        )  # joins the cluster of RAY_ADDRESS, or starts one here
     DataContext.get_current().enable_progress_bars = False
     logging.getLogger("ray.data").setLevel(logging.WARNING)
     device = order.spec.get("device") or ""
     resources = {"num_gpus": 1} if device.startswith("cuda") else {"num_cpus": order.spec.get("threads") or 1}
-    say(f"{workers} actors on {pluralize(len(ray.nodes()), 'machine')} of Ray")
+    log(f"{workers} actors on {pluralize(len(ray.nodes()), 'machine')} of Ray")
     try:
         rows = from_items([{"block": block.number} for block in missing], override_num_blocks=len(missing))
         done = rows.map_batches(
@@ -72,15 +72,15 @@ def run_on_ray(order: Order, workers: int, report: Report, say: Callable[[str], 
         for row in done.iter_rows():
             report(row["block"], job.blocks[row["block"]].lines)
     except RayError as error:
-        told = getattr(error, "cause", None)
-        raise (told if isinstance(told, RegardError) else error) from None
+        cause = getattr(error, "cause", None)
+        raise (cause if isinstance(cause, RegardError) else error) from None
     finally:
         if mine:
             ray.shutdown()
 
 
 def _anywhere(order: Order) -> Order:
-    """The order with whole paths: an actor's working folder may be another."""
+    """Return the order with absolute paths: an actor may have another working folder."""
     spec = {**order.spec, "run": str(Path(order.spec["run"]).resolve())}
     inputs = [str(Path(path).absolute()) for path in order.inputs]
     return order._replace(out=str(Path(order.out).absolute()), inputs=inputs, spec=spec)

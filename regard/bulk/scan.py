@@ -1,6 +1,6 @@
-"""Input files cut into blocks: ranges of bytes that end at line ends, counted and hashed in one reading.
+"""Division of input files into blocks: byte ranges that end at line ends, counted and hashed in one pass.
 
-Of a ``.gz`` the bytes are those of the text in it, which every block after the first has to be sought in.
+For a ``.gz`` the bytes are those of the unpacked text, in which every block after the first must be sought.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from regard.errors import DataError
 
 PIECE = 1 << 20  # bytes read at a time
 DAMAGED = "a gzip file is truncated or damaged"
-LARGEST = 1 << 26  # bytes after which a block ends however few lines it has
+LARGEST = 1 << 26  # bytes after which a block ends at the next line
 
 
 class Block(NamedTuple):
@@ -36,31 +36,37 @@ class Block(NamedTuple):
 
 
 def require_readable(path: Path) -> None:
-    """DataError or StorageError, with the nearest name there is, for what is no file to read several times."""
+    """Raise DataError or StorageError unless a path is a file that can be read several times."""
     refuse_pipe(path)
     next(read_raw_lines(path), None)
 
 
 def blocks_of(path: Path, lines: int, advance: Callable[[int], None]) -> Iterator[tuple[int, int, str]]:
-    """The number of lines, the end and the sha256 of each block of ``lines`` lines; ``advance`` is told bytes."""
-    digest, begun, offset, cut = hashlib.sha256(), 0, 0, 0
+    """Yield the number of lines, the end and the sha256 of each block.
+
+    Args:
+        path: input file.
+        lines: of a block.
+        advance: called with the number of bytes read.
+    """
+    digest, open_lines, offset, cut = hashlib.sha256(), 0, 0, 0
     last = b""
     for piece in _pieces(path):
         ends = np.flatnonzero(np.frombuffer(piece, np.uint8) == ord("\n")) + 1
-        done, at = 0, 0
-        while len(ends) - done + begun >= lines or (offset + len(piece) - cut > LARGEST and done < len(ends)):
-            count = min(lines - begun, len(ends) - done)
+        done, start = 0, 0
+        while len(ends) - done + open_lines >= lines or (offset + len(piece) - cut > LARGEST and done < len(ends)):
+            count = min(lines - open_lines, len(ends) - done)
             done += count
-            digest.update(piece[at : ends[done - 1]])
-            at = int(ends[done - 1])
-            yield begun + count, offset + at, digest.hexdigest()
-            digest, begun, cut = hashlib.sha256(), 0, offset + at
-        digest.update(piece[at:])
-        begun += len(ends) - done
+            digest.update(piece[start : ends[done - 1]])
+            start = int(ends[done - 1])
+            yield open_lines + count, offset + start, digest.hexdigest()
+            digest, open_lines, cut = hashlib.sha256(), 0, offset + start
+        digest.update(piece[start:])
+        open_lines += len(ends) - done
         offset, last = offset + len(piece), piece[-1:]
         advance(len(piece))
     if offset > cut:
-        yield begun + (last != b"\n"), offset, digest.hexdigest()
+        yield open_lines + (last != b"\n"), offset, digest.hexdigest()
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
@@ -70,7 +76,7 @@ def _pieces(path: Path) -> Iterator[bytes]:
 
 
 class BlockReader:
-    """The lines of blocks; keeps one file open, so that blocks of a ``.gz`` read in order are unpacked once."""
+    """Reader of the lines of blocks. It keeps one file open: blocks of a ``.gz`` read in order are unpacked once."""
 
     def __init__(self, paths: list[Path]) -> None:
         self._paths, self._open = paths, -1
@@ -83,7 +89,7 @@ class BlockReader:
         self._held.close()
 
     def lines(self, block: Block) -> list[bytes]:
-        """The lines of a block without their ends. DataError where it is not what it was when the job began."""
+        """Return the lines of a block without their ends. Raises DataError if it has changed since the job began."""
         path = self._paths[block.input]
         with foreign_errors(DAMAGED, path):
             if self._open != block.input:

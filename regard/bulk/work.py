@@ -1,4 +1,4 @@
-"""Kinds of bulk work, each a function from lines to one line each, made from settings that go between processes."""
+"""Types of bulk work: functions from lines to output lines, made from settings that are sent between processes."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ if TYPE_CHECKING:
     from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 
-PLACES = ("run", "device", "threads")  # of no influence on what the outputs are meant to be
+LOCAL = ("run", "device", "threads")  # keys of a spec that do not define the outputs
 
 
 class Work(Protocol):
-    """Lines to outputs. An output depends on its line and the seed of the job alone: equal lines are done once."""
+    """A function from lines to outputs. An output depends on its line and the seed of the job only."""
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
-        """Return one output a line, in order."""
+        """Return one output for each line, in order."""
 
     def numbered(self, output: str, number: int) -> str:
-        """The output of the line of that number."""
+        """Return the output of the line with this number."""
 
 
 def settings_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a spec that a job must have the same at each start, with the digest of the model's files."""
-    settings = {key: value for key, value in spec.items() if key not in PLACES}
+    """Return the part of a spec that must be equal at each start of a job, with a digest of the model's files."""
+    settings = {key: value for key, value in spec.items() if key not in LOCAL}
     return settings | {"model": _digest(Path(spec["run"]), spec.get("checkpoint"))}
 
 
 def _digest(run: Path, checkpoint: str | None) -> str:
-    """The sha256 of the manifest of the weights, of the config, and of the vocabularies."""
+    """Return the sha256 of the manifest of the weights, the config and the vocabularies."""
     import hashlib
 
     from regard.runs.run_folder import RunFolder
@@ -50,7 +50,7 @@ def _digest(run: Path, checkpoint: str | None) -> str:
 
 
 def open_work(spec: Mapping[str, Any], seed: int) -> Work:
-    """The work that a spec describes, its model loaded. ConfigError for settings that it cannot have."""
+    """Load the model of a spec and return its work. Raises ConfigError for settings that the model does not have."""
     import torch
 
     from regard.tasks.load import load
@@ -67,7 +67,7 @@ def open_work(spec: Mapping[str, Any], seed: int) -> Work:
 
 
 class _OfRows:
-    """Work on rows of tables, whose inputs are written as JSON texts, since a text may have several lines."""
+    """Work on rows of tables. Inputs are JSON strings, because a text may have several lines."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
@@ -80,7 +80,7 @@ class _OfRows:
 
 
 class _Numbered:
-    """JSON objects that begin with the number of their line, as the verbs print them; text stays."""
+    """Base of works whose JSON objects begin with the line number, as the verbs print them."""
 
     as_json = False
 
@@ -96,16 +96,16 @@ class _Translating(_Numbered):
         self.search = SearchConfig.model_validate(spec["search"] | {"seed": seed})
         self.prefix = spec["prefix"]
         if self.prefix is not None:
-            model.translate(["."], search=self.search, prefixes=[self.prefix])  # refused before any work
+            model.translate(["."], search=self.search, prefixes=[self.prefix])  # raises before any work
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
         prefixes = None if self.prefix is None else [self.prefix] * len(lines)
-        found = self.model.translate(lines, search=self.search, prefixes=prefixes)
-        return [self.model.write(each, json=self.as_json) for each in found]
+        translations = self.model.translate(lines, search=self.search, prefixes=prefixes)
+        return [self.model.write(translation, json=self.as_json) for translation in translations]
 
 
 class _Predicting:
-    """Any predictor; one that draws has the seed of the job, unless its settings have one."""
+    """Any predictor; one that samples gets the seed of the job unless its settings have one."""
 
     def __init__(self, model: Any, spec: Mapping[str, Any], seed: int) -> None:
         from regard.tasks.prediction import require_settings
@@ -128,7 +128,7 @@ class _Predicting:
 
 
 class _Generating(_Predicting):
-    """A language model, whose settings are checked before any work."""
+    """A language model; its settings are checked before any work."""
 
     def __init__(self, model: Generator, spec: Mapping[str, Any], seed: int) -> None:
         super().__init__(model, spec, seed)
@@ -152,7 +152,7 @@ class _Scoring(_Numbered):
 
 
 class _ScoringText(_Scoring):
-    """log P of a line, or of the document that a line of JSON is."""
+    """log P of a line, or of the document in a JSON line."""
 
     def __init__(self, model: ScoresTexts, spec: Mapping[str, Any]) -> None:
         self.model, self.as_json = model, spec["json"]
@@ -170,17 +170,17 @@ class _ScoringText(_Scoring):
         if self.documents:
             document = parse_document(line, where="line")
             text, before = document.text, document.prompt or None
-        found = self.model.score(text, prompt=before, stride=self.stride)
-        more = {"nll": found.nll, "tokens": found.tokens, "bytes": found.bytes, "bits_per_byte": found.bits_per_byte}
-        return self._written(found.pieces, found.piece_log_probabilities, **more)
+        score = self.model.score(text, prompt=before, stride=self.stride)
+        more = {"nll": score.nll, "tokens": score.tokens, "bytes": score.bytes, "bits_per_byte": score.bits_per_byte}
+        return self._written(score.pieces, score.piece_log_probabilities, **more)
 
 
 class _ScoringPairs(_Scoring):
-    """log P(target | source) of a line of both: two columns, or JSON."""
+    """log P(target | source) of a line with both: two columns, or JSON."""
 
     def __init__(self, model: ScoresPairs, spec: Mapping[str, Any]) -> None:
         if spec["prompt"] is not None or spec["stride"] is not None:
-            raise ConfigError("--prompt and --stride are of language models", why=f"{spec['run']} scores pairs")
+            raise ConfigError("--prompt and --stride apply to language models only", why=f"{spec['run']} scores pairs")
         self.model, self.as_json, self.rows = model, spec["json"], spec["documents"]
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
@@ -192,7 +192,7 @@ class _ScoringPairs(_Scoring):
             for line in lines
         ]
         if any(bool(source.strip()) != bool(target.strip()) for source, target in pairs):
-            raise DataError("a sentence has no partner: one side alone is blank")
+            raise DataError("a sentence has no partner: one side is blank")
         some = [index for index, (source, _) in enumerate(pairs) if source.strip()]
         sources, targets = [pairs[index][0] for index in some], [pairs[index][1] for index in some]
         outputs = [""] * len(lines)

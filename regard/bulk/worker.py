@@ -1,7 +1,7 @@
-"""A worker: does block after block of its share that nobody else has done or is doing.
+"""A worker: processes the blocks of its share that no other process has done or is doing.
 
-As a program, ``python -m regard.bulk.worker``, it reads what to do as a line of JSON from standard input, writes what
-it has done as lines of JSON to standard output, and ends when its standard input does: with whoever started it.
+The program ``python -m regard.bulk.worker`` reads its order as a JSON line from standard input and writes its progress
+as JSON lines to standard output. It exits when standard input ends, and so together with its parent.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from regard.bulk.scan import Block, BlockReader
 from regard.bulk.work import Work, open_work, settings_of
 from regard.errors import ConfigError, RegardError, StorageError
 
-WAIT = 0.2  # seconds until blocks that others work on are looked at again
+WAIT = 0.2  # seconds until the blocks of other processes are checked again
 
-Report = Callable[[int, int], None]  # told a block's number and how many of its lines are done, now and then
+Report = Callable[[int, int], None]  # (number of a block, number of its finished lines)
 
 
 class Share(NamedTuple):
-    """Blocks that a process may do: every ``of``-th, from the ``number``-th on; 1 of 1 is all."""
+    """The blocks of a process: every ``of``-th, from the ``number``-th; 1 of 1 is all."""
 
     number: int = 1
     of: int = 1
@@ -39,18 +39,18 @@ class Share(NamedTuple):
 
 
 def parse_share(text: str) -> Share:
-    """The share that ``3/64`` is: the third of 64. ConfigError for what is none."""
+    """Parse ``3/64``, the third of 64 shares. Raises ConfigError for any other form."""
     number, _, of = text.partition("/")
     help = "--shard 3/64 is the third of 64; of Slurm: sbatch --array=1-64, --shard $SLURM_ARRAY_TASK_ID/64"
     if not (number.isdecimal() and of.isdecimal()):
-        raise ConfigError(f"{text!r} is no shard", where="--shard", help=help)
+        raise ConfigError(f"{text!r} is not a shard", where="--shard", help=help)
     if not 1 <= int(number) <= int(of):
-        raise ConfigError(f"there is no shard {text}", where="--shard", why="shards count from 1", help=help)
+        raise ConfigError(f"shard {text} does not exist", where="--shard", why="shards count from 1", help=help)
     return Share(int(number), int(of))
 
 
 class Order(NamedTuple):
-    """All that a process needs to take part in a job, as plain values: the job's command on this machine."""
+    """Everything that a process needs to join a job, as plain values."""
 
     out: str
     inputs: list[str]
@@ -63,7 +63,7 @@ class Order(NamedTuple):
 
 
 def open_order(order: Order, advance: Callable[[int], None] = lambda count: None) -> BulkJob:
-    """The job of an order, begun here or before."""
+    """Begin the job of an order, or open it if it exists."""
     return open_job(
         Path(order.out), [Path(path) for path in order.inputs], settings_of(order.spec),
         lines=order.lines, seed=order.spec["seed"], advance=advance,
@@ -71,28 +71,28 @@ def open_order(order: Order, advance: Callable[[int], None] = lambda count: None
 
 
 def do_block(job: BulkJob, block: Block, reader: BlockReader, work: Work, report: Report) -> bool:
-    """Do and publish a block. False where another process is at it; True once its outputs are there."""
+    """Process and publish a block. Return False if another process works on it, True once it is published."""
     path = job.block_path(block)
     try:
         with Journal.claim(job.claim_path(block)) as journal:
             if not (path.exists() or job.finished.exists()):
-                found = work_on_block(
+                result = work_on_block(
                     reader.lines(block), work, journal, name=str(job.paths[block.input]), first=block.first,
                     report=lambda done: report(block.number, done),
                 )  # fmt: skip
-                publish(path, job.digest, found.outputs, found.aside, distinct=found.distinct)
+                publish(path, job.digest, result.outputs, result.aside, distinct=result.distinct)
             journal.remove()
     except BlockingIOError:
         return False
     except StorageError:
-        if not job.finished.exists():  # else it has been joined meanwhile, and the folders are gone
+        if not job.finished.exists():  # otherwise the job was joined meanwhile, and the folders are deleted
             raise
     report(block.number, block.lines)
     return True
 
 
 def do_share(job: BulkJob, share: Share, work: Work, report: Report) -> None:
-    """Do what is missing of a share; at its end all of its blocks are published, by this process or by others."""
+    """Process the missing blocks of a share; at the end all are published, by this process or by others."""
     missing = job.missing(share.blocks(job))
     with BlockReader(job.paths) as reader:
         while missing:
@@ -103,12 +103,12 @@ def do_share(job: BulkJob, share: Share, work: Work, report: Report) -> None:
 
 
 def main() -> None:
-    """Take part in the job that standard input names; its errors go to standard output, as one line of JSON."""
-    told = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
-    os.dup2(2, 1)  # whatever a library prints is no message
+    """Join the job that standard input names; errors go to standard output as a JSON line."""
+    messages = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)  # output of libraries must not mix with messages
 
-    def tell(**message: Any) -> None:
-        told.write(json.dumps(message) + "\n")
+    def send(**message: Any) -> None:
+        messages.write(json.dumps(message) + "\n")
 
     try:
         order = Order(**json.loads(sys.stdin.buffer.readline()))
@@ -118,22 +118,22 @@ def main() -> None:
         do_share(
             job,
             Share(*order.share),
-            _Told(work, lambda: tell(begun=True)),
-            lambda block, done: tell(block=block, done=done),
+            _Announced(work, lambda: send(begun=True)),
+            lambda block, done: send(block=block, done=done),
         )
     except RegardError as error:
-        tell(error=[type(error).__name__, error.what, error.where, error.why, error.help])
+        send(error=[type(error).__name__, error.what, error.where, error.why, error.help])
         sys.exit(error.exit_code)
 
 
-class _Told:
-    """A work that tells of each call before it begins: a death after that has brought the job on (``isolation``)."""
+class _Announced:
+    """Work that announces each call: a death after an announcement still makes progress (``isolation``)."""
 
-    def __init__(self, work: Work, begun: Callable[[], None]) -> None:
-        self.numbered, self._work, self._begun = work.numbered, work, begun
+    def __init__(self, work: Work, announce: Callable[[], None]) -> None:
+        self.numbered, self._work, self._announce = work.numbered, work, announce
 
     def __call__(self, lines: Sequence[str]) -> list[str]:
-        self._begun()
+        self._announce()
         return self._work(lines)
 
 

@@ -51,7 +51,7 @@ tell(block=7, done=3)
 """
     told, said = run(tmp_path, monkeypatch, body)
     assert told == [(7, 3)]
-    assert said.splitlines() == ["a worker was killed by SIGKILL; another one goes on where it was"] * 5
+    assert said.splitlines() == ["a worker was killed by SIGKILL; it is restarted"] * 5
 
 
 def test_workers_that_begin_nothing_end_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

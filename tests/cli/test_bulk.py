@@ -148,7 +148,7 @@ def test_predicting_by_a_task_of_one_s_own(regard, here: None, own_run: Path, tm
         (("-", "-o", "out/"), "not standard input"),
         (("a", "b", "-o", "a"), "is a folder"),
         (("a", "-o", "out/", "--merge", "--shard", "1/2"), "--merge only joins"),
-        (("a", "-o", "out/", "--shard", "0/2"), "there is no shard 0/2"),
+        (("a", "-o", "out/", "--shard", "0/2"), "shard 0/2 does not exist"),
         (("a", "-o", "out/", "--resume"), "not for work in bulk"),
         (("a", "-o", "out/", "--nbest", "2"), "not for work in bulk"),
         (("a", "-o", "out/", "--prefixes", "a"), "not for work in bulk"),
