@@ -18,29 +18,35 @@ from regard.tasks.translation.translator import Translator
 def ablation(
     translator: Translator, source: Sequence[int], target: Sequence[int], *, heads: Mapping[str, int], ended: bool
 ) -> dict[str, Tensor]:
-    """By attention, per head: log P(output | source) with the head's context set to 0, minus that of the whole model.
+    """Return the change of log P(output | source) if the context of a head is 0, by attention and for each head.
 
-    In nats; negative where the head helped this output. ``heads``: heads of each attention by name; ``ended``: True if
-    the output includes the end symbol. One pass per attention, with one row a head (Michel et al. 2019, "Are sixteen
-    heads really better than one?", §2.3, for one sentence).
+    In nats; negative if the head helped this output. One pass for each attention, with one row for each head (Michel et
+    al. 2019, "Are sixteen heads really better than one?", §2.3, for one sentence).
+
+    Args:
+        translator: the model.
+        source: piece ids of the sentence.
+        target: piece ids of the output.
+        heads: number of heads of each attention by name.
+        ended: whether the output includes the end symbol.
     """
     with translator.observed() as model:
         whole = _log_probability(translator, model, [source], [target], ended)
-        found = {}
+        changes = {}
         parts = mechanisms(model)
-        for name, rows in heads.items():  # by ``heads``: a score inside a mechanism is no attention itself
+        for name, rows in heads.items():  # by ``heads``, because a score inside a mechanism is not an attention
             with _without(parts[name], rows):
-                found[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
-    return found
+                changes[name] = _log_probability(translator, model, [source] * rows, [target] * rows, ended) - whole
+    return changes
 
 
 @contextmanager
 def _without(mechanism: Mechanism, heads: int) -> Iterator[None]:
-    """A block in which row h of a batch gets a context of 0 from head h."""
+    """Set the context of head h to 0 in row h of each batch inside the block."""
 
     def hook(module: nn.Module, positional: Any, attended: Attended) -> Attended:
-        kept = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)
-        return attended._replace(context=attended.context * kept[:, :, None, None])
+        factor = 1 - torch.eye(heads, dtype=attended.context.dtype, device=attended.context.device)
+        return attended._replace(context=attended.context * factor[:, :, None, None])
 
     handle = mechanism.register_forward_hook(hook)
     try:
@@ -54,5 +60,5 @@ def _log_probability(
 ) -> Tensor:
     log_p = translator.log_probabilities(sources, targets, model=model)
     output = torch.tensor([*targets[0], END], device=log_p.device)
-    each = log_p.gather(-1, output.expand(len(sources), -1)[..., None]).squeeze(-1)
-    return (each if ended else each[:, :-1]).sum(1).cpu()
+    pieces = log_p.gather(-1, output.expand(len(sources), -1)[..., None]).squeeze(-1)
+    return (pieces if ended else pieces[:, :-1]).sum(1).cpu()

@@ -22,8 +22,8 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.translator import Translator
 
 COUNTED, MEASURED = 5000, 300  # sentence pairs over which links are counted, and on which attentions are measured
-CELLS = 2_000_000  # most pairs of pieces in the counted sentence pairs; each takes about a hundred bytes
-LONGEST = 60  # most pieces of a side of a counted pair
+CELLS = 2_000_000  # limit of piece pairs in the counted sentence pairs; each takes about 100 bytes
+LONGEST = 60  # limit of pieces on a side of a counted pair
 BATCH = 25  # sentence pairs passed through the model at a time
 Links = dict[int, int]  # target position → source position
 
@@ -33,31 +33,29 @@ class Aligner(NamedTuple):
 
     attention: str  # name, such as decoder.3.source
     head: int | None  # None: the mean of all heads
-    shift: (
-        int  # piece t is aligned by query t + shift: 0 predicts it, 1 was just fed it ("Shift-Att", Chen et al. 2020)
-    )
-    agreement: float | None  # share of the counted links that it found; None: nothing was measured
+    shift: int  # piece t is aligned by query t + shift; 0 predicts it, 1 reads it ("Shift-Att", Chen et al. 2020)
+    agreement: float | None  # share of the counted links that it has; None: not measured
     links: int  # counted links
 
     @property
     def why(self) -> str:
         """The reason for the choice, as a sentence."""
         if self.agreement is None and self.head is not None:
-            return "The only head there is; nothing was measured."
+            return "The only head; not measured."
         if self.agreement is None:
-            return "The layer before the last, all heads: where alignment is usually found; nothing was measured."
+            return "The mean of the layer before the last, which usually aligns best; not measured."
         row = " read one step late," if self.shift else ""
         return (
-            f"Of all heads and means of layers,{row} this one agrees most with word links counted in the training "
+            f"Of all heads and layer means,{row} this one agrees most with word links counted in the training "
             f"data: {100 * self.agreement:.0f} % of {self.links:,}."
         )
 
     def fits(self, heads: dict[str, int]) -> bool:
-        """True where a model with these numbers of heads by attention has this head."""
+        """Return whether a model with these numbers of heads by attention has this head."""
         return self.attention in heads and (self.head is None or self.head < heads[self.attention])
 
     def weights(self, attention: dict[str, Tensor]) -> Tensor:
-        """The weights (target, source) that align target pieces; with ``shift`` 1 the last row is 0."""
+        """Return the weights (target, source) that align target pieces; with ``shift`` 1 the last row is 0."""
         heads = attention[self.attention]
         chosen = heads.mean(0) if self.head is None else heads[self.head]
         return torch.cat([chosen[self.shift :], chosen.new_zeros(self.shift, chosen.shape[1])])
@@ -77,39 +75,39 @@ class _SavedAligner(BaseModel):
 
 
 def find_aligner(run: RunFolder, translator: Translator, *, checkpoint: str | None = None) -> Aligner | None:
-    """The aligner of a run's checkpoint, measured once and saved in the run; None without encoder-decoder attention.
+    """Return the aligner of a run's checkpoint, measured once and saved in the run; None without cross-attention.
 
-    Other weights than those measured, as after more training, are measured anew.
+    It is measured again if the weights have changed, for example after more training.
     """
     path, weights = run.path / "alignment.json", str(run.weights_path(checkpoint))
     types = len(translator.source), len(translator.target)
     heads = _heads(translator)
     try:
         saved = _SavedAligner.model_validate_json(read_bytes(path, SMALL))
-        aligner = Aligner(**saved.model_dump(exclude={"checkpoint"}))
-        if saved.checkpoint == weights and aligner.fits(heads):
-            return aligner
+        known = Aligner(**saved.model_dump(exclude={"checkpoint"}))
+        if saved.checkpoint == weights and known.fits(heads):
+            return known
     except (OSError, ValueError):
         pass  # not measured yet, or a damaged file
-    found = choose_aligner(translator, *_pairs(run, *types))
-    if found is not None and found.agreement is not None:
+    aligner = choose_aligner(translator, *_pairs(run, *types))
+    if aligner is not None and aligner.agreement is not None:
         try:
-            write_json(path, found._asdict() | {"checkpoint": weights})
+            write_json(path, aligner._asdict() | {"checkpoint": weights})
         except StorageError:
             pass  # a read-only run is measured each time
-    return found
+    return aligner
 
 
 def _heads(translator: Translator) -> dict[str, int]:
-    """The number of heads of each encoder-decoder attention."""
-    found = translator.attention([UNKNOWN], [UNKNOWN])
-    return {name: len(weights) for name, weights in found.items() if name.endswith("source")}
+    """Return the number of heads of each cross-attention."""
+    attention = translator.attention([UNKNOWN], [UNKNOWN])
+    return {name: len(weights) for name, weights in attention.items() if name.endswith("source")}
 
 
 def _pairs(
     run: RunFolder, source_types: int, target_types: int
 ) -> tuple[list[npt.NDArray[np.int64]], list[npt.NDArray[np.int64]]]:
-    """Training pairs spread over the first corpus; none where its arrays are missing or have other vocabularies."""
+    """Return training pairs spread over the first corpus; none if its arrays are missing or have other vocabularies."""
     try:
         corpus = Corpus.open(run.data / "train-0")
         corpus.require_types(source_types, target_types)
@@ -128,9 +126,9 @@ def _pairs(
 def choose_aligner(
     translator: Translator, sources: Sequence[npt.NDArray[np.int64]], targets: Sequence[npt.NDArray[np.int64]]
 ) -> Aligner | None:
-    """The head, or mean of heads, whose largest weights agree most with the links counted in these pairs.
+    """Return the head, or mean of heads, whose largest weights agree most with the links counted in these pairs.
 
-    Without pairs, the mean of the last layer but one, which usually aligns best (Garg et al. 2019, §3).
+    Without pairs it is the mean of the layer before the last, which usually aligns best (Garg et al. 2019, §3).
     """
     heads = _heads(translator)
     names = list(heads)
@@ -147,8 +145,8 @@ def choose_aligner(
     for name, weights, counted in _weights(translator, measured, names):
         for shift in (0, 1):
             rows, columns = (torch.tensor([*side], dtype=torch.int64) for side in (counted.keys(), counted.values()))
-            found = (weights[:, rows + shift].argmax(-1) == columns).sum(-1).tolist()
-            for head, count in zip([*range(len(found) - 1), None], found, strict=True):
+            matches = (weights[:, rows + shift].argmax(-1) == columns).sum(-1).tolist()
+            for head, count in zip([*range(len(matches) - 1), None], matches, strict=True):
                 hits[name, head, shift] = hits.get((name, head, shift), 0) + count
     total = sum(map(len, links))
     if not total:
@@ -161,13 +159,13 @@ def _weights(
     translator: Translator, pairs: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Links]],
     names: Sequence[str],
 ) -> Iterator[tuple[str, Tensor, Links]]:  # fmt: skip
-    """The weights (heads and their mean, target, source without its end symbol) of each pair and attention."""
-    for at in range(0, len(pairs), BATCH):
-        batch = pairs[at : at + BATCH]
+    """Yield the weights (heads and their mean, target, source without its end symbol) of each pair and attention."""
+    for start in range(0, len(pairs), BATCH):
+        batch = pairs[start : start + BATCH]
         with translator.observed() as model, observe(model) as seen:
             sources, targets, _ = zip(*batch, strict=True)
             translator.log_probabilities(
-                [each.tolist() for each in sources], [each.tolist() for each in targets], model=model
+                [source.tolist() for source in sources], [target.tolist() for target in targets], model=model
             )
         for row, (source, _, links) in enumerate(batch):
             for name in names:

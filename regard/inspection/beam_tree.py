@@ -16,7 +16,7 @@ class BeamNode:
     """One token of the tree."""
 
     id: int
-    parent: int | None  # the node of the token before; None for a first token
+    parent: int | None  # the node of the previous token; None for a first token
     step: int
     token: int
     log_probability: float  # of the token, in nats
@@ -60,12 +60,12 @@ class BeamTree:
         length = self._step + 1
         return total / length_normalizer(length, self.settings.length_penalty, self.settings.length_offset)
 
-    def mark(self, found: Hypothesis) -> None:
+    def mark(self, hypothesis: Hypothesis) -> None:
         """Mark the path of an output as ``best``."""
-        at: int | None = None
-        for token in [*found.tokens, *([END] if found.finished else [])]:
-            children = (node for node in self.nodes if node.parent == at and node.token == token)
+        parent: int | None = None
+        for token in [*hypothesis.tokens, *([END] if hypothesis.finished else [])]:
+            children = (node for node in self.nodes if node.parent == parent and node.token == token)
             node = next((node for node in children if node.state != "pruned"), None)
             if node is None:
                 return
-            node.best, at = True, node.id
+            node.best, parent = True, node.id

@@ -135,12 +135,14 @@ def _influences(translator: Translator, seen: ObservedSentence) -> tuple[Influen
     hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
     tokens = seen.best.tokens
     log_p = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
-    places = range(len(seen.outputs))
-    whole, *others = ([float(rows[place, seen.outputs[place]]) for place in places] for rows in log_p)
+    steps = range(len(seen.outputs))
+    whole, *hidden_values = ([float(rows[step, seen.outputs[step]]) for step in steps] for rows in log_p)
     # The end of the source is never hidden.
     return tuple(
-        Influence(place, 0, (*(whole[place] - other[place] for other in others), 0.0), "replaced by the unknown piece")
-        for place in places
+        Influence(
+            step, 0, (*(whole[step] - value[step] for value in hidden_values), 0.0), "replaced by the unknown piece"
+        )
+        for step in steps
     )
 
 
@@ -157,16 +159,18 @@ def _optional(
     tree: BeamTree,
     include: Collection[Part],
 ) -> dict[str, Any]:
-    """The parts of ``include``."""
-    found: dict[str, Any] = {}
+    """Return the parts of ``include``."""
+    optional: dict[str, Any] = {}
     if "ablation" in include:
-        heads = {name: len(each) for name, each in weights.items()}
+        heads = {name: len(table) for name, table in weights.items()}
         change = ablation(translator, seen.source, seen.best.tokens, heads=heads, ended=seen.best.finished)
-        found["ablation"] = {name: [round(value, 6) for value in each.tolist()] for name, each in change.items()}
+        optional["ablation"] = {name: [round(value, 6) for value in row.tolist()] for name, row in change.items()}
     if "beam" in include:
         tree.mark(seen.best)
-        found["beam"] = [asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in tree.nodes]
+        optional["beam"] = [asdict(node) | {"piece": translator.target.pieces([node.token])[0]} for node in tree.nodes]
     if "vectors" in include:
         modules = mechanisms(translator.model)
-        found["vectors"] = {name: parts.vectors(weight_terms(modules[name], look)) for name, look in seen.looks.items()}
-    return found
+        optional["vectors"] = {
+            name: parts.vectors(weight_terms(modules[name], look)) for name, look in seen.looks.items()
+        }
+    return optional

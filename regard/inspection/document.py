@@ -42,21 +42,21 @@ class Inspection:
 
     @property
     def text(self) -> str:
-        """The output of a search, else the input."""
+        """The output of a search, otherwise the input."""
         search = self.document.get("search")
         return str(search["output"] if search else self.document["text"])
 
     def measures(self) -> dict[str, dict[str, list[float]]]:
-        """Values per head, by attention and by name of the measure (``regard.inspection.measures``)."""
-        return {place: dict(each["measures"]) for place, each in self.document["attention"].items()}
+        """Return the values of all heads, by attention and by name of the measure (``regard.inspection.measures``)."""
+        return {place: dict(entry["measures"]) for place, entry in self.document["attention"].items()}
 
     def alignment(self) -> list[tuple[int, int, float]]:
-        """Links (target position, source position, weight) from the head that aligns best; [] without one."""
+        """Return links (target position, source position, weight) of the head that aligns best; [] without one."""
         alignment = self.document.get("alignment")
         return [(target, source, weight) for target, source, weight in alignment["links"]] if alignment else []
 
     def to_html(self) -> str:
-        """The page with this document as one HTML file, which needs no server and no network."""
+        """Return the page with this document as one HTML file, which needs no server and no network."""
         return offline({"main": self.document})
 
     def save(self, path: str | Path) -> None:
@@ -75,7 +75,7 @@ class Inspection:
             raise ConfigError(f"the format of {path.name} is unknown", help="end it in .html, .json or .npz")
 
     def show(self, height: int = 900) -> Any:
-        """The page as an HTML frame for a notebook; ``height`` in pixels."""
+        """Return the page as an HTML frame for a notebook; ``height`` in pixels."""
         from html import escape
 
         from IPython.display import HTML

@@ -22,7 +22,7 @@ from regard.search.best_types import best_types
 from regard.search.contract import Hypothesis
 
 CANDIDATES = 10  # alternatives recorded at each step
-NAMES = {each: name for name, each in MECHANISMS.items()}  # config name of each mechanism class
+NAMES = {mechanism: name for name, mechanism in MECHANISMS.items()}  # config name of each mechanism class
 
 
 def surface(tokenizer: Tokenizer, ids: list[int]) -> Surface:
@@ -32,18 +32,18 @@ def surface(tokenizer: Tokenizer, ids: list[int]) -> Surface:
 
 
 def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[str]]:
-    """The word index of each piece, and the words' spellings; special pieces are words of their own.
+    """Return the word index of each piece, and the words' spellings; special pieces are separate words.
 
-    A piece belongs to the last word of the text up to it, however the tokenizer marks words.
+    A piece belongs to the last word of the text up to it, for every tokenizer.
     """
     numbers: list[int] = []
     spelled: list[str] = []
     count = 0  # words of the text so far
-    for at, piece in enumerate(ids):
+    for position, piece in enumerate(ids):
         if piece < len(SPECIALS):
             spelled.append(SPECIALS[piece])
         else:
-            words = tokenizer.decode(ids[: at + 1]).split()
+            words = tokenizer.decode(ids[: position + 1]).split()
             if len(words) > count or not spelled or spelled[-1] in SPECIALS:
                 spelled.append("")
             count = len(words)
@@ -53,13 +53,13 @@ def words_of(tokenizer: Tokenizer, ids: Sequence[int]) -> tuple[list[int], list[
 
 
 def candidate(tokenizer: Tokenizer, hypothesis: Hypothesis) -> dict[str, Any]:
-    """Text, score and log-probability of one output of the n-best list."""
+    """Return text, score and log-probability of one output of the n-best list."""
     text = tokenizer.decode(hypothesis.tokens)
     return {"text": text, "score": hypothesis.score, "log_probability": hypothesis.log_probability}
 
 
 def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> tuple[Prediction, ...]:
-    """Return the prediction of each output piece, after the one before it on the second surface."""
+    """Return the prediction of each output piece, located after the previous piece of the second surface."""
     steps = []
     for place, (row, chosen) in enumerate(zip(log_p, outputs, strict=False), start=-1):
         value, token = (x[0] for x in best_types(row[None], CANDIDATES, SYMBOLS.suppressed))
@@ -68,7 +68,7 @@ def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> 
         steps.append(
             Prediction(
                 Site("after", (place,), surface=1), "token", tokenizer.pieces([chosen])[0], float(row[chosen]),
-                tuple(Alternative(*each) for each in best), entropy=float(torch.special.entr(row.exp()).sum()),
+                tuple(Alternative(*fields) for fields in best), entropy=float(torch.special.entr(row.exp()).sum()),
                 rank=int((row > row[chosen]).sum()),
             )
         )  # fmt: skip
@@ -76,15 +76,15 @@ def predictions(tokenizer: Tokenizer, log_p: Tensor, outputs: Sequence[int]) -> 
 
 
 def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -> dict[str, Any]:
-    """Links of the first ``rows`` target pieces to source pieces, with the weights of the aligner's head.
+    """Return links of the first ``rows`` target pieces to source pieces, with the weights of the aligner's head.
 
-    Where the aligner reads a step late and the output did not end, the last piece is read from the query after it.
+    If the aligner reads one step late and the output did not end, the last piece is read from the query after it.
     """
     weights = aligner.weights({name: look.weights[0].cpu() for name, look in looks.items()})[:rows]
     value, source = weights[:, : max(weights.shape[1] - 1, 1)].max(-1)  # without the source's end symbol
     links = [
-        [target, at, round(weight, 6)]
-        for target, (at, weight) in enumerate(zip(source.tolist(), value.tolist(), strict=True))
+        [target, position, round(weight, 6)]
+        for target, (position, weight) in enumerate(zip(source.tolist(), value.tolist(), strict=True))
         if weight > 0
     ]
     return {
@@ -94,18 +94,18 @@ def alignment(aligner: Aligner, looks: Mapping[str, AttentionCall], rows: int) -
 
 
 def rollouts(weights: dict[str, Tensor]) -> dict[str, Any]:
-    """Attention rollout of an encoder, and the decoder's mean source attention multiplied by it."""
-    encoder = [each for name, each in weights.items() if name.startswith("encoder")]
-    source = [each.mean(0) for name, each in weights.items() if name.endswith("source")]
+    """Return the attention rollout of an encoder, and the decoder's mean cross-attention multiplied by it."""
+    encoder = [heads for name, heads in weights.items() if name.startswith("encoder")]
+    source = [heads.mean(0) for name, heads in weights.items() if name.endswith("source")]
     if not encoder:
         return {}
     rolled = rollout(encoder)
-    found = {"encoder": encode_floats(rolled)}
-    return found | {"source": encode_floats(torch.stack(source).mean(0) @ rolled)} if source else found
+    encoded = {"encoder": encode_floats(rolled)}
+    return encoded | {"source": encode_floats(torch.stack(source).mean(0) @ rolled)} if source else encoded
 
 
 def vectors(terms: WeightTerms) -> dict[str, Any]:
-    """The terms of an attention's energies, with tensors encoded."""
+    """Return the terms of an attention's energies, with encoded tensors."""
     plain = {"kind": terms.kind, "formula": terms.formula, "scale": terms.scale}
     tensors = {name: getattr(terms, name) for name in ("query", "key", "value", "allowed", "vector", "bias")}
-    return plain | {name: None if each is None else encode_floats(each) for name, each in tensors.items()}
+    return plain | {name: None if tensor is None else encode_floats(tensor) for name, tensor in tensors.items()}

@@ -20,7 +20,7 @@ from regard.inspection.run_history import checkpoints, chosen_checkpoint, descri
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
 
-KEPT = 3  # most checkpoints in memory
+MAX_OPEN = 3  # checkpoints in memory
 
 
 class Inspector:
@@ -29,7 +29,7 @@ class Inspector:
     Args:
         run: the run.
         name: the name of the model.
-        open: makes the predictor of a checkpoint; for None that of ``checkpoint``, or else of the run's own choice.
+        open: makes the predictor of a checkpoint; for None that of ``checkpoint``, otherwise of the run's choice.
         checkpoint: the default one.
     """
 
@@ -52,17 +52,19 @@ class Inspector:
 
         Args:
             text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
-            options: how the search of a translation model is inspected.
-            checkpoint: the default one unless given.
-            influence: whether to hide each piece of the input in turn: as many passes as there are pieces.
+            options: of the search of a translation model.
+            checkpoint: None: the default one.
+            influence: whether to hide each piece of the input in turn: one pass for each piece.
 
         Raises:
-            ConfigError: for a predictor that shows nothing, an input that cannot be shown, and for options of a search
-                where there is none.
+            ConfigError: the predictor cannot be inspected, the input cannot be shown, or the model has no search for
+                ``options``.
         """
         if options is not None and not self.translates:
-            raise ConfigError("this model has no search to inspect", why=f"this run is of {self.run.config.task.kind}")
-        with self._lock:  # one at a time: it takes memory
+            raise ConfigError(
+                "this model has no search to inspect", why=f"the task of this run is {self.run.config.task.kind}"
+            )
+        with self._lock:  # one at a time, because it takes memory
             predictor, model = self._predictor(checkpoint), self._model(checkpoint)
             if self.translates:
                 options = options or SearchOptions()
@@ -71,9 +73,9 @@ class Inspector:
                 return inspect_text(predictor, text, options, aligner=self._aligner, model=model)
             if not isinstance(predictor, Observes):
                 raise ConfigError(
-                    f"the task {model['task']} shows nothing",
+                    f"the task {model['task']} cannot be inspected",
                     why="its predictor has no method inspect(input) -> Observation",
-                    help="regard.core.observation says what it returns; the page draws all of it",
+                    help="regard.core.observation describes its result, which the page draws",
                 )
             input = read_input(predictor, text) if hasattr(predictor, "read") else text
             observation = require_observation(predictor.inspect(input))
@@ -112,17 +114,17 @@ class Inspector:
         return find_aligner(self.run, self._predictor(None), checkpoint=self._given)
 
     def _model(self, checkpoint: str | None) -> dict[str, str | None]:
-        """Return what the document says of the model."""
+        """Return the document's description of the model."""
         config = self.run.config
         model = {"name": self.name, "task": config.task.kind, "checkpoint": checkpoint or self.checkpoint}
         source, target = config.languages
         return model | ({"source_language": source, "target_language": target} if self.translates else {})
 
     def _predictor(self, checkpoint: str | None) -> Any:
-        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default is perhaps open already
+        checkpoint = None if checkpoint == self.checkpoint else checkpoint  # the default may be open already
         if checkpoint not in self._predictors:
             self._predictors[checkpoint] = self._open(checkpoint)
-            if len(self._predictors) > KEPT:
+            if len(self._predictors) > MAX_OPEN:
                 self._predictors.popitem(last=False)
         self._predictors.move_to_end(checkpoint)
         return self._predictors[checkpoint]
@@ -131,11 +133,11 @@ class Inspector:
 def _influences(
     predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
 ) -> tuple[Influence, ...]:
-    """Return the influence of each piece. Raises ConfigError where a model cannot hide any."""
+    """Return the influence of each piece. Raises ConfigError if the model cannot hide pieces."""
     influences = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
     if not influences and observation.predictions:
-        why = "its pieces cannot be hidden from the network one by one"
-        raise ConfigError(f"a {model['task']} model has no influence of this input's pieces", why=why)
+        why = "its pieces cannot be hidden from the network individually"
+        raise ConfigError(f"influence is not available for {model['task']} models", why=why)
     return influences
 
 
@@ -155,15 +157,15 @@ def inspect(
     Args:
         path: the run folder.
         text: one input as a line; for translation one or more sentences, all of which the document lists.
-        checkpoint: ``average``, ``best``, ``last`` or a step; the run's own choice unless given.
-        device: where to compute; a GPU if there is one unless given.
-        engine: how to decode (see Translator).
-        include: costly parts of the document of a translation; all unless given.
-        sentence: index of the sentence to inspect, 0 the first.
-        influence: whether to hide each piece of the input in turn, to see what the prediction owes to it.
+        checkpoint: ``average``, ``best``, ``last`` or a step; None: the run's choice.
+        device: torch device; None: a GPU if available.
+        engine: of decoding (see Translator).
+        include: expensive parts of the document of a translation; None: all.
+        sentence: index of the sentence to inspect, from 0.
+        influence: whether to hide each piece of the input in turn, to measure its effect on the prediction.
 
     Raises:
-        ConfigError: for an input that cannot be shown, and for options that the task does not have.
+        ConfigError: the input cannot be shown, or the task does not have an option.
     """
     run = RunFolder.open(Path(path))
     opening: dict[str, Any] = {} if engine is None else {"engine": engine}
@@ -175,9 +177,9 @@ def inspect(
     if inspector.translates:
         options = SearchOptions(include=ALL_PARTS if include is None else include, sentence=sentence or 0)
         return inspector.inspect(text, options, checkpoint=checkpoint, influence=influence)
-    given = {"include": include, "sentence": sentence, "engine": engine}
-    if wrong := [name for name, value in given.items() if value is not None]:
+    options_of_translation = {"include": include, "sentence": sentence, "engine": engine}
+    if wrong := [name for name, value in options_of_translation.items() if value is not None]:
         raise ConfigError(
-            f"{', '.join(wrong)} is for translation", where=str(path), why=f"this run is of {run.task.name}"
+            f"{', '.join(wrong)} applies to translation only", where=str(path), why=f"the task is {run.task.name}"
         )
     return inspector.inspect(text, checkpoint=checkpoint, influence=influence)

@@ -14,13 +14,12 @@ Weights = Float[Tensor, "heads query key"]
 
 
 def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
-    """Measures of each head, by name; queries that may see at most one key count like others.
+    """Return the measures of each head, by name. Queries with a single key count like others.
 
-    ``entropy``: −Σ α ln α of a query's weights in nats, mean over queries: 0 looks at one place, ln S at all alike.
-    ``distance``: Σ α |i − j|, mean over queries; a target's position is scaled to the length of the source.
-    ``diagonality``: 1 − distance / the greatest that is possible: 1 is a straight line. ``largest``: the largest weight
-    of a query, mean over queries. ``end``: the share of weight on the end symbol; on the begin symbol where a decoder
-    looks at itself.
+    ``entropy``: −Σ α ln α of a query's weights in nats, mean over queries: 0 for one key, ln S for equal weights.
+    ``distance``: Σ α |i − j|, mean over queries; target positions are scaled to the length of the source.
+    ``diagonality``: 1 − distance / the largest possible distance; 1 is a straight line. ``largest``: the largest weight
+    of a query, mean over queries. ``end``: the weight on the end symbol; in decoder self-attention on the begin symbol.
     """
     queries, keys = weights.shape[1:]
     key_position = torch.arange(keys, dtype=weights.dtype)
@@ -31,14 +30,14 @@ def measures(weights: Weights, kind: Kind) -> dict[str, list[float]]:
     reachable = distances.tril() if kind == "decoder" else distances
     furthest = reachable.amax(1).mean().clamp_min(torch.finfo(weights.dtype).eps)
     distance = (weights * distances).sum(-1).mean(-1)
-    found = {
+    values_by_name = {
         "entropy": torch.special.entr(weights).sum(-1).mean(-1),
         "distance": distance,
         "diagonality": 1 - distance / furthest,
         "largest": weights.amax(-1).mean(-1),
         "end": weights[:, :, 0 if kind == "decoder" else -1].mean(-1),
     }
-    return {name: [round(value, 6) for value in values.tolist()] for name, values in found.items()}
+    return {name: [round(value, 6) for value in values.tolist()] for name, values in values_by_name.items()}
 
 
 def rollout(layers: list[Weights]) -> Float[Tensor, "query key"]:

@@ -15,7 +15,7 @@ def observation_document(observation: Observation, model: Mapping[str, Any], tex
     """Return the document of an observation. A log probability of −∞ is null.
 
     Args:
-        observation: what is shown.
+        observation: of an input.
         model: the name, task and checkpoint of the model, and perhaps its languages.
         text: the input as a line.
     """
@@ -51,10 +51,11 @@ def _surface(surface: Surface) -> dict[str, Any]:
 
 
 def _prediction(prediction: Prediction) -> dict[str, Any]:
-    value = prediction.log_probability
+    value, fields = prediction.log_probability, prediction._asdict()
+    site = fields.pop("site")
     return {
-        **prediction._asdict(),
-        "at": {**prediction.site._asdict(), "pieces": list(prediction.site.pieces)},
+        "at": {**site._asdict(), "pieces": list(site.pieces)},
+        **fields,
         "log_probability": None if value is None else _finite(value),
         "alternatives": _alternatives(prediction.alternatives),
     }
@@ -81,9 +82,9 @@ def _axis(axis: Axis) -> dict[str, Any]:
 
 def _alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
     return [
-        {"label": each.label, "log_probability": _finite(each.log_probability)}
-        | ({} if each.id is None else {"id": each.id})
-        for each in alternatives
+        {"label": alternative.label, "log_probability": _finite(alternative.log_probability)}
+        | ({} if alternative.id is None else {"id": alternative.id})
+        for alternative in alternatives
     ]
 
 

@@ -42,18 +42,18 @@ class ObservedSentence(NamedTuple):
 
 
 def beam_settings(settings: SearchConfig) -> SearchConfig:
-    """The settings with beam search in place of sampling, so that repeated inspections agree."""
+    """Return the settings with beam search instead of sampling: repeated inspections are equal."""
     drawn = {"temperature": None, "top_k": None, "top_p": None, "nbest": min(settings.nbest, settings.beam)}
     return settings.model_copy(update=drawn)
 
 
 def sentences_of(text: str, language: str | None, *, whole: bool = False) -> list[str]:
-    """The sentences of a text as a server splits them, or all as one; ConfigError for a blank text."""
+    """Return the sentences of a text as a server splits them, or the whole. Raises ConfigError for a blank text."""
     split = whole_text(text) if whole else split_sentences(text, language)
-    found = split.sentences or ([text.strip()] if text.strip() else [])
-    if not found:
-        raise ConfigError("there is no text to look at")
-    return found
+    sentences = split.sentences or ([text.strip()] if text.strip() else [])
+    if not sentences:
+        raise ConfigError("there is no text to inspect")
+    return sentences
 
 
 def observe_sentence(
@@ -79,13 +79,13 @@ def observe_sentence(
     """
     if not 0 <= index < len(sentences):
         why = f"the text has {len(sentences)}, counted from 0"
-        raise ConfigError(f"there is no sentence {index} to look at", why=why)
+        raise ConfigError(f"sentence {index} does not exist", why=why)
     source = _source(translator, sentences[index])
     _require_pieces(translator, force)
     hypotheses = _decode(translator, source, settings, force, watch)
     if not 0 <= candidate < len(hypotheses):
         why = f"the search found {len(hypotheses)}, counted from 0"
-        raise ConfigError(f"there is no candidate {candidate}", why=why, help="a wider beam")
+        raise ConfigError(f"candidate {candidate} does not exist", why=why, help="use a wider beam")
     best = hypotheses[candidate]
     whole, log_p = _observe(translator, source, best)
     looks = {name: _cut(look, name, len(_outputs(best))) for name, look in whole.items()}
@@ -95,11 +95,13 @@ def observe_sentence(
 def _source(translator: Translator, text: str) -> list[int]:
     parts = translator.parts(text)
     if not parts:
-        raise ConfigError("there is no text to look at")
+        raise ConfigError("there is no text to inspect")
     longest = min(LONGEST, translator.max_length)
     if len(parts) > 1 or len(parts[0]) > longest:
         count = sum(map(len, parts))
-        raise ConfigError(f"a text of {count} pieces is too long to look at", help=f"at most {longest}: a sentence")
+        raise ConfigError(
+            f"a text of {count} pieces is too long to inspect", help=f"the limit is {longest} pieces: a sentence"
+        )
     return parts[0]
 
 
@@ -107,7 +109,7 @@ def _require_pieces(translator: Translator, force: Sequence[int]) -> None:
     if len(force) > LONGEST or any(
         piece in SYMBOLS.suppressed or not 0 <= piece < len(translator.target) for piece in force
     ):
-        raise ConfigError("the output cannot begin so", why="the model cannot produce one of the forced pieces")
+        raise ConfigError("the forced beginning is impossible", why="the model cannot produce one of its pieces")
 
 
 def _decode(
@@ -125,14 +127,14 @@ def _decode(
 
 
 def _observe(translator: Translator, source: list[int], best: Hypothesis) -> tuple[dict[str, AttentionCall], Tensor]:
-    """Every look, and log p of every type at every position, one more than the output has where it did not end."""
+    """Return every attention call, and log p of every type at every position, plus one if the output did not end."""
     with translator.observed() as model, observe_calls(model) as seen:
         log_p = translator.log_probabilities([source], [best.tokens], model=model)[0].cpu()
     return dict(seen), log_p
 
 
 def _cut(look: AttentionCall, name: str, rows: int) -> AttentionCall:
-    """The look without the query of an end symbol that was not reached."""
+    """Return the call without the query of an end symbol that was not reached."""
     if name.startswith("encoder"):
         return look
     if name.endswith("source"):

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PERPLEXITY = 30.0
-FEWEST = 4  # vectors that a plane tells anything of
-MOST = 5_000  # vectors: t-SNE takes about a minute for so many
+FEWEST = 4  # vectors
+MOST = 5_000  # vectors, for which t-SNE takes about a minute
 
 
 def can_project() -> bool:
@@ -25,31 +25,31 @@ def can_project() -> bool:
 
 
 def chosen_places(number: int, *, seed: int = 0) -> npt.NDArray[np.int64]:
-    """All places below ``number``, or as many as are drawn in one picture, evenly drawn by the seed."""
+    """Return all indices below ``number``, or ``MOST`` of them, drawn by the seed."""
     every = np.arange(number)
     return every if number <= MOST else np.sort(np.random.default_rng(seed).permutation(every)[:MOST])
 
 
 def project(vectors: npt.NDArray[np.floating[Any]], *, seed: int = 0) -> npt.NDArray[np.float32]:
-    """Points (vectors, 2) with the neighbors of the vectors (x, features): t-SNE (van der Maaten & Hinton 2008).
+    """Return points (vectors, 2) with the neighborhoods of vectors (x, features): t-SNE (van der Maaten & Hinton 2008).
 
-    Perplexity 30, or a third of the vectors where they are few; it begins with the two main axes and draws by ``seed``.
-    Distances between groups that lie apart and sizes of groups mean nothing. ValueError for less than 4 vectors.
+    Perplexity 30, or a third of the number of vectors if that is less; initialized by PCA and ``seed``. Distances
+    between groups and sizes of groups have no meaning. Raises ValueError for fewer than 4 vectors.
     """
     from sklearn.manifold import TSNE
 
     if len(vectors) < FEWEST:
-        raise ValueError(f"t-SNE wants {FEWEST} vectors, and there are {len(vectors)}")
+        raise ValueError(f"t-SNE needs {FEWEST} vectors, not {len(vectors)}")
     perplexity = min(PERPLEXITY, (len(vectors) - 1) / 3)
     begin = "pca" if vectors.shape[1] > 1 else "random"
-    found = TSNE(2, perplexity=perplexity, init=begin, random_state=seed).fit_transform(vectors.astype(np.float32))
-    return np.asarray(found, np.float32)
+    points = TSNE(2, perplexity=perplexity, init=begin, random_state=seed).fit_transform(vectors.astype(np.float32))
+    return np.asarray(points, np.float32)
 
 
 def draw_classes(
     figure: Figure, points: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], classes: Sequence[str]
 ) -> None:
-    """Draw points in the color of their class; axes have no numbers, since these mean nothing."""
+    """Draw points in the color of their class; axes have no numbers, because they would have no meaning."""
     import matplotlib
 
     figure.set_size_inches(7.5, 6)

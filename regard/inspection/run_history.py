@@ -22,7 +22,7 @@ UNITS = {"loss": "nats"}
 
 
 def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any]:
-    """The run as JSON for the page; ``checkpoint`` is the one inspected by default."""
+    """Return the run as JSON for the page; ``checkpoint`` is the one inspected by default."""
     config, plan = run.config, run.read_plan()
     parts = [["model", config.summary]]
     if plan is not None:
@@ -48,29 +48,29 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
 
 
 def checkpoints(run: RunFolder) -> list[str]:
-    """Names of checkpoints as ``--checkpoint`` takes them: steps, oldest first, then ``best`` and ``average``."""
+    """Return names of checkpoints for ``--checkpoint``: steps, oldest first, then ``best`` and ``average``."""
     steps = [str(step) for step in checkpoint.list_steps(run.checkpoints)]
     best = ["best"] if checkpoint.read_best(run.checkpoints) else []
     return [*steps, *best, *(["average"] if (run.checkpoints / "average").is_dir() else [])]
 
 
 def weight_digests(run: RunFolder) -> dict[str, str]:
-    """A digest of the weights of each checkpoint; equal digests mean the same model."""
-    found = {}
+    """Return a digest of the weights of each checkpoint; equal digests mean equal models."""
+    digests = {}
     for name in checkpoints(run):
         with suppress(RegardError):  # a damaged checkpoint is reported when it is opened
-            found[name] = checkpoint.identity(run.weights_path(name).path)[:16]
-    return found
+            digests[name] = checkpoint.identity(run.weights_path(name).path)[:16]
+    return digests
 
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
-    """The name of checkpoint ``which``, or of the run's own choice, as ``--checkpoint`` takes it."""
+    """Return the name of checkpoint ``which``, or of the run's choice, for ``--checkpoint``."""
     chosen = run.weights_path(which)
     return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
 
 
 def training_curves(path: Path) -> list[dict[str, Any]]:
-    """Curves of ``metrics.jsonl``: training loss and learning rate as at most POINTS means, and validation metrics."""
+    """Return the curves of ``metrics.jsonl``: up to POINTS means of training loss and rate; validation metrics."""
     if not path.is_file():
         return []
     return _read_curves(FileVersion.of(path))

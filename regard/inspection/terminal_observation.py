@@ -17,16 +17,16 @@ ALTERNATIVES = 4
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
 
 
-def draw_inspection(found: Inspection, head: str | None, *, columns: int) -> str:
-    """Return predictions and the weights of ``head`` (PLACE or PLACE:N), in at most ``columns`` where labels allow.
+def draw_inspection(inspection: Inspection, head: str | None, *, columns: int) -> str:
+    """Return predictions and the weights of ``head`` (PLACE or PLACE:N), ``columns`` wide if labels allow it.
 
-    Without ``head`` the mean over the heads of the last place is drawn. ConfigError for a head that does not exist.
+    Without ``head`` the mean over the heads of the last place is drawn. Raises ConfigError for an unknown head.
     """
-    parts = [_predictions(found.document)]
-    if found.attention:
-        place, weights = _chosen(found.attention, head)
-        queries, keys = (found.document["attention"][place][axis]["labels"] for axis in ("query", "key"))
-        parts.append(f"{head or f'{place}, mean of its heads'}: rows look, columns are looked at")
+    parts = [_predictions(inspection.document)]
+    if inspection.attention:
+        place, weights = _chosen(inspection.attention, head)
+        queries, keys = (inspection.document["attention"][place][axis]["labels"] for axis in ("query", "key"))
+        parts.append(f"{head or f'{place}, mean of its heads'}: rows are queries, columns are keys")
         parts += _blocks(weights, queries, keys, columns)
     elif head is not None:
         raise ConfigError("this model has no attention", where="--head")
@@ -34,27 +34,27 @@ def draw_inspection(found: Inspection, head: str | None, *, columns: int) -> str
 
 
 def _predictions(document: Mapping[str, Any]) -> str:
-    """One line a prediction: the piece or label and its probability, and what else was likely there."""
+    """Return one line for each prediction: the piece or label, its probability, and alternatives."""
     surfaces = document["surfaces"]
     rows = []
     for prediction in document["predictions"]:
         kind, pieces, surface = (prediction["at"][name] for name in ("kind", "pieces", "surface"))
         label, value = prediction["label"], prediction["log_probability"]
         if kind == "after" and pieces[0] + 1 >= len(surfaces[surface]["pieces"]):
-            label, value = "…", None  # nothing follows there
+            label, value = "…", None  # the end of the input
         elif kind in ("piece", "node", "gap"):
             label = surfaces[surface]["pieces"][pieces[0]]
         rows.append((label, value, prediction["alternatives"]))
     wide = max((len(_visible(label)) for label, _, _ in rows), default=0)
     return "\n".join(
-        f"{_visible(label).rjust(wide)}  {'' if value is None else _percent(value):>7}  {_likely(others)}".rstrip()
-        for label, value, others in rows
+        f"{_visible(label).rjust(wide)}  {'' if value is None else _percent(value):>7}  {_likely(best)}".rstrip()
+        for label, value, best in rows
     )
 
 
 def _likely(alternatives: Sequence[Mapping[str, Any]]) -> str:
     return "  ".join(
-        f"{_visible(each['label'])} {_percent(each['log_probability'])}" for each in alternatives[:ALTERNATIVES]
+        f"{_visible(entry['label'])} {_percent(entry['log_probability'])}" for entry in alternatives[:ALTERNATIVES]
     )
 
 
@@ -63,7 +63,7 @@ def _percent(log_probability: float | None) -> str:
 
 
 def _chosen(attention: Mapping[str, Tensor], head: str | None) -> tuple[str, Tensor]:
-    """The place, and the weights (query, key) to draw."""
+    """Return the place, and the weights (query, key) to draw."""
     if head is None:
         place = list(attention)[-1]
         return place, attention[place].float().mean(0)
@@ -73,7 +73,7 @@ def _chosen(attention: Mapping[str, Tensor], head: str | None) -> tuple[str, Ten
     if place not in attention:
         help = did_you_mean(place, attention)
         raise ConfigError(
-            f"there is no place {place}", where="--head", why=f"there are {', '.join(attention)}", help=help
+            f"the place {place} does not exist", where="--head", why=f"places: {', '.join(attention)}", help=help
         )
     heads = attention[place]
     if not number:
@@ -84,17 +84,17 @@ def _chosen(attention: Mapping[str, Tensor], head: str | None) -> tuple[str, Ten
 
 
 def _blocks(weights: Tensor, queries: Sequence[str], keys: Sequence[str], columns: int) -> list[str]:
-    """The heat map, cut into blocks of keys that fit beside each other."""
-    rows, heads = [_visible(each) for each in queries], [_visible(each) for each in keys]
-    wide = max(2, *(len(each) for each in heads)) + 1
+    """Return the heat map in blocks of keys that fit into the width."""
+    rows, heads = [_visible(label) for label in queries], [_visible(label) for label in keys]
+    wide = max(2, *(len(label) for label in heads)) + 1
     fitting = max(1, (columns - max(map(len, rows)) - 1) // wide)
     return [
-        draw_attention(weights[:, at : at + fitting], heads[at : at + fitting], rows)
-        for at in range(0, len(heads), fitting)
+        draw_attention(weights[:, start : start + fitting], heads[start : start + fitting], rows)
+        for start in range(0, len(heads), fitting)
     ]
 
 
 def _visible(label: str) -> str:
-    """A label that is safe to print and can be seen."""
+    """Return a label that is safe to print and visible."""
     signs = (VISIBLE.get(sign) or (sign if sign.isprintable() else f"U+{ord(sign):04X}") for sign in label)
     return "".join(signs) or "␀"

@@ -72,7 +72,7 @@ def test_a_text_of_several_sentences_is_asked_one_by_one(url: str) -> None:
         document = found[number].json()
         assert (document["sentences"], document["sentence"]) == (["a b", "c é"], number)
         assert (document["text"], document["facts"]["unknown"]) == (source, unknown)
-    assert found[2].status_code == 400 and "no sentence 2" in found[2].json()["error"]
+    assert found[2].status_code == 400 and "sentence 2 does not exist" in found[2].json()["error"]
     assert inspect(url, sentence=-1).status_code == 422
 
 
@@ -133,10 +133,10 @@ def test_another_output_than_the_best_can_be_looked_at(url: str) -> None:
         ({"checkpoint": "../../x"}, 422, "checkpoint"),
         ({"checkpoint": "12345"}, 404, "12345"),
         ({"checkpoint": "²"}, 422, "checkpoint"),
-        ({"force": [0]}, 400, "cannot begin so"),
+        ({"force": [0]}, 400, "forced beginning is impossible"),
         ({"force": [10**12]}, 422, "force"),
         ({"beam": 11}, 400, "wider than 10"),
-        ({"candidate": 1, "nbest": 1}, 400, "no candidate 1"),
+        ({"candidate": 1, "nbest": 1}, 400, "candidate 1 does not exist"),
         ({"include": ["everything"]}, 422, "include"),
         ({"model": "nobody"}, 404, "nobody"),
     ],

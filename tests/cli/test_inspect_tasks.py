@@ -55,7 +55,9 @@ def test_the_terminal_has_probabilities_and_one_head(book: Path, capsys: pytest.
     assert run("inspect", book, "the\ncat", "--terminal", "--head", "decoder.0.self:1") == 0
     said = capsys.readouterr().out
     assert re.search(r"^t +\d+\.\d %  \S+ \d+\.\d %", said, re.MULTILINE) and "↵" in said
-    assert "decoder.0.self:1: rows look" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), "only itself is seen"
+    assert "decoder.0.self:1: rows are queries" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), (
+        "only itself is seen"
+    )
     assert run("inspect", book, "a", "--terminal") == 0
     assert "decoder.1.self, mean of its heads" in capsys.readouterr().out
 
@@ -124,7 +126,7 @@ def test_a_task_of_ones_own_says_what_would_make_it_show_something(
     capfd.readouterr()
     assert run("inspect", "runs/mean", "1 2", "--json") == 2
     said = capfd.readouterr().err
-    assert "shows nothing" in said and "inspect(input) -> Observation" in said
+    assert "cannot be inspected" in said and "inspect(input) -> Observation" in said
 
 
 def test_an_engine_is_for_what_decodes(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -100,7 +100,7 @@ def test_a_model_whose_pieces_cannot_be_hidden_says_so() -> None:
     assert inspector.inspect("i0 i1").observation.influences == ()
     for predictor in (case.predictor, generator()):
         inspector = Inspector(run, name="one", open=lambda which, found=predictor: found)  # type: ignore[misc]
-        with pytest.raises(ConfigError, match="has no influence of this input"):
+        with pytest.raises(ConfigError, match="influence is not available"):
             inspector.inspect("i0 i1" if predictor is case.predictor else "abc", influence=True)
 
 

@@ -38,7 +38,7 @@ def test_neighbors_stay_neighbors_and_a_seed_draws_the_same() -> None:
 
 def test_too_few_vectors_are_refused() -> None:
     pytest.importorskip("sklearn", reason="scikit-learn is not installed (the extra projection)")
-    with pytest.raises(ValueError, match="wants 4 vectors, and there are 3"):
+    with pytest.raises(ValueError, match="needs 4 vectors, not 3"):
         project(np.ones((3, 2)))
 
 

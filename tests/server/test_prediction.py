@@ -202,7 +202,8 @@ def test_a_predictor_that_offers_nothing_is_refused_in_plain_words() -> None:
         assert "has no read and write" in ask(inputs=["1"]).json()["error"]
         answer = ask("inspect", text="1")
         assert (
-            answer.status_code == 400 and "shows nothing; its predictor has no method inspect" in answer.json()["error"]
+            answer.status_code == 400
+            and "cannot be inspected; its predictor has no method inspect" in answer.json()["error"]
         )
 
 
