@@ -62,7 +62,7 @@ def measure(given: argparse.Namespace, task: str) -> None:
     lines = given.labeled.read_text(encoding="utf-8").splitlines()
     texts.write_text("".join(f"{line.partition(chr(9))[0]}\n" for line in lines), encoding="utf-8")
     run = RunFolder.create(FOLDER / "ours", load_config(config_of(given, task, texts)))
-    ready = set_up(run, say=print)
+    ready = set_up(run, log=print)
     order = ready.data.train.batches(0)
     updates = min((given.rounds + given.warm_up) * given.block, len(order))
     arrays = {

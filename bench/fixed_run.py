@@ -61,7 +61,7 @@ class Silent:
 
     def updated(self, place: Any, steps: int | None, figures: dict[str, float]) -> None: ...
     def validated(self, place: Any, validation: Any, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
 
 def drawn(name: str) -> np.random.Generator:
@@ -89,7 +89,7 @@ def fix_weights(model: torch.nn.Module) -> None:
 def trained(folder: Path, config: dict[str, Any]) -> tuple[Path, str]:
     """Train a run in a new folder. Returns its path and the digest of its weights."""
     run = RunFolder.create(folder / "run", load_config(config))
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     fix_weights(ready.net)
     trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False)
     trainer.fit()

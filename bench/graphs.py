@@ -24,7 +24,7 @@ import torch
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import evaluate_run
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 
@@ -41,9 +41,9 @@ def ours(
     with tempfile.TemporaryDirectory() as folder:
         run = RunFolder.create(Path(folder) / "run", config)
         torch.manual_seed(seed)
-        ready = set_up(run, say=lambda message: None)
+        ready = set_up(run, log=lambda message: None)
         trainer = Trainer(
-            run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), interrupted=lambda: False
+            run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), interrupted=lambda: False
         )  # fmt: skip
         began = time.process_time()
         outcome = trainer.fit()

@@ -143,7 +143,7 @@ def main() -> None:
     shape = SHAPES[given.shape] | {key: getattr(given, key) for key in ("batch", "block") if getattr(given, key)}
     shutil.rmtree(FOLDER, ignore_errors=True)
     runs = {name: form(given.text.absolute(), shape, given.threads, name) for name in given.forms}
-    ready = {name: set_up(run, say=print) for name, run in runs.items()}
+    ready = {name: set_up(run, log=print) for name, run in runs.items()}
     first = given.forms[0]
     settings = shape | TRAINING | {
         "types": ready[first].data.spec["types"], "threads": given.threads, "bias": True,

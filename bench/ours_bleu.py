@@ -44,7 +44,7 @@ class Answers:
             self.stretch.answer(self.decode)
 
     def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
     def interrupted(self) -> bool:
         if self.waits:
@@ -68,7 +68,7 @@ class Answers:
 def main(folder: Path, job: Path, outputs: Path) -> None:
     served = Served()
     run = RunFolder.open(folder)
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     answers = Answers(served, Stretch(served, job, outputs), ready.net)
     trainer = Trainer(
         run, ready.net, ready.data, steps=None, reporter=answers, interrupted=answers.interrupted,

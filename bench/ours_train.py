@@ -31,7 +31,7 @@ class Answers:
             self.made, self.tokens = 0, 0.0
 
     def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
     def interrupted(self) -> bool:
         if not self.made and not self.served.asked():
@@ -43,7 +43,7 @@ def main(folder: Path, updates: int) -> None:
     served = Served()
     answers = Answers(served, updates)
     run = RunFolder.open(folder)
-    ready = set_up(run, say=answers.said)
+    ready = set_up(run, log=answers.log)
     trainer = Trainer(
         run,
         ready.net,

@@ -43,7 +43,7 @@ def main() -> None:
     shutil.rmtree(prepared, ignore_errors=True)
     config = _config(arguments)
     run = RunFolder.create(prepared / "auto", config)
-    ready = set_up(run, say=print)
+    ready = set_up(run, log=print)
     codecs = ready.data.codecs
     _write_batches(prepared / "batches.npz", ready, config, arguments.most)
     _write_settings(prepared / "settings.json", ready, config)

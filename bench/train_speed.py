@@ -45,7 +45,7 @@ def main() -> None:
     shutil.rmtree(prepared, ignore_errors=True)
     config = _config(arguments)
     run = RunFolder.create(prepared / "auto", config)
-    ready = set_up(run, say=print)
+    ready = set_up(run, log=print)
     plan = run.read_plan()
     assert plan is not None
     updates = arguments.warm_up + arguments.rounds

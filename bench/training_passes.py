@@ -44,7 +44,7 @@ class Switch:
         self.last = time.perf_counter()
 
     def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None: ...
-    def said(self, message: str) -> None:
+    def log(self, message: str) -> None:
         print(message)
 
     def interrupted(self) -> bool:
@@ -64,7 +64,7 @@ def main() -> None:
     threads = f"train.threads={given.threads}"
     run = RunFolder.create(FOLDER, find_config([given.recipe], [], [*given.overrides, *NEVER, threads]))
     switch = Switch(given.updates)
-    ready = set_up(run, say=switch.said)
+    ready = set_up(run, log=switch.log)
     trainer = Trainer(run, ready.net, ready.data, steps=10**9, reporter=switch, interrupted=switch.interrupted)
     try:
         trainer.fit()

@@ -30,8 +30,8 @@ from regard.training.ddp import DDP
 from regard.training.fsdp2 import FSDP2
 from regard.training.one_shard import OneShard
 from regard.training.optim import Optimizer
-from regard.training.progress import Quiet
-from regard.training.ranks import Peers
+from regard.training.progress import NullReporter
+from regard.training.ranks import ProcessGroup
 from regard.training.row_parts import whole
 from regard.training.setup import set_up
 from regard.training.shards import Shards, Workers
@@ -52,7 +52,7 @@ def net(dtype: str, keys: dict[str, Any]) -> nn.Module:
     return model.to(getattr(torch, dtype)).train()
 
 
-def made(strategy: str, peers: Peers) -> Strategy:
+def made(strategy: str, peers: ProcessGroup) -> Strategy:
     makers: dict[str, Any] = {
         "shards": lambda: Shards(2, Workers(1, 1)),
         "alone": lambda: OneShard(None),
@@ -93,7 +93,7 @@ def farthest(one: dict[str, Tensor], other: dict[str, Tensor]) -> float:
     return max((float((one[name] - other[name]).abs().max()) for name in one), default=0.0)
 
 
-def updates(peers: Peers, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def updates(peers: ProcessGroup, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """How far each case ends from one process with as many shards, and from where it began."""
     found = []
     for case in cases:
@@ -113,17 +113,17 @@ def updates(peers: Peers, cases: Sequence[dict[str, Any]]) -> list[dict[str, Any
     return found
 
 
-def legs(peers: Peers, run: str, stops: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
+def legs(peers: ProcessGroup, run: str, stops: Sequence[tuple[str, int]]) -> list[dict[str, Any]]:
     """Train a run by one strategy after another, each until so many updates are made; what each left."""
     return [leg(peers, RunFolder.open(Path(run)), made(strategy, peers), stop) for strategy, stop in stops]
 
 
-def leg(peers: Peers, run: RunFolder, strategy: Strategy, stop: int) -> dict[str, Any]:
+def leg(peers: ProcessGroup, run: RunFolder, strategy: Strategy, stop: int) -> dict[str, Any]:
     with peers.first() as leads:
-        ready = set_up(run, say=_unsaid) if leads else None
-    ready = ready or set_up(run, say=_unsaid)
+        ready = set_up(run, log=_unsaid) if leads else None
+    ready = ready or set_up(run, log=_unsaid)
     trainer = Trainer(
-        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+        run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), strategy=strategy,
         interrupted=lambda: trainer.progress.step >= stop,
     )  # fmt: skip
     trainer.resume()
@@ -137,7 +137,7 @@ def leg(peers: Peers, run: RunFolder, strategy: Strategy, stop: int) -> dict[str
 def _unsaid(message: str) -> None: ...
 
 
-def spoiled(peers: Peers, folder: str) -> dict[str, Any]:
+def spoiled(peers: ProcessGroup, folder: str) -> dict[str, Any]:
     """A disk that is full on rank 1, and one that it does not see: what each rank is told, and what is left."""
     rows = {"model": {"w": row_files.Rows(torch.full((2, 3), float(peers.rank)), 2 * peers.rank, (4, 3))}}
     ranks, at, found = Ranks(peers.rank, peers.world, peers.gather), Path(folder), dict[str, Any]()
@@ -165,7 +165,7 @@ def spoiled(peers: Peers, folder: str) -> dict[str, Any]:
     return found | {"left": sorted(each.name for each in at.iterdir() if each.name != "elsewhere")}
 
 
-def die(peers: Peers, strategy: str) -> None:
+def die(peers: ProcessGroup, strategy: str) -> None:
     """Rank 1 is killed in the middle of its second update."""
     trained = Trained(made(strategy, peers), net("float32", {}), UPDATES[:1])
     if peers.rank:

@@ -24,13 +24,13 @@ import regard
 from regard.errors import DataError, RegardError
 from regard.runs.run_folder import RunFolder
 from regard.training.canonical_ranks import added, gathered
-from regard.training.ranks import Peers, joined
+from regard.training.ranks import ProcessGroup, joined
 from regard.training.start import _Unseen, train_run
 
 PATIENCE = 30.0
 
 
-def talk(peers: Peers) -> dict[str, Any]:
+def talk(peers: ProcessGroup) -> dict[str, Any]:
     """Small and long payloads, to all and to one."""
     other = 1 - peers.rank
     long = bytes([peers.rank + 1]) * (3_000 if peers.rank else 70_000)
@@ -43,12 +43,12 @@ def talk(peers: Peers) -> dict[str, Any]:
     }
 
 
-def _led(peers: Peers) -> bool:
+def _led(peers: ProcessGroup) -> bool:
     with peers.first() as leads:
         return leads
 
 
-def sums(peers: Peers) -> dict[str, Any]:
+def sums(peers: ProcessGroup) -> dict[str, Any]:
     """Sums of which each rank lacks some, and tensors that only one rank has."""
     rank = float(peers.rank)
     one = {"both": torch.tensor([1.0, rank]), f"only {peers.rank}": torch.tensor(2.0 + rank)}
@@ -57,12 +57,12 @@ def sums(peers: Peers) -> dict[str, Any]:
     return {"total": total, "held": {name: each.tolist() for name, each in held.items()}}
 
 
-def train(peers: Peers, runs: Sequence[str]) -> list[int]:
+def train(peers: ProcessGroup, runs: Sequence[str]) -> list[int]:
     """Train each of these runs to its end; the exit codes."""
     return [train_run(RunFolder.open(Path(run)), lambda path: nullcontext(_Unseen()), peers) for run in runs]
 
 
-def leave(peers: Peers, run: str) -> int:
+def leave(peers: ProcessGroup, run: str) -> int:
     """Rank 1 alone is sent SIGTERM while both train; the exit code."""
 
     class Sent(_Unseen):
@@ -80,26 +80,26 @@ def program(run: str, folder: str) -> str:
     return str(regard.train(RunFolder.open(Path(run)).config, folder))
 
 
-def disagree(peers: Peers) -> None:
+def disagree(peers: ProcessGroup) -> None:
     peers.agree("answer", "42")
     peers.agree("step", f"step {peers.rank}")
 
 
-def fail(peers: Peers, rank: int) -> None:
+def fail(peers: ProcessGroup, rank: int) -> None:
     """One rank cannot go on; the other waits for it."""
     if peers.rank == rank:
         raise DataError("a line cannot be read", where="corpus.txt:7")
     peers.gather(b"")
 
 
-def fail_first(peers: Peers) -> None:
+def fail_first(peers: ProcessGroup) -> None:
     """Rank 0 fails at what the others wait for."""
     with peers.first() as leads:
         if leads:
             raise DataError("there is no corpus")
 
 
-def prepare_long(peers: Peers) -> float:
+def prepare_long(peers: ProcessGroup) -> float:
     """Rank 0 prepares for longer than the patience, and the others wait, since it lives."""
     started = time.monotonic()
     with peers.first() as leads:
@@ -108,7 +108,7 @@ def prepare_long(peers: Peers) -> float:
     return time.monotonic() - started
 
 
-def fall_silent(peers: Peers) -> None:
+def fall_silent(peers: ProcessGroup) -> None:
     """Rank 1 is there, but does not answer any more: a cut line looks like this."""
     if peers.rank:
         time.sleep(2.5 * peers.patience)
@@ -116,7 +116,7 @@ def fall_silent(peers: Peers) -> None:
     peers.gather(b"")
 
 
-def die(peers: Peers) -> None:
+def die(peers: ProcessGroup) -> None:
     """Rank 1 is killed."""
     if peers.rank:
         os.kill(os.getpid(), signal.SIGKILL)

@@ -36,7 +36,7 @@ def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkey
         "train": {"batch_tokens": 64, "precision": "float32", "threads": 1},
     }
     run = RunFolder.create(tmp_path / "auto", load_config(config))
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     folder = _planned(run, "bfloat16", 2)
     copy = RunFolder.open(folder)
     assert copy.read_plan() == run.read_plan().model_copy(update={"precision": "bfloat16"})

@@ -16,7 +16,7 @@ from regard.runs.run_folder import RunFolder
 from regard.testing import TaskCase
 from regard.testing.task_case import trained
 from regard.training.carry import named_carries, read_carries
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 from tests.laws import lanes_task
@@ -39,8 +39,8 @@ def stopped(case: TaskCase, step: int) -> RunFolder:
 
 
 def resumed(run: RunFolder) -> Trainer:
-    ready = set_up(run, say=lambda message: None)
-    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), interrupted=lambda: False)
+    ready = set_up(run, log=lambda message: None)
+    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), interrupted=lambda: False)
     assert trainer.resume()
     return trainer
 
@@ -66,14 +66,14 @@ def test_what_was_written_comes_back() -> None:
         ({"../0.0": torch.zeros(1)}, "unknown name"),
         ({"00.0": torch.zeros(1)}, "unknown name"),
         ({"9999999.0": torch.zeros(1)}, "unknown name"),
-        ({"0.3": torch.zeros(2)}, "shard 0 carries a tensor is missing"),
-        ({"1.1": torch.zeros(1)}, "shard 1 carries a tensor is missing"),
-        ({"0.1": torch.zeros(1, dtype=torch.bool)}, "one row of numbers a lane"),
-        ({"0.1": torch.zeros(())}, "one row of numbers a lane"),
-        ({"0.0": torch.zeros(2, 3, dtype=torch.complex64)}, "one row of numbers a lane"),
-        ({"0.0": torch.zeros(2, 3, dtype=torch.float64)}, "not of one kind"),
-        ({"1.0": torch.zeros(1)}, "not of one kind"),
-        ({"3.0": torch.zeros(2, 5), "3.1": torch.zeros(2).bool()}, "4 lanes, and the batch before had 3"),
+        ({"0.3": torch.zeros(2)}, "shard 0 lacks a tensor"),
+        ({"1.1": torch.zeros(1)}, "shard 1 lacks a tensor"),
+        ({"0.1": torch.zeros(1, dtype=torch.bool)}, "one row of numbers per lane"),
+        ({"0.1": torch.zeros(())}, "one row of numbers per lane"),
+        ({"0.0": torch.zeros(2, 3, dtype=torch.complex64)}, "one row of numbers per lane"),
+        ({"0.0": torch.zeros(2, 3, dtype=torch.float64)}, "different number formats"),
+        ({"1.0": torch.zeros(1)}, "different number formats"),
+        ({"3.0": torch.zeros(2, 5), "3.1": torch.zeros(2).bool()}, "4 lanes, the previous batch had 3"),
     ],
 )
 def test_anything_else_is_refused(change: Tensors, problem: str) -> None:
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_carries_what_the_model_does_not_is_refused(
     """Before anything is learned, in plain words."""
     whole = checkpoint.load(checkpoint.step_path(begun.checkpoints, 3))
     changed(begun, change)
-    with pytest.raises(ModelError, match="is not of this run"):
+    with pytest.raises(ModelError, match="does not belong to this run"):
         resumed(begun)
     checkpoint.save(begun.checkpoints, 3, whole.groups, whole.state, keep=9)
     resumed(begun)
@@ -120,8 +120,8 @@ def begun(case: TaskCase) -> RunFolder:
 
 def test_resuming_draws_nothing_and_leaves_the_network_as_it_was(begun: RunFolder) -> None:
     """The pass that tries what was carried: a trace of it would be a trace of the stop."""
-    ready = set_up(begun, say=lambda message: None)
-    trainer = Trainer(begun, ready.net, ready.data, steps=6, reporter=Quiet(), interrupted=lambda: False)
+    ready = set_up(begun, log=lambda message: None)
+    trainer = Trainer(begun, ready.net, ready.data, steps=6, reporter=NullReporter(), interrupted=lambda: False)
     state = torch.get_rng_state()
     assert trainer.resume() and torch.equal(state, torch.get_rng_state())
     saved = checkpoint.load(checkpoint.step_path(begun.checkpoints, 3)).groups
@@ -154,8 +154,8 @@ def test_an_update_without_a_finite_loss_hands_nothing_on(case: TaskCase) -> Non
             return terms._replace(minimized=terms.minimized * (float("nan") if broken else 1.0))
 
     run = case.run()
-    ready = set_up(run, say=lambda message: None)
-    trainer = Trainer(run, ready.net, ready.data, steps=6, reporter=Quiet(), interrupted=lambda: False)
+    ready = set_up(run, log=lambda message: None)
+    trainer = Trainer(run, ready.net, ready.data, steps=6, reporter=NullReporter(), interrupted=lambda: False)
     trainer.updater.model = Once(trainer.model)
     for _ in range(4):
         trainer._update()

@@ -180,7 +180,7 @@ def test_a_file_with_nothing_in_it_chooses_no_task(tmp_path: Path, names: list[s
     files = [str(tmp_path / name) for name in names]
     nothing = next(file for file in files if "full" not in file)
     for train, valid in ((files, []), ([str(whole)], files)):
-        with pytest.raises(DataError, match="nothing in this file") as refused:
+        with pytest.raises(DataError, match="no content") as refused:
             find_config(train, [Path(file) for file in valid], [])
         assert (refused.value.where, refused.value.why) == (nothing, told) and refused.value.help is not None
 

@@ -84,7 +84,7 @@ def test_the_files_of_a_folder_are_documents(tmp_path: Path, monkeypatch: pytest
     data, _ = prepared(config, tmp_path / "run")
     assert (data.train.streams[0].documents, data.valid.streams[0].documents) == (11, 1)
     Path("texts", "config.toml").write_text("")
-    with pytest.raises(ConfigError, match="no recipe"):
+    with pytest.raises(ConfigError, match="unknown recipe"):
         find_config(["texts"], [], [])
 
 

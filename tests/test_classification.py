@@ -413,8 +413,8 @@ def test_an_example_of_another_number_of_texts_is_refused_with_its_place(tmp_pat
             model([good, bad])
         found = caught.value
         assert found.where == "input 2" and found.why and found.help
-        assert found.what == f"{pluralize(len(bad), 'text')} where the model reads {len(good)}"
-        with pytest.raises(DataError, match="where the model reads"):
+        assert found.what == f"found {pluralize(len(bad), 'text')}; the model reads {len(good)}"
+        with pytest.raises(DataError, match="the model reads"):
             model.inspect(bad)
-    with pytest.raises(DataError, match="a tab between two"):
+    with pytest.raises(DataError, match="by a tab"):
         pairs.read("a b")

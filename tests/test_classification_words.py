@@ -39,7 +39,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_each_word_has_its_affixes_and_other_columns_have_none(model: Any) -> None:
-    field = Text((1, 2), max_length=256, subword_features=50, apart=True)
+    field = Text((1, 2), max_length=256, subword_features=50, separate=True)
     field.tokenizer = model.codec.fields["text"].tokenizer
     encoded = field.encode([("the unseen", "film")])
     (row,) = encoded.rows

@@ -60,7 +60,7 @@ def test_what_is_no_budget(text: str) -> None:
 def test_a_budget_and_an_override_do_not_both_end_training(tmp_path: Path) -> None:
     source, budget = write(tmp_path, "a"), parse_budget("3steps")
     for varied, overrides in (([], ["train.steps=5"]), (["train.minutes=1,2"], [])):
-        with pytest.raises(ConfigError, match="both say when training ends"):
+        with pytest.raises(ConfigError, match="both set the end of training"):
             make_rows([source], varied, overrides, budget)
     assert make_rows([source], ["train.steps=1,2"], [], None)
 
@@ -95,14 +95,14 @@ def test_two_rows_have_two_names(tmp_path: Path) -> None:
     a = write(tmp_path, "a")
     (tmp_path / "b").mkdir()
     for sources, vary in (((a, write(tmp_path / "b", "a")), ()), ((a,), ("seed=1,1",)), ((f"x y={a}", f"x-y={a}"), ())):
-        with pytest.raises(ConfigError, match="two rows would be called"):
+        with pytest.raises(ConfigError, match="two rows have the name"):
             names(*sources, vary=vary)
 
 
 def test_nothing_to_compare(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"recipes or \.toml files"):
         names()
-    with pytest.raises(ConfigError, match="no recipe file"):
+    with pytest.raises(ConfigError, match="config file"):
         names(str(tmp_path / "none.toml"))
     for varied in ("model.width", "model.width="):
         with pytest.raises(ConfigError, match="a key, '=' and") as caught:
@@ -112,7 +112,7 @@ def test_nothing_to_compare(tmp_path: Path) -> None:
 
 def test_without_a_budget_the_configs_must_agree_on_one(tmp_path: Path) -> None:
     a, b = write(tmp_path, "a"), write(tmp_path, "b", "train.steps=200")
-    with pytest.raises(ConfigError, match="different times") as caught:
+    with pytest.raises(ConfigError, match="different training budgets") as caught:
         entries(a, b)
     assert caught.value.where == "steps=100 · steps=200"
     assert len(entries(a, b, budget=parse_budget("3steps"))) == 2
@@ -142,7 +142,7 @@ def test_all_are_measured_on_the_same_text(tmp_path: Path) -> None:
 
 def test_losses_compare_only_over_one_vocabulary(tmp_path: Path) -> None:
     found = entries(write(tmp_path, "a"), write(tmp_path, "b", "data.tokenizer.kind=word"))
-    with pytest.raises(ConfigError, match="losses of different vocabularies"):
+    with pytest.raises(ConfigError, match="losses with different vocabularies"):
         choose_test_set(found, None, "loss")
     assert choose_test_set(found, None, "bleu")
 

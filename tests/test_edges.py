@@ -173,10 +173,10 @@ def test_texts_are_begun_by_the_first_row_of_an_evaluation_alone() -> None:
     training, evaluation = (np.concatenate([part.index for part in examples.batches(epoch)]) for epoch in (0, None))
     assert not {*training.tolist()} & {*evaluation.tolist()}
     first = int(evaluation.min())
-    assert [examples.texts_begun(np.array([int(index)])) for index in evaluation if index != first] == [[]] * (
+    assert [examples.texts_started(np.array([int(index)])) for index in evaluation if index != first] == [[]] * (
         len(evaluation) - 1
     )
-    assert examples.texts_begun(np.array([first])) == streams
+    assert examples.texts_started(np.array([first])) == streams
 
 
 def test_a_summary_names_what_differs_from_the_transformer() -> None:

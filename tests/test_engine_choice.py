@@ -14,8 +14,17 @@ import torch
 from regard.errors import ConfigError
 from regard.inference import engine_choice, remembered_choice
 from regard.inference.decoding import Engine, possible
-from regard.inference.engine_choice import AGREEMENT, DIFFERENCE, GAIN, EngineFigures, Judged, choose, explain, measure
-from regard.inference.remembered_choice import KEPT, NAME, recall, remember
+from regard.inference.engine_choice import (
+    AGREEMENT,
+    DIFFERENCE,
+    GAIN,
+    EngineFigures,
+    Predictions,
+    choose,
+    explain,
+    measure,
+)
+from regard.inference.remembered_choice import MAX_CHOICES, NAME, load_choice, save_choice
 
 EXACT = (0.0, 1.0)
 
@@ -36,8 +45,8 @@ class Fake:
         self.clock, self.seconds, self.off, self.wrong = clock, list(seconds), off, wrong
         self.runs = 0
 
-    def judged(self) -> Judged:
-        return Judged(torch.full((200,), self.off - 1.0), (torch.arange(200) < self.wrong).long())
+    def predictions(self) -> Predictions:
+        return Predictions(torch.full((200,), self.off - 1.0), (torch.arange(200) < self.wrong).long())
 
     def run(self) -> None:
         self.clock.now += self.seconds[min(self.runs, len(self.seconds) - 1)]
@@ -100,17 +109,17 @@ FIGURES: dict[Engine, EngineFigures] = {
 
 
 def test_what_was_measured_is_remembered_for_its_conditions(tmp_path: Path) -> None:
-    assert recall(tmp_path, "a") is None
-    remember(tmp_path, "a", FIGURES)
-    assert recall(tmp_path, "a") == FIGURES and recall(tmp_path, "b") is None
-    remember(tmp_path, "b", {"float32": EngineFigures(1.0, *EXACT)})
-    assert recall(tmp_path, "a") == FIGURES
-    remember(tmp_path, "a", {"float32": EngineFigures(2.0, *EXACT)})
-    assert recall(tmp_path, "a") == {"float32": EngineFigures(2.0, *EXACT)}
-    for number in range(KEPT):
-        remember(tmp_path, f"other {number}", FIGURES)
-    assert recall(tmp_path, "a") is None and recall(tmp_path, "other 0") == FIGURES
-    assert len(json.loads((tmp_path / NAME).read_text())["choices"]) == KEPT
+    assert load_choice(tmp_path, "a") is None
+    save_choice(tmp_path, "a", FIGURES)
+    assert load_choice(tmp_path, "a") == FIGURES and load_choice(tmp_path, "b") is None
+    save_choice(tmp_path, "b", {"float32": EngineFigures(1.0, *EXACT)})
+    assert load_choice(tmp_path, "a") == FIGURES
+    save_choice(tmp_path, "a", {"float32": EngineFigures(2.0, *EXACT)})
+    assert load_choice(tmp_path, "a") == {"float32": EngineFigures(2.0, *EXACT)}
+    for number in range(MAX_CHOICES):
+        save_choice(tmp_path, f"other {number}", FIGURES)
+    assert load_choice(tmp_path, "a") is None and load_choice(tmp_path, "other 0") == FIGURES
+    assert len(json.loads((tmp_path / NAME).read_text())["choices"]) == MAX_CHOICES
 
 
 def damaged(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
@@ -139,28 +148,28 @@ def damaged(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None
     ],
 )
 def test_a_file_of_somebody_else_counts_only_where_it_is_what_ours_are(tmp_path: Path, damage: Any) -> None:
-    remember(tmp_path, "a", FIGURES)
+    save_choice(tmp_path, "a", FIGURES)
     damage(tmp_path / NAME)
-    assert recall(tmp_path, "a") is None
-    remember(tmp_path, "a", FIGURES)
-    assert recall(tmp_path, "a") == FIGURES
+    assert load_choice(tmp_path, "a") is None
+    save_choice(tmp_path, "a", FIGURES)
+    assert load_choice(tmp_path, "a") == FIGURES
 
 
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = tmp_path / "no"
-    with remembered_choice.alone(missing):
-        remember(missing, "a", FIGURES)
-    assert recall(missing, "a") is None and not missing.exists()
+    with remembered_choice.exclusive(missing):
+        save_choice(missing, "a", FIGURES)
+    assert load_choice(missing, "a") is None and not missing.exists()
 
 
 def test_who_measures_does_so_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(remembered_choice, "PATIENCE", 0.0)
-    with remembered_choice.alone(tmp_path), remembered_choice.alone(tmp_path):
+    with remembered_choice.exclusive(tmp_path), remembered_choice.exclusive(tmp_path):
         pass  # whoever waited too long goes on
 
 
 def test_an_engine_is_one_of_the_list() -> None:
     for name in ("quick", "auto"):
-        with pytest.raises(ConfigError, match="is no engine") as caught:
+        with pytest.raises(ConfigError, match="unknown engine") as caught:
             possible(name, None, None)
         assert "float32" in str(caught.value.help)

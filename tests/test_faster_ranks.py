@@ -23,9 +23,9 @@ from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.run_folder import RunFolder
 from regard.testing import TaskCase
-from regard.training.carry import dealt_anew
+from regard.training.carry import reshard_carries
 from regard.training.one_shard import OneShard
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.shards import Shards, Workers
 from regard.training.strategies import make_strategy
@@ -126,9 +126,9 @@ def test_fsdp2_ranks_hold_a_part_each(found: Found) -> None:
 
 
 def trained(run: RunFolder, strategy: Strategy, stop: int | None = None) -> Trainer:
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
-        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+        run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), strategy=strategy,
         interrupted=lambda: stop is not None and trainer.progress.step >= stop,
     )  # fmt: skip
     trainer.resume()
@@ -176,7 +176,7 @@ def test_a_failure_on_one_rank_leaves_no_checkpoint_and_tells_all(found: Found, 
     assert one["step 1"] is other["step 1"] is one["step 5"] is other["step 5"] is None
     assert "No space left" in other["step 2"][0] and "rank 1 failed" in one["step 2"][0]
     assert "No space left" in one["step 3"][0] and "rank 0 failed" in other["step 3"][0]
-    assert "does not see" in other["step 4"][0] and "a disk that they share" in other["step 4"][1]
+    assert "does not see" in other["step 4"][0] and "a shared disk" in other["step 4"][1]
     assert one["left"] == other["left"] == ["step-000001", "step-000005"]
     assert checkpoint.load(spoiled / "step-000005").groups["model"]["w"].tolist() == [[0.0] * 3] * 2 + [[1.0] * 3] * 2
 
@@ -232,9 +232,9 @@ def test_rows_that_do_not_fit_together_are_refused(found: Found, spoiled: Path, 
     kept = {each: each.read_bytes() for each in path.iterdir()}
     try:
         rewritten(path, lambda own: own.update(place))
-        with pytest.raises(ModelError, match="does not fit the files beside it"):
+        with pytest.raises(ModelError, match="does not match the other files"):
             checkpoint.load(path)
-        with pytest.raises(ModelError, match="does not fit the files beside it"):
+        with pytest.raises(ModelError, match="does not match the other files"):
             checkpoint.shapes(path, "model")
     finally:
         for each, data in kept.items():
@@ -249,7 +249,7 @@ def test_rows_that_the_file_does_not_hold_take_no_memory(spoiled: Path, monkeypa
     try:
         rewritten(path, lambda own: own.update(whole_shape=[rows + 2, 3]), rows)
         for read in (checkpoint.load, lambda path: checkpoint.shapes(path, "model")):
-            with pytest.raises(ModelError, match="is not what regard writes"):
+            with pytest.raises(ModelError, match="does not write"):
                 read(path)
     finally:
         for each, data in kept.items():
@@ -276,16 +276,16 @@ def test_carries_are_dealt_to_another_number_of_shards() -> None:
     by = {number: {shard: (lanes[shard::number],) for shard in range(min(number, 7))} for number in (1, 2, 3, 4, 8)}
     for before in by.values():
         for number, after in by.items():
-            dealt = dealt_anew(before, number)
+            dealt = reshard_carries(before, number)
             assert {shard: carry[0].tolist() for shard, carry in dealt.items()} == {
                 shard: carry[0].tolist() for shard, carry in after.items()
             }
-    assert dealt_anew({}, 2) == {} and dealt_anew(by[2], None) is by[2]
+    assert reshard_carries({}, 2) == {} and reshard_carries(by[2], None) is by[2]
     for missing in ({1: by[2][1]}, {0: by[2][0], 2: by[2][1]}, {0: (lanes[:1],), 1: (lanes[:3],)}, {0: (lanes[:0],)}):
-        with pytest.raises(ValueError, match="lanes are missing"):
-            dealt_anew(missing, 4)
+        with pytest.raises(ValueError, match="lacks lanes"):
+            reshard_carries(missing, 4)
     with pytest.raises(ValueError, match="differ in shape"):
-        dealt_anew({0: (torch.zeros(2, 3),), 1: (torch.zeros(1, 4),)}, 1)
+        reshard_carries({0: (torch.zeros(2, 3),), 1: (torch.zeros(1, 4),)}, 1)
 
 
 class Normalized(nn.Module):
@@ -323,5 +323,5 @@ def test_offloading_needs_a_start_by_torchrun(cases: dict[str, TaskCase]) -> Non
     case = cases["translation"]
     offloading = case.config.model_copy(update={"train": case.config.train.model_copy(update={"fsdp_offload": True})})
     run = RunFolder.create(case.folder / "offloading", offloading)
-    with pytest.raises(ConfigError, match="needs torchrun"):
+    with pytest.raises(ConfigError, match="requires torchrun"):
         make_strategy(run, torch.device("cpu"), None)

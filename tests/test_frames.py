@@ -123,7 +123,7 @@ GOOD = {"frames": np.zeros((4, 2)), "offsets": np.array([0, 1, 4]), "label": np.
         ({"frames": np.zeros((4, 0))}, r"no series of frames\n.*a\.npz:1"),
         ({"frames": np.array([[0, 0], [0, 0], [0, np.nan], [0, 0]])}, r"a\.npz:2\n.*number 2 of frame 2 is nan"),
         ({"frames": np.array([[0, 1e300]] * 4)}, r"a\.npz:1\n.*number 2 of frame 1 is 1e\+300"),
-        ({"frames": np.array([[None] * 2] * 4)}, r"no \.npz of plain arrays"),
+        ({"frames": np.array([[None] * 2] * 4)}, r"not a \.npz of plain arrays"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(tmp_path: Path, change: dict[str, Any], reason: str) -> None:
@@ -155,7 +155,7 @@ def field(tmp_path: Path) -> Frames:
     ("line", "reason"),
     [
         ("[[1, 2], [3]]", "differ in length"),
-        ("[[1, 2, 3]]", "3 numbers do not fit this model\n.*2 in training"),
+        ("[[1, 2, 3]]", "3 numbers\n.*frames of 2"),
         ('[[1, "2"]]', "not a list of lists of numbers"),
         ("[[1, true]]", "not a list of lists of numbers"),
         ("[1, 2]", "not a list of lists of numbers"),
@@ -244,7 +244,7 @@ def test_a_run_of_frames_starts_from_another_with_its_scale(tmp_path: Path) -> N
     config = load_config({"task": "classification", "data": data, "model": {"from": str(trained.path)}})
     assert config.data.input == "frames"
     run = RunFolder.create(tmp_path / "run", config)
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     codecs = [opened.task.open(opened).codecs.fields["frames"].scale.tolist() for opened in (trained, run)]
     assert codecs[0] == codecs[1]
 

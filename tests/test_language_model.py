@@ -37,7 +37,7 @@ from regard.tasks.language_model.automatic_config import choose
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.task import TASK
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from tests.data.earlier_heads import write_earlier_head
 
 TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 12
@@ -487,7 +487,7 @@ def test_python_trains_resumes_and_refuses_another_config(tmp_path: Path) -> Non
     }  # fmt: skip
     steps: list[int] = []
 
-    class Stopping(Quiet):
+    class Stopping(NullReporter):
         def updated(self, progress: Any, total: int | None, figures: dict[str, float]) -> None:
             steps.append(progress.step)
             if steps == [1, 2, 3]:

@@ -49,7 +49,7 @@ def test_records_of_fasta(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "line", "told"),
-    [("ACG\n", 1, "no line above"), (">a\n>b\nAC\n", 1, "no sequence"), (">a\nAC GT\n", 2, "space"), (">a\n", 1, "no")],
+    [("ACG\n", 1, "no header"), (">a\n>b\nAC\n", 1, "no sequence"), (">a\nAC GT\n", 2, "space"), (">a\n", 1, "no")],
 )  # fmt: skip
 def test_what_is_no_fasta_is_told_with_its_line(tmp_path: Path, text: str, line: int, told: str) -> None:
     (tmp_path / "x.fa").write_text(text)

@@ -211,7 +211,7 @@ def test_a_config_tells_the_momentum_to_muon_alone() -> None:
 def test_a_network_without_hidden_matrices_is_refused() -> None:
     given = {"data": {"train": [{"source": "a", "target": "b"}]}, "train": {"optimizer": "muon", "steps": 1}}
     require_trainable(load_config(given))
-    with pytest.raises(ConfigError, match="nothing to do") as caught:
+    with pytest.raises(ConfigError, match="no matrix that Muon can update") as caught:
         require_trainable(load_config(given | {"task": {"kind": "tests.laws.own_task:TASK"}}))  # of vectors alone
     assert caught.value.where == "train.optimizer"
 
@@ -237,13 +237,15 @@ def test_runs_keep_their_laws(case: TaskCase, name: str) -> None:
 def test_a_run_says_who_updates_what(case: TaskCase) -> None:
     said: list[str] = []
     run = case.run()
-    net = set_up(run, say=said.append).net
+    net = set_up(run, log=said.append).net
     (line,) = [each for each in said if each.startswith("muon updates")]
     hidden = sum(each.weight.numel() for each in net.modules() if isinstance(each, nn.Linear))
     others = sum(each.numel() for each in net.parameters()) - hidden
     assert hidden > 0 < others
     matrices = sum(isinstance(each, nn.Linear) for each in net.modules())
-    assert line == f"muon updates {hidden:,} parameters, in {matrices} hidden matrices; adamw the other {others:,}"
+    assert (
+        line == f"muon updates {hidden:,} parameters, in {matrices} hidden matrices; adamw updates the other {others:,}"
+    )
     said.clear()
-    set_up(case.reopened(run), say=said.append)
+    set_up(case.reopened(run), log=said.append)
     assert not said or "muon" not in " ".join(said), "a plan is told once"

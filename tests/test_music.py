@@ -60,7 +60,7 @@ def test_text_tells_every_frame(piece: list[tuple[int, ...]]) -> None:
 
 def test_a_frame_has_a_pitch_once_and_rising() -> None:
     assert spell([(67, 60, 67)]) == "C4 G4\n" and frames_of("G4 Ab3 G4\n\nC4") == [(56, 67), (), (60,)]
-    with pytest.raises(DataError, match="names no pitch") as caught:
+    with pytest.raises(DataError, match="is not a pitch") as caught:
         frames_of("C4\nC4 X9\n", where="piece.txt")
     assert caught.value.where == "piece.txt:2"
     assert NOTES.unknown("C4 X9\n") == ["X9"] and NOTES.pieces(NOTES.encode("C4\n")) == ["C4", "⏎"]

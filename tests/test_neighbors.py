@@ -260,20 +260,23 @@ def test_files_of_features_that_are_none(arrays, tmp_path):
     np.save(tmp_path / "columns.npy", np.asfortranarray(np.ones((3, 4))))
     np.save(tmp_path / "object.npy", np.array([[{}]]), allow_pickle=True)
     np.save(tmp_path / "nan.npy", np.array([[1, 2], [3, np.nan]]))
-    told = {"short": "no .npy", "flat": "are numbers", "text": "are numbers", "columns": "column by column",
-            "object": "no .npy", "missing": "no such file"}  # fmt: skip
+    told = {"short": "not a .npy", "flat": "must be numbers", "text": "must be numbers", "columns": "column order",
+            "object": "not a .npy", "missing": "file not found"}  # fmt: skip
     for name, words in told.items():
         with pytest.raises(DataError, match=words):
             FeatureFile(tmp_path / f"{name}.npy")
-    with pytest.raises(DataError, match="node 1 is no finite"):
+    with pytest.raises(DataError, match="node 1 is not a finite"):
         list(FeatureFile(tmp_path / "nan.npy").blocks())
     np.save(tmp_path / "large.npy", np.array([[1.0], [1e300]]))
-    with pytest.raises(DataError, match="node 1 is no finite"):
+    with pytest.raises(DataError, match="node 1 is not a finite"):
         list(FeatureFile(tmp_path / "large.npy").blocks())
     np.save(tmp_path / "few.npy", np.ones((5, 3), np.float32))
     with pytest.raises(DataError, match=r"5 rows in .*few\.npy"):
         trained(tmp_path, "few", {"source": str(arrays / "graph.npz"), "features": str(tmp_path / "few.npy")})
-    for source, words in (("with_x.npz", "features in both"), ("nodes.csv", "has its features itself")):
+    for source, words in (
+        ("with_x.npz", "both files contain features"),
+        ("nodes.csv", "already contains the features"),
+    ):
         beside = {"source": str(arrays / source), "features": str(arrays / "x.npy")}
         beside |= {"edges": str(arrays / "edges.csv")} if source.endswith("csv") else {}
         with pytest.raises(DataError, match=words):
@@ -291,14 +294,14 @@ HEADERS = ["(" * 5000, "{[]: 1}", '"""', '{"a\n', "-" * 9000 + "1", "{'descr': 1
 def test_headers_that_are_none(header: str, arrays: Path, tmp_path: Path) -> None:
     text = header.encode()
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\1\0" + struct.pack("<H", len(text)) + text + bytes(144))
-    with pytest.raises(DataError, match=r"no \.npy of plain numbers") as refused:
+    with pytest.raises(DataError, match=r"not a \.npy of plain numbers") as refused:
         FeatureFile(tmp_path / "x.npy")
     assert refused.value.why
     packed = tmp_path / "graph.npz"
     shutil.copy(arrays / "with_x.npz", packed)
     with zipfile.ZipFile(packed, "a") as file:
         file.write(tmp_path / "x.npy", "names.npy")
-    with pytest.raises(DataError, match=r"no \.npz of plain arrays") as refused:
+    with pytest.raises(DataError, match=r"not a \.npz of plain arrays") as refused:
         read_graph(packed, None)
     assert refused.value.why
 
@@ -313,7 +316,7 @@ def test_archives_that_are_damaged(tmp_path: Path) -> None:
     unknown[entry + 10] = 77
     for damaged in (packed, locked, unknown, whole[:40], b""):
         (tmp_path / "g.npz").write_bytes(damaged)
-        with pytest.raises(DataError, match=r"no \.npz of plain arrays"):
+        with pytest.raises(DataError, match=r"not a \.npz of plain arrays"):
             read_graph(tmp_path / "g.npz", None)
 
 

@@ -205,7 +205,7 @@ def test_packs_of_documents_keep_the_laws_of_tasks(case: TaskCase, law: Any) -> 
 def test_the_case_has_what_it_is_to_test(case: TaskCase) -> None:
     batch = case.data.train.collate(case.data.train.batches(0)[0])
     assert isinstance(case.data.train, PackExamples) and bool((batch.segment == 1).any())
-    assert 0 < int(batch.counted.sum()) < int(batch.valid.sum()), "prompts do not count"
+    assert 0 < int(batch.loss_mask.sum()) < int(batch.valid.sum()), "prompts do not count"
 
 
 @pytest.mark.parametrize("packed", [True, False], ids=["packs", "windows"])

@@ -15,7 +15,7 @@ from regard.errors import ConfigError, TrainingError
 from regard.runs import checkpoint
 from regard.testing import TaskCase
 from regard.training.canonical_ranks import require_shards
-from regard.training.ranks import Place, joined, of_this_attempt
+from regard.training.ranks import RankInfo, joined, of_this_attempt
 from tests.laws import lanes_task
 from tests.several_ranks import free_port, run_jobs
 
@@ -108,8 +108,8 @@ def test_a_rank_waits_for_one_that_lives_however_long_it_takes(found: Found) -> 
 
 def test_a_rank_that_does_not_answer_ends_the_job(found: Found) -> None:
     waiting = found["fall_silent"][0]
-    assert waiting["error"] == "PeerFailure" and waiting["what"] == "another rank has left the job without a word"
-    assert "cut off" in waiting["why"]
+    assert waiting["error"] == "PeerFailure" and waiting["what"] == "another rank has left the job without a reason"
+    assert "cannot be reached" in waiting["why"]
 
 
 def test_a_rank_that_was_killed_ends_the_job(found: Found) -> None:
@@ -122,8 +122,8 @@ def test_a_rank_that_was_killed_ends_the_job(found: Found) -> None:
 def test_numbers_that_are_no_place_are_refused(monkeypatch: pytest.MonkeyPatch, rank: str, world: str) -> None:
     monkeypatch.setenv("RANK", rank)
     monkeypatch.setenv("WORLD_SIZE", world)
-    with pytest.raises(ConfigError, match="no rank of a job"):
-        Place.of_this_process()
+    with pytest.raises(ConfigError, match="rank of this process is invalid"):
+        RankInfo.of_this_process()
 
 
 def test_a_process_that_nobody_started_with_others_is_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_a_rank_that_nobody_meets_says_so(monkeypatch: pytest.MonkeyPatch) -> No
     place = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     for name, value in place.items():
         monkeypatch.setenv(name, value)
-    with pytest.raises(TrainingError, match="cannot meet the other 1") as failure, joined(0.5, meeting=0.5):
+    with pytest.raises(TrainingError, match="cannot reach the other 1") as failure, joined(0.5, meeting=0.5):
         pass
     assert "GLOO_SOCKET_IFNAME" in str(failure.value)
 
@@ -151,7 +151,7 @@ def test_what_ranks_said_before_a_restart_is_not_heard_after_it(monkeypatch: pyt
         assert of_this_attempt(store).check(["here-1"])
 
 
-@pytest.mark.parametrize(("shards", "ranks", "why"), [(4, 3, "power of two"), (2, 4, "no more than 2 shards")])
+@pytest.mark.parametrize(("shards", "ranks", "why"), [(4, 3, "power of two"), (2, 4, "cannot share 2 shards")])
 def test_ranks_that_cannot_share_an_update_are_refused(shards: int, ranks: int, why: str) -> None:
     with pytest.raises(ConfigError, match=why):
         require_shards(shards, ranks)

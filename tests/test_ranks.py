@@ -18,7 +18,7 @@ from regard.runs import checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.testing import TaskCase
 from regard.testing.ranks import Alone, Meeting, SimulatedRanks, run_ranks
-from regard.training.progress import Outcome, Quiet
+from regard.training.progress import NullReporter, Outcome
 from regard.training.setup import set_up
 from regard.training.shards import Part, Shards, TreeSum, Workers, joined_parts
 from regard.training.strategy import Gradient, Trainable, on_any_rank
@@ -46,13 +46,13 @@ def trained(
     interrupted: Callable[[int, Trainer], bool] = lambda rank, trainer: False,
 ) -> tuple[str, list[Outcome]]:
     """The digest of the weights, which every rank has, and how each ended."""
-    nets = [set_up(run, say=lambda message: None) for _ in range(world)]
+    nets = [set_up(run, log=lambda message: None) for _ in range(world)]
 
     def train(rank: int, meeting: Meeting) -> tuple[str, Outcome]:
         ready = nets[rank]
         trainer = Trainer(
-            run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=SimulatedRanks(4, rank, meeting),
-            interrupted=lambda: interrupted(rank, trainer),
+            run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(),
+            strategy=SimulatedRanks(4, rank, meeting), interrupted=lambda: interrupted(rank, trainer),
         )  # fmt: skip
         trainer.resume()
         outcome = trainer.fit()
@@ -171,7 +171,7 @@ def test_a_rank_that_leaves_or_does_something_else_is_told_of() -> None:
     def strays(rank: int, meeting: Meeting) -> None:
         meeting.all(rank, ["sum", "checkpoint"][rank], None)
 
-    with pytest.raises(AssertionError, match="different things"):
+    with pytest.raises(AssertionError, match="different kinds of values"):
         run_ranks(2, strays)
 
     def fails(rank: int, meeting: Meeting) -> None:
@@ -213,9 +213,9 @@ def test_what_is_not_finite_on_another_rank_is_learned_by_none(case: TaskCase) -
             return {name: value + (name == "flag") for name, value in sums.items()}
 
     run = case.run()
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
-        run, ready.net, ready.data, steps=6, reporter=Quiet(), strategy=Elsewhere(4, Workers(1, 1)),
+        run, ready.net, ready.data, steps=6, reporter=NullReporter(), strategy=Elsewhere(4, Workers(1, 1)),
         interrupted=lambda: False,
     )  # fmt: skip
     before = digest({"model": trainer.optimizer.weights()})

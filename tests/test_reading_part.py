@@ -15,7 +15,7 @@ from regard.errors import ConfigError, ModelError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.find_config import find_config
-from regard.training.progress import Quiet, TrainingProgress
+from regard.training.progress import NullReporter, TrainingProgress
 from regard.training.reading_part import reading_weights
 
 LINES = ["the cat sat on the mat", "a rat sat in the hat", "the bat ate the rat", "a cat ate a mat"] * 6
@@ -93,8 +93,8 @@ def test_an_encoder_of_any_kind_starts_any_other(folder: Path, tmp_path: Path, s
 def test_it_says_what_it_starts_from_and_learns(folder: Path, tmp_path: Path) -> None:
     heard: list[str] = []
 
-    class Hears(Quiet):
-        def said(self, message: str) -> None:
+    class Hears(NullReporter):
+        def log(self, message: str) -> None:
             heard.append(message)
 
     model = {"encoder": {"from": str(folder / "masked")}, "pooling": "first"}
@@ -128,7 +128,7 @@ def test_what_is_frozen_stays_and_the_rest_learns(
 
 
 def test_a_frozen_run_is_resumed_bit_for_bit_without_its_source(folder: Path, tmp_path: Path) -> None:
-    class Stops(Quiet):
+    class Stops(NullReporter):
         def updated(self, progress: TrainingProgress, steps: int | None, figures: dict[str, float]) -> None:
             if progress.step == 3:
                 raise KeyboardInterrupt
@@ -189,12 +189,12 @@ def test_a_run_that_took_an_encoder_is_gone_on_from_as_a_whole(folder: Path, tmp
     ("task", "model", "said"),
     [
         ("classification", {"width": 32}, "model.encoder.width cannot be 32"),
-        ("classification", {"encoder": {"from": "gone"}}, "there is no run gone to start from"),
-        ("classification", {"from": "masked"}, "can take the encoder alone: model.encoder.from"),
+        ("classification", {"encoder": {"from": "gone"}}, "to start from, gone, is missing"),
+        ("classification", {"from": "masked"}, "can use only the encoder: model.encoder.from"),
         ("classification", {"encoder": {"frozen": 3}}, "it has 2 layers"),
         ("classification", {"encoder": {"from": None, "frozen": 1}}, "random weights have to be trained"),
         ("classification", {"encoder": {"kind": "recurrent"}}, "cannot be"),
-        ("translation", {}, "a translation model cannot take the encoder"),
+        ("translation", {}, "a translation model cannot use the encoder"),
         ("translation", {"encoder": {"from": None}, "decoder": {"from": "masked"}}, "model.decoder.from"),
     ],
 )

@@ -45,7 +45,7 @@ def test_training_in_emulated_bfloat16_is_told(
     monkeypatch.setattr("regard.training.setup.bfloat16_in_hardware", lambda: hardware)
     monkeypatch.setattr("regard.training.setup._device", lambda: torch.device("cpu"))
     run, said = RunFolder.create(making.folder / "run", making.config(precision=precision)), []
-    set_up(run, say=said.append)
+    set_up(run, log=said.append)
     assert any("emulates bfloat16" in line for line in said) is told
 
 
@@ -56,7 +56,7 @@ def test_a_format_that_is_emulated_is_not_even_timed(
     monkeypatch.setattr("regard.training.setup.bfloat16_in_hardware", lambda: hardware)
     monkeypatch.setattr("regard.training.setup._device", lambda: torch.device("cpu"))
     run = RunFolder.create(making.folder / "run", making.config(precision="auto"))
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     plan = run.read_plan()
     assert plan is not None
     assert set(plan.seconds_per_update) == ({"float32", "bfloat16"} if hardware else {"float32"})

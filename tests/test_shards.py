@@ -208,8 +208,8 @@ def test_what_a_lane_carries_is_given_to_its_next_batch(workers: int) -> None:
 @pytest.mark.parametrize(
     ("carry", "problem"),
     [
-        ((torch.zeros(2),), "a row for each of the batch's 3 rows"),
-        ((torch.zeros(()),), "a row for each"),
+        ((torch.zeros(2),), "one row for each of the 3 rows"),
+        ((torch.zeros(()),), "one row for each"),
         ([torch.zeros(3)], "a tuple of tensors"),
         ((torch.zeros(3), ()), "a tuple of tensors"),
     ],
@@ -224,7 +224,7 @@ def test_a_carry_that_is_not_by_lane_is_refused(carry: Any, problem: str) -> Non
 
 def test_no_lane_begins_in_the_middle_of_an_epoch() -> None:
     """A row too few would be spread over all of them without a word."""
-    with pytest.raises(ValueError, match="2 lanes after 1"):
+    with pytest.raises(ValueError, match="2 lanes, the previous one 1"):
         by(model(dropout=0.0), 1, update=[picks(0), picks(1, 2)], loss=summing({}))
 
 

@@ -180,11 +180,11 @@ def test_the_command_of_a_schedule_with_an_end_trains_it_longer(
     result = regard("train", "book.txt", *settings("train.steps=1", "train.schedule=linear"), "--name", "short")
     if resumed:
         result = regard("train", "--resume", "runs/short")
-    begin = "this run was already finished" if resumed else "warning: training ended within its first epoch"
+    begin = "the run is already finished" if resumed else "warning: training ended within its first epoch"
     (line,) = [line for line in result.stderr.splitlines() if line.startswith(begin)]
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, (again.output, again.exception)
-    assert "going on from step 1" in again.stderr
+    assert "resuming at step 1" in again.stderr
 
 
 def test_the_command_of_a_run_at_its_baseline_trains_it_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,4 +196,4 @@ def test_the_command_of_a_run_at_its_baseline_trains_it_longer(tmp_path: Path, m
     (line,) = [line for line in result.stderr.splitlines() if "no better than its baseline" in line]
     again = regard(*shlex.split(line.partition("regard ")[2].partition(", or")[0]))
     assert again.exit_code == 0, (again.output, again.exception)
-    assert "going on from step" in again.stderr
+    assert "resuming at step" in again.stderr

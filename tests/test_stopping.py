@@ -6,7 +6,7 @@ import math
 
 from regard.config.settings import TrainConfig
 from regard.training.progress import TrainingProgress
-from regard.training.stopping import judge
+from regard.training.stopping import is_best
 
 
 def higher(value, best):
@@ -17,7 +17,7 @@ def run(settings, losses, values):
     """The steps that are best, and the one that training ends at."""
     progress, best = TrainingProgress(), []
     for step, (loss, value) in enumerate(zip(losses, values, strict=True)):
-        if judge(settings, progress, loss, value, higher):
+        if is_best(settings, progress, loss, value, higher):
             best.append(step)
             progress.best_value = value
         if progress.without_better >= settings.early_stopping:
@@ -68,4 +68,4 @@ def test_mean_ends_when_the_loss_is_above_that_of_the_last():
 
 def test_what_was_not_measured_counts_for_nothing():
     settings, progress = TrainConfig(early_stopping=1, best_by="accuracy"), TrainingProgress()
-    assert not judge(settings, progress, 1.0, None, higher) and progress.without_better == 0
+    assert not is_best(settings, progress, 1.0, None, higher) and progress.without_better == 0

@@ -53,7 +53,7 @@ class Recorder:
     def validated(self, place: TrainingProgress, validation: Validation, best: bool) -> None:
         self.best += [place.step] if best else []
 
-    def said(self, message: str) -> None:
+    def log(self, message: str) -> None:
         self.messages.append(message)
 
 
@@ -88,7 +88,7 @@ class Making:
         return self.again(RunFolder.create(self.folder / f"run-{self.runs}", self.config(**options)))
 
     def again(self, run: RunFolder) -> Trainer:
-        ready = set_up(run, say=lambda message: None)
+        ready = set_up(run, log=lambda message: None)
         return Trainer(
             run, ready.net, ready.data, steps=ready.steps, reporter=Recorder(), interrupted=lambda: False,
         )  # fmt: skip
@@ -400,7 +400,7 @@ def test_an_average_that_is_missing_is_made_on_resuming_and_one_of_the_user_s_is
 def test_fewer_checkpoints_than_asked_for_are_averaged_and_it_is_said(making: Making) -> None:
     trainer = making(average=7)
     trainer.fit()
-    told = "averaged the last 2 checkpoints (7 were asked for; no more are of its second half): steps 5, 10"
+    told = "averaged the last 2 checkpoints of 7 requested, limited to the second half of training: steps 5, 10"
     assert told in said(trainer)
 
 
@@ -497,7 +497,7 @@ def test_each_bad_patch_may_roll_back_once_the_one_before_is_overcome(making: Ma
     spoil(trainer, {5, 6, 7, 13, 14, 15})  # rolled back at 8, sound again at 12, rolled back at 16
     trainer.fit()
     assert [message for message in said(trainer) if "rolled back" in message] == [
-        f"rolled back to the weights of step {step}; the data goes on" for step in (4, 12)
+        f"rolled back to the weights of step {step}; training continues with the next batch" for step in (4, 12)
     ]
     assert trainer.progress.step == 24 and trainer.progress.rolled_back == 0
 
@@ -525,11 +525,11 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
     monkeypatch.setattr(setup, "_time_update", lambda config, task, data, name, shards: seconds[name])
     monkeypatch.setattr(setup, "bfloat16_in_hardware", lambda: True)
     run = RunFolder.create(making.folder / "run", making.config(precision="auto", minutes=0.1, steps=1000))
-    first = set_up(run, say=lambda message: None)
+    first = set_up(run, log=lambda message: None)
     assert first.steps == 24  # 6 s of 0.25 s each
     seconds.update(float32=0.01, bfloat16=1.0)
     torch.set_num_threads(2)
-    second = set_up(run, say=lambda message: None)
+    second = set_up(run, log=lambda message: None)
     assert second.steps == 24
     for ready in (first, second):
         assert next(ready.net.parameters()).dtype == torch.bfloat16
@@ -645,9 +645,9 @@ def test_a_warm_up_that_does_not_end_is_said(making: Making) -> None:
     told: list[str] = []
     for warmup in (9, 10):
         run = RunFolder.create(making.folder / f"warm-up-{warmup}", making.config(warmup=warmup))
-        set_up(run, say=told.append)
+        set_up(run, log=told.append)
     warnings = [message for message in told if message.startswith("warning: the warm-up of")]
-    assert len(warnings) == 1 and "of 10 updates is not over when training ends, after 10" in warnings[0]
+    assert len(warnings) == 1 and "of 10 updates is longer than the training of 10" in warnings[0]
 
 
 def test_several_workers_resumed_are_as_if_never_stopped(making: Making) -> None:
@@ -679,12 +679,12 @@ def test_the_number_of_workers_changes_no_bit(making: Making, shards: int) -> No
 def test_a_run_from_before_shards_goes_on_by_the_rule_of_its_time(making: Making) -> None:
     """Its plan has the threads of all workers together, and rows of padded batches are dealt to them."""
     run = RunFolder.create(making.folder / "older", making.config(workers=2, threads=4, shards=2))
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     plan = json.loads((run.path / "plan.json").read_text())
     older = {key: value for key, value in plan.items() if key not in ("spec", "shards")} | plan["spec"] | {"threads": 4}
     (run.path / "plan.json").write_text(json.dumps(older))
     trainer = making.again(run)
-    assert trainer.updater.strategy.number is None and trainer.updater.strategy.workers.number == 2
+    assert trainer.updater.strategy.shard_count is None and trainer.updater.strategy.workers.number == 2
     assert list(trainer.updater.strategy.workers.map(lambda _: torch.get_num_threads(), [0])) == [2]
     assert run.read_plan().spec == plan["spec"]
 
@@ -693,12 +693,12 @@ def test_a_run_from_before_shards_goes_on_by_the_rule_of_its_time(making: Making
 def test_shards_unless_given_are_two_or_as_many_as_workers(making: Making, given: dict, shards: int) -> None:
     config = making.config(**({"shards": None} | given))
     run = RunFolder.create(making.folder / "run", config)
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     assert run.read_plan().shards == shards
 
 
 def test_more_workers_than_shards_are_refused(making: Making) -> None:
-    with pytest.raises(ConfigError, match="3 workers have no more than 2 shards"):
+    with pytest.raises(ConfigError, match="3 workers cannot share 2 shards"):
         setup.require_trainable(making.config(workers=3, shards=2))
 
 
@@ -707,13 +707,13 @@ def test_a_model_that_passes_change_has_one_worker(making: Making) -> None:
     options = making.config(threads=2).model_dump(mode="json")
     batch = ["model.normalization=batch"]
     run = RunFolder.create(making.folder / "run", load_config(options, batch))
-    set_up(run, say=lambda message: None)
+    set_up(run, log=lambda message: None)
     options["train"] |= {"workers": 2, "shards": 2}
     refused = load_config(options, batch)
     with pytest.raises(ConfigError, match="several passes"):
         setup.require_trainable(refused)
     with pytest.raises(ConfigError, match="several passes"):
-        set_up(RunFolder.create(making.folder / "refused", refused), say=lambda message: None)
+        set_up(RunFolder.create(making.folder / "refused", refused), log=lambda message: None)
 
 
 def test_tokens_end_training_with_the_update_that_reaches_them(making: Making) -> None:
@@ -742,7 +742,7 @@ def test_a_run_is_trained_by_one_process_and_a_kill_lets_go(making: Making) -> N
     )
     with subprocess.Popen([sys.executable, "-c", code, str(run.path)], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        with pytest.raises(ModelError, match="another process trains this run"), run.training():
+        with pytest.raises(ModelError, match="another process is training this run"), run.training():
             pass
         other.kill()
         other.wait()

@@ -91,8 +91,8 @@ def test_8_bits_without_the_kernels_are_told(monkeypatch: pytest.MonkeyPatch) ->
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
     with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
         Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
-    assert caught.value.why == "8-bit products need the kernels in C: it was not built"
-    assert "leave it out" in str(caught.value.help) and "regard doctor" in str(caught.value.help)
+    assert caught.value.why == "8-bit products need the C kernels: it was not built"
+    assert "omit it" in str(caught.value.help) and "regard doctor" in str(caught.value.help)
     plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="float32")
     assert isinstance(plain.decoding._model, FastEncoderDecoder)
 
@@ -111,10 +111,10 @@ def test_nothing_else_is_computed_under_the_name_of_8_bits(monkeypatch: pytest.M
 def test_8_bits_that_the_kernels_do_not_have_for_a_model_are_told() -> None:
     """As for one on an accelerator, and in another number format."""
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
-    assert "the model is in float32 on meta" in str(native_obstacle(model.to("meta")))
+    assert "the model is float32 on meta" in str(native_obstacle(model.to("meta")))
     with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
         Translator(model.double(), WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
-    assert "the model is in float64" in str(caught.value.why)
+    assert "the model is float64" in str(caught.value.why)
 
 
 @pytest.mark.parametrize("engine", ["bfloat16", "int8"])
@@ -146,7 +146,7 @@ def test_what_is_no_text_is_told(translator: Translator, given: Any) -> None:
 
 def test_representations_are_short(translator: Translator) -> None:
     found = translator("a b c", nbest=3)
-    long = found.saying("word " * 1_000)
+    long = found.with_text("word " * 1_000)
     for shown in (repr(translator), repr(found), repr(long), repr(found.candidates), repr([found] * 2)):
         assert "tensor" not in shown and "\n" not in shown and len(shown) < 400
     assert "3 candidates" in repr(found) and "…" in repr(long)
@@ -154,7 +154,7 @@ def test_representations_are_short(translator: Translator) -> None:
 
 
 def test_a_notebook_shows_every_candidate_and_takes_no_text_as_markup(translator: Translator) -> None:
-    found = translator("a <b>&amp;", nbest=2).saying('<script>alert(1)</script>\n"x"')
+    found = translator("a <b>&amp;", nbest=2).with_text('<script>alert(1)</script>\n"x"')
     shown = found._repr_html_()
     assert "<script>" not in shown and "&lt;script&gt;alert(1)&lt;/script&gt;" in shown
     assert "a &lt;b&gt;&amp;amp;" in shown

@@ -129,7 +129,7 @@ def test_an_unknown_metric_and_a_changed_text_are_refused(prepared: tuple[Upper,
     with pytest.raises(ConfigError, match="blue"):
         predictor.measure(data.valid, np.arange(2), ["blue"])
     (tmp_path / "pairs.tsv").write_text("a\tA\n")
-    with pytest.raises(DataError, match="not the one that was prepared"):
+    with pytest.raises(DataError, match="changed after it was prepared"):
         predictor.measure(data.valid, np.arange(2), ["bleu"])
 
 

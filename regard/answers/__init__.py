@@ -1,1 +1,1 @@
-"""Answers: the meaning of the outputs of networks, from targets and losses to written predictions."""
+"""Answers: the outputs of networks, from targets and losses to written predictions."""

@@ -1,4 +1,4 @@
-"""The base of answers: what those without weights, baselines or measures of their own have in common."""
+"""Base of answers: defaults for answers without weights, baselines or measures of their own."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from regard.data.rows import Column
 
 
 class NoSettings(BaseModel):
-    """A prediction without settings."""
+    """Prediction settings without any keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class AnswerBase:
-    """Defaults of the contract of ``core/answer.py``: one answer of each row, every row counts the same."""
+    """Default implementation of the contract in ``core/answer.py``: one answer per row, all rows with equal weight."""
 
     per_position: ClassVar[bool] = False
     metrics: ClassVar[Mapping[str, Metric]]

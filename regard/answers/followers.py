@@ -1,4 +1,4 @@
-"""Baselines of next items: the most popular ones, and those that followed an item most often in training."""
+"""Baselines for next items: the most popular items, and the most frequent successors of an item in training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Best = tuple[int, ...]
 
 
 class Followers(NamedTuple):
-    """Numbers of items, best first and ``BEST`` at most: the most popular, and of each item those that followed it."""
+    """Numbers of items, best first, at most ``BEST``: the most popular ones, and the successors of each item."""
 
     popular: Best = ()
     followers: Mapping[int, Best] = {}
@@ -35,12 +35,12 @@ class Followers(NamedTuple):
 
     @staticmethod
     def open(run: RunFiles, items: range) -> Followers:
-        """Open what ``save`` wrote, numbers of ``items``. Raises ModelError if it is missing or damaged."""
+        """Open the file of ``save`` with numbers of ``items``. Raises ModelError if it is missing or damaged."""
 
         def best(numbers: Any) -> Best:
             known = isinstance(numbers, list) and all(type(number) is int and number in items for number in numbers)
             if not known or len(numbers) > BEST:
-                raise ValueError(f"followers are at most {BEST} numbers of items")
+                raise ValueError(f"followers must be at most {BEST} numbers of items")
             return tuple(numbers)
 
         def parse(value: Any) -> Followers:
@@ -54,12 +54,12 @@ class Followers(NamedTuple):
         save_codec_file(run.tokenizers / FOLLOWERS_FILE, {"popular": list(self.popular), "followers": followers})
 
     def likely_after(self, item: int) -> Best:
-        """Return ``BEST`` items: those that followed this one most often, then the most popular."""
+        """Return ``BEST`` items: the most frequent successors of this one, then the most popular items."""
         following = self.followers.get(item, ())
         return (*following, *(other for other in self.popular if other not in following))[:BEST]
 
     def ranks(self, numbers: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the rank of each item of a session by both baselines; −1 of the first, which follows no item."""
+        """Return the rank of each item of a session by both baselines; −1 for the first, which has no predecessor."""
         ranks = [(-1, -1)] * min(len(numbers), 1)
         for item, following in pairwise(numbers):
             ranks.append((_rank(following, self.popular), _rank(following, self.likely_after(item))))

@@ -1,4 +1,4 @@
-"""Any number of several labels."""
+"""Any number of labels per example."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 else:
     LabelSetSettings = request_model(ThresholdSettings, base=NoSettings)
 
-YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells of a label's own column
+YES, NO = ("1", "1.0", "true", "yes"), ("", "0", "0.0", "false", "no")  # cells of a column that marks one label
 
 
 class LabelSet(NamedTuple):
-    """The labels with at least the probability ``threshold``, the probabilities of all, and ``InputContext``."""
+    """The labels with probability ≥ ``threshold``, the probabilities of all labels, and ``InputContext``."""
 
     labels: tuple[str, ...]
     probabilities: dict[str, float]
@@ -42,13 +42,13 @@ class LabelSet(NamedTuple):
 
 
 class SeveralLabels(NamedLabels):
-    """Any of the labels.
+    """Any number of labels per example.
 
     Args:
-        columns: one column with the labels of each example as a list or between separators; or with ``marked`` one
-            column for each label.
-        separator: between labels.
-        marked: whether each column is named for its label, and marks it by yes or no.
+        columns: one column with the labels of each example, as a list or separated; with ``marked``, one column per
+            label.
+        separator: separator between labels.
+        marked: whether each column has the name of a label and marks it with yes or no.
     """
 
     kind: ClassVar[PredictionKind] = "labels"
@@ -74,8 +74,8 @@ class SeveralLabels(NamedLabels):
     def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
         known = {label for value in values for label in value}
         if self.marked and (absent := [label for label in map(str, self.columns) if label not in known]):
-            what, help = f"no example has the label {absent[0]!r}", "leave its column out of data.label"
-            raise DataError(what, where=where, why="its column says no in every row", help=help)
+            what, help = f"no example has the label {absent[0]!r}", "omit its column from data.label"
+            raise DataError(what, where=where, why="its column is no in every row", help=help)
         return super().learn(run, values, locations, log, where=where)
 
     def targets(self, values: Sequence[tuple[str, ...]], locations: Sequence[str]) -> npt.NDArray[Any]:
@@ -102,7 +102,7 @@ class SeveralLabels(NamedLabels):
         return LabelSet(tuple(label for label in p if p[label] >= threshold), p, context.weights, context.truncated)
 
     def write(self, output: LabelSet, *, json: bool) -> str:
-        """The labels between separators, or all probabilities as JSON."""
+        """Return the labels with separators, or all probabilities as JSON."""
         return to_json(output) if json else self.separator.join(output.labels)
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
@@ -115,8 +115,8 @@ def _marked_labels(cells: Mapping[str, str], where: str) -> tuple[str, ...]:
     for label, cell in cells.items():
         value = cell.strip().lower()
         if value not in YES + NO:
-            why = f"in a label's own column {', '.join(YES)} tell it, {', '.join(NO[1:])} or nothing do not"
-            raise DataError(f"{shortened(cell)!r} under {label} is neither yes nor no", where=where, why=why)
+            why = f"yes is written as {', '.join(YES)}; no as {', '.join(NO[1:])} or an empty cell"
+            raise DataError(f"column {label}: {shortened(cell)!r} is neither yes nor no", where=where, why=why)
         if value in YES:
             labels.append(label)
     return tuple(labels)

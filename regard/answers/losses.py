@@ -1,4 +1,4 @@
-"""Losses and sums of answers: one class, several labels, or a number."""
+"""Losses and metric sums of answers: one class, several labels, or a number."""
 
 from __future__ import annotations
 
@@ -12,45 +12,56 @@ from regard.metrics.classes import prediction_sums
 from regard.metrics.label_sets import label_set_sums
 from regard.metrics.numbers import number_sums
 
-# Divisors of logits that are tried: 0.25 to 64 by steps of an eighth of an octave, 1 among them.
+# Candidate divisors of logits: 0.25 to 64 in steps of an eighth of an octave, including 1.
 TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
 
 
 def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: bool) -> LossAndSums:
-    """Cross-entropy of one label, in nats.
+    """Compute the cross-entropy of one label, in nats.
 
-    In evaluation its sums under each of ``TEMPERATURES``, too, and those of a label drawn from all with equal chances
-    (``uniform_nll``), by which ``best_temperature`` keeps few examples from making a model certain.
+    For evaluation, the sums also have the loss under each of ``TEMPERATURES``, and that of a label drawn uniformly
+    (``uniform_nll``). With the latter, ``best_temperature`` avoids overconfidence from few examples.
     """
     log_p = logits.log_softmax(-1)
     nll = -log_p.gather(1, label[:, None])[:, 0]
     sums = {"nll": nll.detach().double().sum(), **prediction_sums(log_p.detach(), label)}
     if evaluating:
-        scaled = [(logits.detach().double() / t).log_softmax(-1) for t in TEMPERATURES.tolist()]
-        sums["scaled_nll"] = torch.stack([-each.gather(1, label[:, None]).sum() for each in scaled])
-        sums["uniform_nll"] = torch.stack([-each.mean(-1).sum() for each in scaled])
+        scaled_log_ps = [(logits.detach().double() / t).log_softmax(-1) for t in TEMPERATURES.tolist()]
+        sums["scaled_nll"] = torch.stack(
+            [-scaled_log_p.gather(1, label[:, None]).sum() for scaled_log_p in scaled_log_ps]
+        )
+        sums["uniform_nll"] = torch.stack([-scaled_log_p.mean(-1).sum() for scaled_log_p in scaled_log_ps])
     return LossAndSums((1 - smoothing) * nll - smoothing * log_p.mean(-1), sums)
 
 
 def best_temperature(sums: MetricSums) -> float:
-    """Return the divisor of logits under which the examples, and one more with a label drawn from all, are likeliest.
+    """Return the divisor of logits that maximizes the likelihood of the examples and of one more with a uniform label.
 
-    Examples that are all predicted right say nothing about how often a model errs: without the one more, the least
-    temperature is the best for them. With it, n right ones of two classes give a probability of about
-    (n + ½) / (n + 1). Guo et al. (2017, §4.2) minimize the first sum alone; the difference vanishes with 1 / n.
+    Examples that are all predicted correctly carry no information about the error rate: without the additional example,
+    the lowest temperature would fit best. With it, n correct examples of two classes give a probability of about (n +
+    ½) / (n + 1). Guo et al. (2017, §4.2) minimize only the first sum; the difference vanishes with 1 / n.
     """
     examples = sums["confusion"].sum().clamp(min=1)
     return float(TEMPERATURES[int((sums["scaled_nll"] + sums["uniform_nll"] / examples).argmin())])
 
 
-def label_set_loss(logits: Tensor, wanted: Tensor) -> LossAndSums:
-    """Cross-entropy of each label, told or not, added over labels, in nats; told are those of at least a half."""
-    nll = binary_cross_entropy_with_logits(logits, wanted.to(logits.dtype), reduction="none").sum(-1)
-    return LossAndSums(nll, {"nll": nll.detach().double().sum(), **label_set_sums(logits >= 0, wanted > 0.5)})
+def label_set_loss(logits: Tensor, targets: Tensor) -> LossAndSums:
+    """Compute the binary cross-entropy of each label, summed over labels, in nats; labels are predicted at p ≥ 0.5."""
+    nll = binary_cross_entropy_with_logits(logits, targets.to(logits.dtype), reduction="none").sum(-1)
+    return LossAndSums(nll, {"nll": nll.detach().double().sum(), **label_set_sums(logits >= 0, targets > 0.5)})
 
 
-def number_loss(told: Tensor, wanted: Tensor, unit: Tensor) -> LossAndSums:
-    """Squared error in deviations of training; ``unit``: a deviation, in the unit of the labels, from their mean."""
-    error = (told - wanted.to(told.dtype)).square()
-    sums = {"nll": error.detach().double().sum(), **number_sums(told.detach().double() * unit, wanted.double() * unit)}
+def number_loss(prediction: Tensor, target: Tensor, scale: Tensor) -> LossAndSums:
+    """Compute the squared error in units of the training deviation.
+
+    Args:
+        prediction: (rows,), in deviations from the training mean.
+        target: (rows,), likewise.
+        scale: one deviation, in the unit of the labels.
+    """
+    error = (prediction - target.to(prediction.dtype)).square()
+    sums = {
+        "nll": error.detach().double().sum(),
+        **number_sums(prediction.detach().double() * scale, target.double() * scale),
+    }
     return LossAndSums(error, sums)

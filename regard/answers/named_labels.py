@@ -1,4 +1,4 @@
-"""The base of answers that are labels: their names and counts in ``labels.json`` of the run."""
+"""Base of answers that are labels: their names and counts in ``labels.json`` of the run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from regard.errors import DataError
 from regard.metrics.classes import class_tables
 
 LABELS_FILE = "labels.json"
-DECIMALS = 6  # of numbers in JSON
-CLASS_METRICS: Mapping[str, Metric] = {  # of ``metrics.classes.class_metrics``
+DECIMALS = 6  # digits after the point in JSON
+CLASS_METRICS: Mapping[str, Metric] = {  # computed by ``metrics.classes.class_metrics``
     "accuracy": Metric(lower_is_better=False, baseline="majority"),
     "macro_f1": Metric(lower_is_better=False),
     "calibration_error": Metric(lower_is_better=True),
@@ -62,17 +62,17 @@ class NamedLabels(AnswerBase):
         return self
 
     def learn_names(self, run: RunFiles, counts: Counter[str], log: Report, *, where: str) -> None:
-        """Learn and save the labels with these counts. Raises DataError if there are not two, or too many."""
+        """Learn and save the labels with these counts. Raises DataError if there are fewer than two, or too many."""
         self.labels = Labels.of(counts, where=where, help=self.remedy)
         self.labels.save(run.tokenizers / f"{self.noun}.json")
-        log(f"{self.noun}: {self.labels.told()}")
+        log(f"{self.noun}: {self.labels.describe()}")
 
     def open(self, run: RunFiles) -> Self:
         self.labels = Labels.open(run.tokenizers / f"{self.noun}.json")
         return self
 
     def numbers(self, values: Sequence[Sequence[str]], locations: Sequence[str]) -> list[list[int]]:
-        """Return the classes of each value's labels. Raises DataError for a label that training did not have."""
+        """Return the classes of each value's labels. Raises DataError for labels that are not in the training data."""
         numbers = self.labels.numbers
         return [[numbers.of(label, where) for label in value] for value, where in zip(values, locations, strict=True)]
 
@@ -81,7 +81,7 @@ class NamedLabels(AnswerBase):
 
 
 class SingleLabel(NamedLabels):
-    """The base of answers that are one label of each example. A value is the tuple of it."""
+    """Base of answers with exactly one label per example. A value is a tuple with this label."""
 
     marker: ClassVar[str] = "confusion"
 
@@ -93,10 +93,10 @@ class SingleLabel(NamedLabels):
 
 
 def require_label(row: Row, column: Column) -> str:
-    """Return the text of a label without white space around it. Raises DataError if it is empty."""
+    """Return the text of a label without surrounding white space. Raises DataError if it is empty."""
     label = text_of(row, column).strip()
     if not label:
-        raise DataError("an example has no label", where=row.where, why=f"{column!r} is empty", help="give it one")
+        raise DataError("the example has no label", where=row.where, why=f"{column!r} is empty", help="add a label")
     return label
 
 
@@ -107,7 +107,10 @@ def ranked(names: Sequence[str], log_p: Tensor) -> tuple[Alternative, ...]:
 
 
 def to_json(output: Any) -> str:
-    """Return a prediction, a NamedTuple with the fields of ``InputContext``, as a JSON object without its weights."""
+    """Return a prediction as a JSON object without its weights.
+
+    ``output``: a NamedTuple with the fields of ``InputContext``.
+    """
     values = {name: value for name, value in output._asdict().items() if name not in ("weights", "cut")}
     return json.dumps(_rounded(values) | ({"cut": True} if output.cut else {}), ensure_ascii=False)
 

@@ -1,4 +1,4 @@
-"""The item after each position of a session, as a ranking of all items."""
+"""The next item at each position of a session, as a ranking of all items."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 else:
     NextItemSettings = request_model(RankingSettings)
 
-FIRST = len(SPECIALS)  # the number of the first item
+FIRST = len(SPECIALS)  # token of the first item
 
 
 class Recommendation(NamedTuple):
-    """The most likely next items and their probabilities, best first; ``unknown``: items that training did not have."""
+    """The most likely next items and their probabilities, best first; ``unknown``: input items without a token."""
 
     items: tuple[str, ...]
     probabilities: tuple[float, ...]
@@ -43,7 +43,7 @@ class Recommendation(NamedTuple):
 
 
 class NextItem(AnswerBase):
-    """A ``ContinuingAnswer``. A value is the items of a session; each is a target, unless training did not have it."""
+    """A ``ContinuingAnswer``. A value is the items of a session; each is a target if it is in the training data."""
 
     per_position: ClassVar[bool] = True
     kind: ClassVar[PredictionKind] = "item"
@@ -94,7 +94,7 @@ class NextItem(AnswerBase):
         return np.array([pair for numbers in sessions for pair in self.followers.ranks(numbers)], np.int64)
 
     def compare(self, outputs: Tensor, targets: Tensor, baseline: Tensor) -> MetricSums:
-        """Sum hits and gains of every item with an item before it; one that training did not have is a miss."""
+        """Sum hits and gains of every item that has a predecessor; items not in the training data are misses."""
         follows = baseline[:, 0] >= 0
         rank = ranks(outputs[follows].float()[:, FIRST:], targets[follows] - FIRST)
         return next_item_sums(rank, *baseline[follows].unbind(1))
@@ -124,7 +124,7 @@ class NextItem(AnswerBase):
         return Recommendation(tuple(names), tuple(best.exp().tolist()), tuple(unknown))
 
     def write(self, output: Recommendation, *, json: bool) -> str:
-        """The items with spaces between them, or an object with their probabilities."""
+        """Return the items with spaces between them, or an object with their probabilities."""
         if not json:
             return " ".join(output.items)
         fields = output._asdict() | {"probabilities": [round(p, DECIMALS) for p in output.probabilities]}
@@ -138,8 +138,8 @@ class NextItem(AnswerBase):
 
     def _best(self, log_p: Tensor, count: int) -> tuple[list[str], Tensor]:
         """Return the names of the most likely items, best first, and their log-probabilities."""
-        best, places = log_p.topk(min(count, len(log_p)))
-        return self.tokenizer.pieces([place + FIRST for place in places.tolist()]), best
+        best, indices = log_p.topk(min(count, len(log_p)))
+        return self.tokenizer.pieces([index + FIRST for index in indices.tolist()]), best
 
     def log_probability(self, outputs: Tensor, label: str) -> float:
         (number,) = item_numbers(self.tokenizer, (label,))

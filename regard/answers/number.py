@@ -1,4 +1,4 @@
-"""A number, learned as a deviation from the mean of training."""
+"""A number, learned as a deviation from the training mean."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NumberPrediction(NamedTuple):
 
 
 class Number(AnswerBase):
-    """One number of each example. A value is the tuple of its text, which ``targets`` reads."""
+    """One number per example. A value is a tuple with its text, which ``targets`` parses."""
 
     kind: ClassVar[PredictionKind] = "number"
     marker: ClassVar[str] = "moments"
@@ -43,7 +43,7 @@ class Number(AnswerBase):
     class_names: tuple[str, ...] = ()
 
     def __init__(self, columns: tuple[Column, ...], *, digits: int = 10) -> None:
-        """``digits``: significant ones of a number that is written for people."""
+        """Initialize the answer; ``digits``: significant digits of numbers in plain output."""
         super().__init__(columns)
         self.digits, self.scale = digits, Scale(0.0, 1.0)
 
@@ -57,7 +57,7 @@ class Number(AnswerBase):
 
     @property
     def baseline(self) -> float:
-        """The mean of training."""
+        """The mean of the training data."""
         return self.scale.mean
 
     def value(self, row: Row) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""One of several classes."""
+"""One of several classes, with calibrated probabilities."""
 
 from __future__ import annotations
 
@@ -38,16 +38,16 @@ class Classification(NamedTuple):
     label: str | None
     probability: float
     probabilities: dict[str, float]
-    weights: Sequence[tuple[str, float]]  # only pooling by attention weights positions by their content
+    weights: Sequence[tuple[str, float]]  # empty unless the network pools by attention
     cut: bool
 
 
 class OneClass(SingleLabel):
-    """One label of each example.
+    """One label per example.
 
     Args:
         columns: the column of the label.
-        balanced: whether each class has the same weight in the loss, and not each example.
+        balanced: whether classes, instead of examples, have equal weights in the loss.
     """
 
     settings: ClassVar[type[BaseModel]] = ClassSettings
@@ -60,7 +60,7 @@ class OneClass(SingleLabel):
     def __init__(self, columns: tuple[Column, ...], *, balanced: bool = False) -> None:
         super().__init__(columns)
         self.balanced = balanced
-        self.temperature = 1.0  # the divisor of logits that fits validation best (Guo et al. 2017, §4.2)
+        self.temperature = 1.0  # divisor of logits, fitted to the validation data (Guo et al. 2017, §4.2)
 
     @property
     def output_scale(self) -> tuple[float, float]:
@@ -84,7 +84,10 @@ class OneClass(SingleLabel):
 
     @staticmethod
     def compute_metrics(sums: MetricSums) -> dict[str, float]:
-        """``temperature`` fits these examples; ``scaled_calibration_error`` is of the predicted probabilities."""
+        """Compute the metrics.
+
+        ``temperature`` fits these examples; ``scaled_calibration_error`` is that of the predicted probabilities.
+        """
         metrics = class_metrics(sums)
         if "scaled_nll" in sums:
             metrics["temperature"] = best_temperature(sums)
@@ -104,7 +107,7 @@ class OneClass(SingleLabel):
         )
 
     def write(self, output: Classification, *, json: bool) -> str:
-        """``LABEL<TAB>PROBABILITY``, or all probabilities as JSON; ``?`` for no label."""
+        """Return ``LABEL<TAB>PROBABILITY``, or all probabilities as JSON; ``?`` for no label."""
         return to_json(output) if json else f"{'?' if output.label is None else output.label}\t{output.probability:.4f}"
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
@@ -115,7 +118,7 @@ class OneClass(SingleLabel):
 
 
 def _validated_temperature(run: RunFiles) -> float:
-    """Return the temperature of the best checkpoint's validation, else of the last one; 1 if there was none."""
+    """Return the temperature of the best checkpoint's validation, else of the last one; 1 without validations."""
     temperatures = {
         validation.step: validation.figures["temperature"]
         for validation in read_validations(run.path / "metrics.jsonl")

@@ -1,4 +1,4 @@
-"""One of several classes, with the probabilities of the network as they are."""
+"""One of several classes, with the uncalibrated probabilities of the network."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class ClassPrediction(NamedTuple):
 
 
 class PlainClass(SingleLabel):
-    """One label of each example."""
+    """One label per example."""
 
     remedy: ClassVar[str] = (
-        "--set data.label=KEY reads labels from another key, --set data.label_kind=number learns numbers"
+        "--set data.label=KEY reads labels from another key; --set data.label_kind=number predicts numbers"
     )
     metrics: ClassVar[Mapping[str, Metric]] = CLASS_METRICS
 
     def loss(
         self, outputs: Tensor, targets: Tensor, unit: Tensor, *, smoothing: float, evaluating: bool
     ) -> LossAndSums:
-        return class_loss(outputs, targets, smoothing=smoothing, evaluating=False)  # nothing fits a temperature
+        return class_loss(outputs, targets, smoothing=smoothing, evaluating=False)  # no temperature is fitted
 
     @staticmethod
     def compute_metrics(sums: MetricSums) -> dict[str, float]:

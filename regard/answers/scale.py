@@ -1,4 +1,4 @@
-"""Labels that are numbers: read from text, and their mean and deviation in training."""
+"""Numeric labels: parsing, and their mean and deviation in training."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from regard.core.untrusted_files import SMALL
 from regard.errors import DataError
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-LARGEST = 1e30  # of a number that is told: sums of squares of these stay finite in double precision
+LARGEST = 1e30  # maximum magnitude: sums of squares stay finite in double precision
 
 
 class Scale(NamedTuple):
-    """Mean and standard deviation of the numbers of training: what is learned are deviations from them."""
+    """Mean and standard deviation of the training labels; networks predict deviations from the mean."""
 
     mean: float
     deviation: float
@@ -35,7 +35,7 @@ class Scale(NamedTuple):
         def parse(value: Any) -> Scale:
             scale = cls(float(value["mean"]), float(value["deviation"]))
             if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
-                raise ValueError("the scale of labels is a finite mean and a deviation above 0")
+                raise ValueError("the scale needs a finite mean and a deviation above 0")
             return scale
 
         return open_codec_file(path, parse, limit=SMALL)
@@ -46,7 +46,7 @@ class Scale(NamedTuple):
 
 
 def read_number(labels: Sequence[str], where: str) -> float:
-    """The one label of an example as a number. DataError, with the line ``where`` it stands, where it is none."""
+    """Return the label of an example as a number. DataError, with the place ``where``, if it is not a number."""
     try:
         if NUMBER.fullmatch(labels[0].strip()) is None:
             raise ValueError
@@ -54,7 +54,7 @@ def read_number(labels: Sequence[str], where: str) -> float:
         if not abs(value) <= LARGEST:
             raise ValueError
     except (IndexError, ValueError) as error:
-        what = f"the label {' '.join(labels)!r} is no number"
-        why = f"data.label_kind is number: digits, with a point or an exponent, of at most {LARGEST:g} in size"
+        what = f"the label {' '.join(labels)!r} is not a number"
+        why = f"data.label_kind is number, which allows digits, point and exponent, up to ±{LARGEST:g}"
         raise DataError(what, where=where, why=why) from error
     return value

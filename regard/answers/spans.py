@@ -1,4 +1,4 @@
-"""Spans of tags in the schemes IOB1, IOB2, IOBES and BILOU: which one training data use, and what it allows."""
+"""Spans in tag sequences of the schemes IOB1, IOB2, IOBES and BILOU: detection, decoding and encoding."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import numpy.typing as npt
 TagScheme = Literal["iob1", "iob2", "iobes", "bilou"]
 SCHEMES: tuple[TagScheme, ...] = ("iob1", "iob2", "iobes", "bilou")
 OUTSIDE = "O"
-# What a prefix does: B begins a span, I continues one, E is its last token, S is a span of one token.
+# Roles of prefixes: B begins a span, I continues one, E is its last token, S is a span of one token.
 ROLES = {"B": "B", "I": "I", "E": "E", "L": "E", "S": "S", "U": "S"}
 
 
 class TagSpan(NamedTuple):
-    """A kind, its first token, and the one after its last."""
+    """A span: its kind, its first token, and the token after its last."""
 
     kind: str
     begin: int
@@ -30,20 +30,20 @@ class TagSpan(NamedTuple):
 
 
 def are_spans(tags: Sequence[str]) -> bool:
-    """Return whether tags are O, B-X and I-X, with one B-X at least."""
+    """Return whether the tags are O, B-X and I-X, with at least one B-X."""
     return _prefixes(tags) <= {"B", "I"} and any(tag.startswith("B-") for tag in tags)
 
 
 def transitions(sentences: Iterable[Sequence[str]]) -> Counter[tuple[str, str]]:
-    """Count each tag with the one before it, which is O before the first."""
+    """Count pairs of each tag and its predecessor, which is O for the first tag."""
     return Counter(pair for tags in sentences for pair in zip((OUTSIDE, *tags), tags, strict=False))
 
 
 def find_scheme(counts: Mapping[tuple[str, str], int]) -> TagScheme | None:
-    """Return the scheme in which tags with these ``transitions`` spell spans; None where they spell none.
+    """Return the scheme of tags with these ``transitions``; None if they are not spans.
 
-    I-X after anything but a tag of X begins a span in IOB1 (Ramshaw and Marcus 1995); B-X does in IOB2. The more
-    frequent of both decides, so that a wrong tag in the data does not.
+    I-X after a tag other than X begins a span in IOB1 (Ramshaw and Marcus 1995); in IOB2, B-X does. The more frequent
+    of both decides, so single wrong tags in the data do not matter.
     """
     prefixes = _prefixes([tag for _, tag in counts])
     if not prefixes or not prefixes <= ROLES.keys():
@@ -60,37 +60,37 @@ def find_scheme(counts: Mapping[tuple[str, str], int]) -> TagScheme | None:
 
 
 def scheme_of_names(tags: Sequence[str]) -> TagScheme | None:
-    """Return the scheme of tags whose data are unknown: IOB1 where a kind has I-X alone, which nothing else begins."""
+    """Return the scheme of tags without data: IOB1 if a kind has only I-X, which then must begin spans."""
     if not are_spans(tags):
         return None
     return "iob2" if all(f"B-{tag[2:]}" in tags for tag in tags if tag.startswith("I-")) else "iob1"
 
 
 def _prefixes(tags: Iterable[str]) -> set[str]:
-    """Return the letters before the kinds; "" for a tag that has no kind and is not O."""
+    """Return the letters before the kinds; "" for a tag other than O without a kind."""
     return {tag[0] if tag[1:2] == "-" and tag[2:] else "" for tag in tags if tag != OUTSIDE}
 
 
 def spans(tags: Sequence[str]) -> list[TagSpan]:
-    """Return the spans of a sentence in any of the schemes, as conlleval reads them.
+    """Return the spans of a sentence in any of the schemes, as read by conlleval.
 
-    A tag that continues nothing begins a span, too.
+    A tag that does not continue a span begins one.
     """
     entities: list[TagSpan] = []
-    begin, kind, role = 0, "", ""  # of the tag before; no kind: outside
-    for place, tag in enumerate([*tags, OUTSIDE]):
+    begin, kind, role = 0, "", ""  # of the previous tag; no kind: outside
+    for position, tag in enumerate([*tags, OUTSIDE]):
         following, following_role = tag[2:], ROLES.get(tag[:1], "")
         continues = kind == following != "" and role in ("B", "I") and following_role in ("I", "E")
         if kind and not continues:
-            entities.append(TagSpan(kind, begin, place))
+            entities.append(TagSpan(kind, begin, position))
         if not continues:
-            begin = place
+            begin = position
         kind, role = following, following_role
     return entities
 
 
 def write_iob(entities: Sequence[TagSpan], length: int, scheme: Literal["iob1", "iob2"]) -> tuple[str, ...]:
-    """Return the tags of ``length`` tokens with these spans, in the order of their tokens."""
+    """Return the tags of ``length`` tokens with these spans, which are sorted by position."""
     tags = [OUTSIDE] * length
     for kind, begin, end in entities:
         follows_its_kind = begin > 0 and tags[begin - 1][2:] == kind
@@ -100,14 +100,14 @@ def write_iob(entities: Sequence[TagSpan], length: int, scheme: Literal["iob1", 
 
 
 def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str], scheme: TagScheme | None = None) -> list[int]:
-    """Return the likeliest tags that spell spans in ``scheme``, tokens independent of each other (Viterbi 1967).
+    """Return the most likely tag sequence that is valid in ``scheme``, with independent tokens (Viterbi 1967).
 
-    IOB1 allows every sequence: I-X and B-X both begin a span where none of X precedes. Cost: tokens · tags².
+    IOB1 allows every sequence, since both I-X and B-X may begin a span. Cost: tokens · tags².
 
     Args:
         log_p: (tokens, tags), at least one token.
         tags: the names of the classes.
-        scheme: unset, the one that the names suggest.
+        scheme: the scheme; by default, the one that the names suggest.
     """
     first, between, last = _allowed(tuple(tags), scheme or scheme_of_names(tags) or "iob2")
     score = log_p[0] + first
@@ -117,7 +117,7 @@ def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str], scheme: TagSc
         back.append(reached.argmax(0))
         score = reached.max(0) + row
     score = score + last
-    if np.isneginf(score.max()):  # tags without O and single tokens, for example, of an odd number of tokens
+    if np.isneginf(score.max()):  # no valid sequence, such as an odd length without O and one-token tags
         return [int(number) for number in log_p.argmax(1)]
     path = [int(score.argmax())]
     for choice in reversed(back):
@@ -125,19 +125,19 @@ def best_path(log_p: npt.NDArray[np.float64], tags: Sequence[str], scheme: TagSc
     return path[::-1]
 
 
-@lru_cache(maxsize=16)  # models of a process; each sentence asks
+@lru_cache(maxsize=16)  # one entry per model; called for each sentence
 def _allowed(tags: tuple[str, ...], scheme: TagScheme) -> tuple[npt.NDArray[np.float64], ...]:
-    """Return 0 for what the scheme allows and −∞ for the rest: first tags, tags (one, next), last tags."""
+    """Return scores of first tags, of transitions (previous, next), and of last tags: 0 if allowed, else −∞."""
     between = [[_may_follow(one, other, tags, scheme) for other in tags] for one in tags]
     first = [_may_follow(OUTSIDE, tag, tags, scheme) for tag in tags]
     last = [_may_follow(tag, OUTSIDE, tags, scheme) for tag in tags]
-    return tuple(np.where(each, 0.0, -np.inf) for each in (first, between, last))
+    return tuple(np.where(allowed, 0.0, -np.inf) for allowed in (first, between, last))
 
 
 def _may_follow(one: str, other: str, tags: Sequence[str], scheme: TagScheme) -> bool:
-    """Return whether ``other`` may stand after ``one``.
+    """Return whether ``other`` may follow ``one``.
 
-    A kind without a tag to begin with may begin with any of its tags; one without a tag to end with may end anywhere.
+    A kind without a beginning tag may begin with any of its tags; one without an ending tag may end anywhere.
     """
     if scheme == "iob1":
         return True

@@ -1,4 +1,4 @@
-"""Codecs of a tag sequence next to its labels: the scheme of spans, and the most frequent tag of each word."""
+"""Codecs of a tag sequence other than its labels: the scheme of spans, and the most frequent tag of each word."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ WORDS_FILE, SCHEME_FILE = "words.json", "scheme.json"
 
 
 class SpanScheme(NamedTuple):
-    """The scheme in which the tags of files and predictions spell spans; None if they spell none.
+    """The scheme of the span tags in files and predictions; None if the tags are not spans.
 
-    Of IOB1 the classes are the tags of IOB2: a network learns sooner where a span begins if each begins alike.
-    ``converts`` is False in an early run, whose classes are the tags of IOB1 itself, some without their B-X.
+    For IOB1, the classes are the tags of IOB2: uniform beginnings of spans are easier to learn. ``converts`` is False
+    in early runs, whose classes are the tags of IOB1 itself, some without their B-X.
     """
 
     scheme: TagScheme | None = None
@@ -33,7 +33,7 @@ class SpanScheme(NamedTuple):
 
     @classmethod
     def open(cls, run: RunFiles, names: Sequence[str]) -> Self:
-        """Open the saved scheme, or that of the class names: early versions saved none. Raises ModelError."""
+        """Open the saved scheme, or infer it from the class names in early runs. Raises ModelError."""
         path, named = run.tokenizers / SCHEME_FILE, scheme_of_names(names)
         scheme = open_codec_file(path, _parse_scheme, limit=SMALL) if path.exists() else named
         return cls(scheme, (scheme, named) == ("iob1", "iob2"))
@@ -47,30 +47,30 @@ class SpanScheme(NamedTuple):
         return "iob2" if self.converts else self.scheme
 
     def class_tags(self, tags: Sequence[str]) -> Sequence[str]:
-        """Return the class names of the tags of a file."""
+        """Return the class names for the tags of a file."""
         return write_iob(spans(tags), len(tags), "iob2") if self.converts else tags
 
     def output_tags(self, tags: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the tags, in the scheme of files, of the classes with these names."""
+        """Return the tags, in the scheme of files, for these class names."""
         return write_iob(spans(tags), len(tags), "iob1") if self.converts else tags
 
 
 def no_spans(names: Sequence[str]) -> ConfigError:
-    """Return the error for a training that needs the spans of tags with these names."""
+    """Return the error for training that requires span tags, but has tags with these names."""
     schemes = ", ".join(map(str.upper, SCHEMES))
-    why = f"no tags of spans ({schemes}), such as B-X, I-X, O: {', '.join(names[:5])} …"
-    return ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="accuracy, or macro_f1")
+    why = f"the tags are not span tags ({schemes}) such as B-X, I-X, O: {', '.join(names[:5])} …"
+    return ConfigError("entity_f1 cannot be measured", where="train.best_by", why=why, help="use accuracy or macro_f1")
 
 
 class MajorityTags(NamedTuple):
-    """The class that each word of training had most often, and the most frequent class of all: a baseline."""
+    """The most frequent class of each word in training, and the most frequent class overall: a baseline."""
 
     words: Mapping[str, int] = {}
     majority: int = 0
 
     @classmethod
     def learn(cls, run: RunFiles, tokens: Iterable[str], names: Iterable[str], labels: Labels) -> Self:
-        """Learn from tokens and the names of their classes, and save. Of equal counts the first name wins."""
+        """Learn from tokens and the names of their classes, and save. Ties go to the first name."""
         counts: dict[str, Counter[str]] = defaultdict(Counter)
         for token, name in zip(tokens, names, strict=True):
             counts[token][name] += 1
@@ -86,13 +86,13 @@ class MajorityTags(NamedTuple):
 
         def parse(value: Any) -> dict[str, int]:
             if not isinstance(value, dict) or not all(type(tag) is int and tag in classes for tag in value.values()):
-                raise ValueError("it is a table of words and the numbers of their tags")
+                raise ValueError("it must be a table of words and the numbers of their tags")
             return value
 
         return cls(open_codec_file(run.tokenizers / WORDS_FILE, parse), _majority(labels))
 
     def of(self, tokens: Iterable[str]) -> list[int]:
-        """Return the most frequent class of each token; that of all tokens for an unknown one."""
+        """Return the most frequent class of each token; for unknown tokens, the overall one."""
         return [self.words.get(token, self.majority) for token in tokens]
 
 

@@ -1,4 +1,4 @@
-"""A tag for each token of a sentence, and the spans that the tags spell."""
+"""One tag for each token of a sentence, and the spans that the tags encode."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from regard.metrics.classes import class_metrics
 
 
 class TaggedTokens(NamedTuple):
-    """The tokens of a sentence and their tags, as many."""
+    """The tokens of a sentence and their tags, equal in number."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
 
 
 class Tagging(NamedTuple):
-    """The tag of each token, its probability, and the spans that the tags spell where they do."""
+    """The tag of each token, its probability, and the spans, if the tags encode spans."""
 
     tokens: tuple[str, ...]
     tags: tuple[str, ...]
@@ -42,10 +42,10 @@ class Tagging(NamedTuple):
 
 
 class TagSequence(NamedLabels):
-    """A tag for each token. A value is ``TaggedTokens``: the baseline needs the tokens.
+    """One tag for each token. A value is ``TaggedTokens``, since the baseline needs the tokens.
 
     Args:
-        columns: of the tokens and of the tags.
+        columns: columns of the tokens and of the tags.
         needs_spans: whether training needs the metric ``entity_f1``.
     """
 
@@ -66,11 +66,11 @@ class TagSequence(NamedLabels):
     def __init__(self, columns: tuple[Column, Column], *, needs_spans: bool = False) -> None:
         super().__init__(columns)
         self.needs_spans = needs_spans
-        self.words, self.spelling = MajorityTags(), SpanScheme()
+        self.words, self.span_scheme = MajorityTags(), SpanScheme()
 
     @property
     def measured(self) -> Collection[str]:
-        return ("entity_f1",) if self.spelling.scheme is not None else ()
+        return ("entity_f1",) if self.span_scheme.scheme is not None else ()
 
     def value(self, row: Row) -> TaggedTokens:
         return TaggedTokens(*aligned_tokens(row, self.columns))
@@ -79,26 +79,26 @@ class TagSequence(NamedLabels):
         return value.tags
 
     def learn(self, run: RunFiles, values: Sequence[Any], locations: Sequence[str], log: Report, *, where: str) -> Self:
-        self.spelling = SpanScheme.learn(value.tags for value in values)
-        names = [name for value in values for name in self.spelling.class_tags(value.tags)]
+        self.span_scheme = SpanScheme.learn(value.tags for value in values)
+        names = [name for value in values for name in self.span_scheme.class_tags(value.tags)]
         self.learn_names(run, Counter(names), log, where=where)
         tokens = (token for value in values for token in value.tokens)
         self.words = MajorityTags.learn(run, tokens, names, self.labels)
-        self.spelling.save(run)
-        log(f"words: {pluralize(len(self.words.words), 'different one')}")
-        if self.spelling.scheme is not None:
-            log(f"tags spell spans in the scheme {self.spelling.scheme.upper()}")
+        self.span_scheme.save(run)
+        log(pluralize(len(self.words.words), "distinct word"))
+        if self.span_scheme.scheme is not None:
+            log(f"tag scheme: {self.span_scheme.scheme.upper()}")
         elif self.needs_spans:
             raise no_spans(self.labels.names)
         return self
 
     def open(self, run: RunFiles) -> Self:
         super().open(run)
-        self.words, self.spelling = MajorityTags.open(run, self.labels), SpanScheme.open(run, self.labels.names)
+        self.words, self.span_scheme = MajorityTags.open(run, self.labels), SpanScheme.open(run, self.labels.names)
         return self
 
     def targets(self, values: Sequence[TaggedTokens], locations: Sequence[str]) -> npt.NDArray[np.int64]:
-        rows = self.numbers([self.spelling.class_tags(value.tags) for value in values], locations)
+        rows = self.numbers([self.span_scheme.class_tags(value.tags) for value in values], locations)
         return np.array([number for row in rows for number in row], np.int64)
 
     def baseline_targets(self, values: Sequence[TaggedTokens]) -> npt.NDArray[np.int64]:
@@ -111,7 +111,10 @@ class TagSequence(NamedLabels):
 
     @staticmethod
     def compute_metrics(sums: MetricSums) -> dict[str, float]:
-        """``most_frequent_tag``: accuracy of the baseline. ``entity_f1``: 2 · both / (true + predicted) spans."""
+        """Compute the metrics; ``most_frequent_tag`` is the accuracy of the baseline.
+
+        ``entity_f1``: 2 · correct / (true + predicted) spans.
+        """
         metrics = class_metrics(sums)
         metrics["most_frequent_tag"] = float(sums["baseline_right"]) / float(sums["confusion"].sum())
         if "spans" in sums:
@@ -120,27 +123,27 @@ class TagSequence(NamedLabels):
         return metrics
 
     def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
-        """Count the spans of a sentence: true ones, predicted ones, and those that are both."""
+        """Count the true, the predicted and the correctly predicted spans of a sentence."""
         true = {*spans([self.labels.names[number] for number in targets.tolist()])}
         predicted = {*self.predict(outputs, NoSettings(), InputContext()).spans}
         return {"spans": torch.tensor([len(true), len(predicted), len(true & predicted)], dtype=torch.float64)}
 
     def predict(self, outputs: Tensor, settings: NoSettings, context: InputContext) -> Tagging:
-        """Predict the most likely tags; of tags that spell spans, the most likely well-formed sequence."""
+        """Predict the most likely tags; for span tags, the most likely valid sequence."""
         log_p, names = outputs.log_softmax(-1).numpy(), self.labels.names
-        scheme = self.spelling.class_scheme
+        scheme = self.span_scheme.class_scheme
         numbers = best_path(log_p, names, scheme) if scheme and len(log_p) else log_p.argmax(1).tolist()
-        tags = self.spelling.output_tags(tuple(names[number] for number in numbers))
+        tags = self.span_scheme.output_tags(tuple(names[number] for number in numbers))
         p = tuple(np.exp(log_p[np.arange(len(numbers)), numbers]).tolist())
         return Tagging(context.tokens, tags, p, tuple(spans(tags)) if scheme else ())
 
     def write(self, output: Tagging, *, json: bool) -> str:
-        """``token/TAG`` with spaces between, or an object with probabilities, and with spans where tags spell them."""
+        """Return ``token/TAG`` with spaces between, or an object with probabilities, and with spans for span tags."""
         if not json:
             return " ".join(f"{token}/{tag}" for token, tag in zip(output.tokens, output.tags, strict=True))
         probabilities = [round(p, DECIMALS) for p in output.probabilities]
         fields: dict[str, Any] = {"tokens": output.tokens, "tags": output.tags, "probabilities": probabilities}
-        if self.spelling.scheme is not None:
+        if self.span_scheme.scheme is not None:
             fields["spans"] = [span.described(output.tokens) for span in output.spans]
         return jsonlib.dumps(fields, ensure_ascii=False)
 

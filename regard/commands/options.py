@@ -13,7 +13,7 @@ from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from regard.config.settings import SearchConfig
-    from regard.inference.decoding import Wanted
+    from regard.inference.decoding import RequestedEngine
     from regard.tasks.translation.translator import Translator
 
 Run = Annotated[
@@ -93,8 +93,8 @@ def set_threads(threads: int | None) -> None:
 
 
 def open_model(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Wanted | None = None,
-    mapped: bool = False,
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None,
+    engine: RequestedEngine | None = None, mapped: bool = False,
 ) -> Translator:  # fmt: skip
     """Load the trained model of a run; raises ConfigError for an absent device and ModelError for a damaged run."""
     from regard.tasks.translation.translator import load
@@ -106,8 +106,8 @@ def open_model(
 
 
 def open_predictor(
-    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None, engine: Wanted | None = None,
-    mapped: bool = False,
+    run: Path, *, checkpoint: str | None, device: str | None, threads: int | None,
+    engine: RequestedEngine | None = None, mapped: bool = False,
 ) -> Any:  # fmt: skip
     """Load the trained model of a run of any task, in the same way; ``engine`` for one that has engines."""
     from regard.tasks.load import load
@@ -131,7 +131,7 @@ def _tell(line: str) -> None:
     typer.echo(line, err=True)
 
 
-def _warn_if_emulated(engine: Wanted | None, device: str) -> None:
+def _warn_if_emulated(engine: RequestedEngine | None, device: str) -> None:
     from regard.core.processor import bfloat16_in_hardware
 
     if engine == "bfloat16" and device == "cpu" and not bfloat16_in_hardware():

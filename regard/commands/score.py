@@ -131,10 +131,10 @@ def _scores_pairs(run: RunFolder) -> bool:
 
 
 def _score_pairs(model: ScoresPairs, source: Path, target: Path | None, as_json: bool) -> None:
-    from regard.data.reading import CorpusConfig, given_corpus, read_pairs
+    from regard.data.reading import CorpusConfig, corpus_of_files, read_pairs
     from regard.data.rows import form_of
 
-    both_sides = given_corpus([source]) if target is None and source.is_file() else None
+    both_sides = corpus_of_files([source]) if target is None and source.is_file() else None
     pairs = read_pairs(both_sides or CorpusConfig(source=source, target=target))
     total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
     scored = _scored_pairs(model, iter(pairs), source)

@@ -15,7 +15,7 @@ from regard.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     import uvicorn
 
-    from regard.inference.decoding import Wanted
+    from regard.inference.decoding import RequestedEngine
     from regard.server.batching.metrics import ServerMetrics
     from regard.server.batching.models import ModelRegistry
     from regard.server.batching.served import ServedModel
@@ -177,7 +177,7 @@ def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettin
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: Wanted | None = None,
+    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: RequestedEngine | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
     languages: str | None = None,
 ) -> ServedModel:  # fmt: skip

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 from regard.errors import ConfigError
 
 if TYPE_CHECKING:
-    from regard.training.ranks import Peers
+    from regard.training.ranks import ProcessGroup
 
 
 @contextmanager
-def several_ranks(refused: Mapping[str, Any] | None = None) -> Iterator[Peers | None]:
+def several_ranks(refused: Mapping[str, Any] | None = None) -> Iterator[ProcessGroup | None]:
     """Meet the other ranks for the block; None for a command that works alone, which imports nothing of this.
 
     ``refused``: options that only one process takes, by name. ConfigError for one that is given.

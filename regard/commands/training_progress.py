@@ -49,7 +49,7 @@ class TrainingDisplay:
         if self.writer is not None:
             self.writer.close()
 
-    def said(self, message: str) -> None:
+    def log(self, message: str) -> None:
         self.console.print(message, markup=False, soft_wrap=True)  # a path or command is copied in one piece
 
     def prepared(self, examples: int) -> None:
@@ -68,7 +68,7 @@ class TrainingDisplay:
         elif time.monotonic() - self.last_line > PLAIN_EVERY:
             self.last_line = time.monotonic()
             total = "" if steps is None else f" of {steps:,}, {_left(progress, steps)} left"
-            self.said(f"step {progress.step:,}{total} · {shown}")
+            self.log(f"step {progress.step:,}{total} · {shown}")
 
     def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None:
         others = "".join(f" · {name} {figure_text(value)}" for name, value in validation.metrics.items())
@@ -77,7 +77,7 @@ class TrainingDisplay:
         self.validations, now = self.validations + 1, time.monotonic()
         if self.validations <= FIRST_VALIDATIONS or now - self.last_validation >= VALIDATIONS_EVERY:
             self.unprinted, self.last_validation = None, now
-            self.said(line)
+            self.log(line)
         else:
             self.unprinted = line
         if self.writer is not None:
@@ -86,16 +86,16 @@ class TrainingDisplay:
     def finished(self, outcome: Outcome) -> None:
         progress = outcome.progress
         if self.unprinted is not None:
-            self.said(self.unprinted)
+            self.log(self.unprinted)
         if outcome.reason == "interrupted":
             if not progress.step:
-                self.said(f"stopped before the first update; regard train --resume {self.run} begins with it")
+                self.log(f"stopped before the first update; regard train --resume {self.run} begins with it")
                 return
-            self.said(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
+            self.log(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
             return
         done = f"done ({outcome.reason}) after {pluralize(progress.step, 'update')} in {_duration(progress.seconds)}"
         hidden = self.validations > FIRST_VALIDATIONS and progress.best_step
-        self.said(f"{done}; best validation: step {progress.best_step:,}" if hidden else done)
+        self.log(f"{done}; best validation: step {progress.best_step:,}" if hidden else done)
 
     def _advance(self, what: str, done: int, total: int | None, figures: str) -> None:
         if self.task is None:

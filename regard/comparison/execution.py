@@ -1,4 +1,4 @@
-"""Execution of a comparison: members are trained and measured one at a time, each in processes of its own."""
+"""Execution of a comparison: members are trained and measured one at a time, each in its own processes."""
 
 from __future__ import annotations
 
@@ -33,25 +33,26 @@ PATIENCE = 20.0  # seconds to wait for a member of a killed comparison to save a
 
 
 class Comparison:
-    """A comparison in a folder; a second run of the same command continues it."""
+    """A comparison in a folder; running the same command again continues it."""
 
     def __init__(
         self, folder: Path, entries: list[Entry], seeds: int, budget: Budget | None, key: dict[str, Any]
     ) -> None:
         """Plan the members.
 
-        folder: where run folders and results lie.
-        entries: the rows of the table with their configs.
-        seeds: runs for each row.
-        budget: of each run; None if the configs say it.
-        key: what members are measured by: ``metric``, ``beam``, ``average`` and ``test``.
+        Args:
+            folder: the folder for run folders and results.
+            entries: the rows of the table with their configs.
+            seeds: number of runs for each row.
+            budget: training budget of each run; None if the configs define it.
+            key: the conditions of measurement: ``metric``, ``beam``, ``average`` and ``test``.
         """
         self.folder, self.budget, self.key, self.seeds = folder, budget, key, seeds
         self.members = [_Member(folder, entry, number, key) for entry in entries for number in range(seeds)]
         self.names = [entry.row.name for entry in entries]
 
     def run(self) -> int:
-        """Train and measure whatever is not done yet; returns 0, the first failure's exit code, 130 or 143."""
+        """Train and measure all unfinished members; return 0, the first failure's exit code, 130 or 143."""
         from regard.core import atomic_files
         from regard.core.interrupt import Interrupts
         from regard.errors import ModelError
@@ -60,36 +61,38 @@ class Comparison:
             self.folder.mkdir(parents=True, exist_ok=True)
         lock = self.folder / "lock"
         try:
-            with atomic_files.locked(lock, patience=PATIENCE) as held, Interrupts() as interrupts:
+            with atomic_files.locked(lock, patience=PATIENCE) as lock_file, Interrupts() as interrupts:
                 interrupts.polite = True
-                self._run(held, interrupts)
+                self._run(lock_file, interrupts)
         except BlockingIOError as error:
             raise ModelError(
-                "another process compares in this folder", where=str(lock), help="wait for it, or give another --out"
+                "another process is comparing in this folder",
+                where=str(lock),
+                help="wait for it, or name another --out",
             ) from error
         if interrupts.received is not None:
             return interrupts.exit_code
         failures = [member.error["exit_code"] for member in self.members if member.error is not None]
         return int(failures[0]) if failures else 0
 
-    def _run(self, held: int, interrupts: Interrupts) -> None:
+    def _run(self, lock_file: int, interrupts: Interrupts) -> None:
         for member in self.members:
             member.begin()
         for failed in {member.row: member for member in self.members if member.config is None}.values():
-            failed.print_failure()  # once a row: no seed changes it
+            failed.print_failure()  # once per row, as it does not depend on the seed
         began, waiting = time.monotonic(), [member for member in self.members if member.state == "waiting"]
         self._save_results()
         for number, member in enumerate(waiting):
             left = self._left(number, len(waiting), time.monotonic() - began)
             _print(f"[{len(self.members) - len(waiting) + number + 1}/{len(self.members)}] {member.title}{left}")
-            member.work(held, interrupts)
+            member.work(lock_file, interrupts)
             self._save_results()
             if interrupts.received is not None:
-                _print("stopped; the same command goes on")
+                _print("stopped; run the same command again to continue")
                 return
 
     def _left(self, done: int, count: int, seconds: float) -> str:
-        """Describe the time left: by the members so far, else by a budget of time; empty without either."""
+        """Return the estimated remaining time, from finished members or a time budget; "" without either."""
         if done:
             return f" · about {_duration(seconds / done * (count - done))} left"
         if self.budget is not None and self.budget.minutes is not None:
@@ -134,12 +137,12 @@ class Comparison:
         """Summarize each row over its seeds."""
         from regard.comparison.results import summarize
 
-        by_row = {name: [each.as_json() for each in self.members if each.row == name] for name in self.names}
+        by_row = {name: [member.as_json() for member in self.members if member.row == name] for name in self.names}
         return [summarize(name, members) for name, members in by_row.items()]
 
 
 class _Member:
-    """A row trained with one seed, in a run folder of its own."""
+    """A row trained with one seed, in its own run folder."""
 
     def __init__(self, folder: Path, entry: Entry, number: int, key: dict[str, Any]) -> None:
         from regard.comparison.member import error_as_json
@@ -164,7 +167,7 @@ class _Member:
         return {**known, **self.training, **{key: value for key, value in self.measured.items() if key != "key"}}
 
     def begin(self) -> None:
-        """Create the run folder, or read how far it came; raises ConfigError if it has another config."""
+        """Create the run folder, or load its progress; raises ConfigError if it has another config."""
         from regard.core import atomic_files
         from regard.errors import ConfigError
         from regard.runs.run_folder import RunFolder
@@ -173,25 +176,25 @@ class _Member:
             return
         if not (self.path / "config.toml").exists():
             if self.path.exists():
-                atomic_files.sweep(self.path)  # leftovers of a kill while it was created
+                atomic_files.sweep(self.path)  # may remain from a process killed during creation
             RunFolder.create(self.path, self.config)
         elif RunFolder.open(self.path).config != self.config:
             raise ConfigError(
                 f"{self.path} has another config or budget",
                 where=str(self.path / "config.toml"),
-                help="give another --out, or remove this folder to train it anew",
+                help="name another --out, or remove this folder to train again",
             )
         else:
             self._read()
 
-    def work(self, held: int, interrupts: Interrupts) -> None:
-        """Prepare, train and measure the member as far as not yet done; a failure is printed and stored."""
+    def work(self, lock_file: int, interrupts: Interrupts) -> None:
+        """Prepare, train and measure the member as far as necessary; a failure is printed and saved."""
         prepared = (self.path / "plan.json").exists()
         for stage in ("train",) if prepared else ("prepare", "train"):
             if interrupts.received is not None:
                 return
             job = {"stage": stage, "run": str(self.path), "key": self.key}
-            code = _wait(job, held, interrupts)
+            code = _wait(job, lock_file, interrupts)
             if code and interrupts.received is not None:
                 return
             if code:
@@ -209,56 +212,56 @@ class _Member:
     def _fail(self, code: int) -> None:
         from regard.comparison.member import FAILURE
 
-        killed = {"what": f"its process ended with {code}", "where": str(self.path), "why": None, "help": None}
+        killed = {"what": f"its process exited with status {code}", "where": str(self.path), "why": None, "help": None}
         if code == -9:
-            killed |= {"why": "it was killed", "help": "if memory ran out, lower train.batch_tokens"}
+            killed |= {"why": "it was killed, possibly for memory", "help": "lower train.batch_tokens"}
         self.error = read_json_object(self.path / FAILURE) or {**killed, "exit_code": 5}
         self.print_failure()
 
     def print_failure(self) -> None:
-        """Print the failure on standard error; the table repeats it in short."""
+        """Print the failure to standard error; the table has a short form."""
         error = self.error or {}
         details = [f"{label}: {error[label]}" for label in ("where", "why", "help") if error.get(label)]
-        who = self.title if self.config else self.row
-        _print("\n  ".join([f"{who} failed: {error['what']}", *details]))
+        name = self.title if self.config else self.row
+        _print("\n  ".join([f"{name} failed: {error['what']}", *details]))
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
-    """Read the JSON object in a member's file; empty without a file; raises ModelError for a damaged one."""
+    """Read the JSON object in a member's file; {} without a file; raises ModelError for a damaged one."""
     from regard.core.untrusted_files import LARGE, parse_json, read_bytes
     from regard.errors import ModelError
 
     if not path.exists():
         return {}
     try:
-        found = parse_json(read_bytes(path, LARGE))
-        if not isinstance(found, dict):
-            raise ValueError("it is no JSON object")
-        return found
+        content = parse_json(read_bytes(path, LARGE))
+        if not isinstance(content, dict):
+            raise ValueError("it is not a JSON object")
+        return content
     except (OSError, ValueError) as error:
-        help = "remove it: the member is measured anew"
+        help = "remove it, and the member is measured again"
         raise ModelError(f"{path.name} is damaged", where=str(path), why=str(error), help=help) from error
 
 
-def _wait(job: dict[str, Any], held: int, interrupts: Interrupts) -> int:
-    """Run a job in a child process and return the exit code; a signal is passed on: the child saves and ends."""
-    with _child(job, held) as child:
-        passed = False
+def _wait(job: dict[str, Any], lock_file: int, interrupts: Interrupts) -> int:
+    """Run a job in a child process and return its exit code. Signals are forwarded, so the child saves and exits."""
+    with _child(job, lock_file) as child:
+        forwarded = False
         while True:
             try:
                 return child.wait(timeout=0.2)
             except subprocess.TimeoutExpired:
-                if interrupts.received is not None and not passed:
-                    passed = True
+                if interrupts.received is not None and not forwarded:
+                    forwarded = True
                     child.send_signal(interrupts.received)
 
 
 @contextmanager
-def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
-    """Start a child process that holds the comparison's lock, and that notices by its closed input if this one ends.
+def _child(job: dict[str, Any], lock_file: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a child process that holds the comparison's lock, and exits when this process closes its standard input.
 
-    It has a process group of its own, so that Ctrl-C on the terminal reaches it once, through here. Its standard output
-    goes to standard error.
+    It has its own process group, so Ctrl-C in the terminal reaches it only once, through this process. Its standard
+    output goes to standard error.
     """
     package_parent = str(Path(__file__).parents[2])
     paths = [package_parent, os.environ.get("PYTHONPATH", "")]
@@ -267,7 +270,7 @@ def _child(job: dict[str, Any], held: int) -> Iterator[subprocess.Popen[bytes]]:
         stdin=subprocess.PIPE,
         stdout=2,
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))},
-        pass_fds=[held],
+        pass_fds=[lock_file],
         process_group=0,
     ) as child:
         yield child

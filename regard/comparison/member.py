@@ -1,10 +1,10 @@
-"""One member of a comparison, run in a process of its own, so that memory and speed are measured alone.
+"""One member of a comparison, run in its own process to measure memory and speed separately.
 
-``regard compare`` starts it with a job in JSON as the argument. Results lie in the run folder:
+``regard compare`` starts it with a JSON job as its argument. Results are in the run folder:
 
-    training.json   once training is over: updates, tokens, seconds, memory
-    measured.json   quality and speed of decoding, and what they were measured on
-    failure.json    why the files above are missing
+    training.json   after training: updates, tokens, seconds, memory
+    measured.json   quality and decoding speed, and the conditions of measurement
+    failure.json    why the other files are missing
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WARM_UP = 8  # inputs decoded before the clock starts
 
 
 def main(open_display: OpenDisplay) -> None:
-    """Work on the job until it is done, has failed or is interrupted; exits with the codes of ``regard train``."""
+    """Work on the job until it is done, fails or is interrupted; exits with the codes of ``regard train``."""
     from regard.core.interrupt import Interrupts
 
     job: dict[str, Any] = json.loads(sys.argv[1])
@@ -61,20 +61,20 @@ def error_as_json(error: RegardError) -> dict[str, Any]:
 
 
 def _end_with_parent() -> None:
-    """Wait until standard input closes, which it does when the parent ends in any way; then save and end."""
+    """Wait until standard input closes, as it does when the parent exits; then save and exit."""
     while os.read(0, 1):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _prepare(path: Path, open_display: OpenDisplay) -> int:
-    """Make vocabularies, corpora and plan, in a process of their own, since their memory is not training's."""
+    """Create vocabularies, corpora and plan, in a separate process, whose memory does not count toward training."""
     from regard.runs.run_folder import RunFolder
     from regard.training.setup import set_up
 
     run = RunFolder.open(path)
     with run.training(), open_display(path) as display:
-        set_up(run, say=display.said, progress=display.prepared)
+        set_up(run, log=display.log, progress=display.prepared)
     return 0
 
 
@@ -96,7 +96,7 @@ def _train_and_measure(path: Path, job: dict[str, Any], open_display: OpenDispla
 
 
 def _training_figures(path: Path) -> dict[str, Any]:
-    """Sum up the updates of a run: number, target tokens, seconds; zeros if it was stopped before the first."""
+    """Return the totals over the updates of a run: number, target tokens, seconds; zeros without updates."""
     from regard.runs.metrics_log import read_updates
 
     updates = list(read_updates(path / "metrics.jsonl"))
@@ -110,14 +110,14 @@ def _training_figures(path: Path) -> dict[str, Any]:
 
 
 def _peak_memory() -> int:
-    """Return the peak memory in bytes: of tensors on the accelerator if there is one, else of this process."""
+    """Return the peak memory in bytes: of tensors on the accelerator, if any, otherwise of this process."""
     import resource
 
     import torch
 
     if torch.cuda.is_available():
         return torch.cuda.max_memory_allocated()
-    status = Path("/proc/self/status")  # getrusage counts what the parent had at the fork
+    status = Path("/proc/self/status")  # getrusage includes the parent's memory at the fork
     lines = status.read_text().splitlines() if status.exists() else []
     for line in lines:
         if line.startswith("VmHWM:"):
@@ -126,7 +126,7 @@ def _peak_memory() -> int:
 
 
 def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
-    """Measure quality and decoding speed of a trained run; ``key`` holds metric, beam, average and test set."""
+    """Measure quality and decoding speed of a trained run; ``key`` has metric, beam, average and test set."""
     import torch
 
     from regard.config.settings import override_search
@@ -139,19 +139,19 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
         torch.set_num_threads(plan.threads)  # the number that training used
     if key["average"]:
         average_run(run, last=key["average"])
-    model = load(run.path)  # an average where this or train.average has made one
+    model = load(run.path)  # the average, if this or train.average has created one
     search = override_search(model.search, beam=key["beam"], nbest=1)
     pairs = _pairs(key["test"])
     distinct = list(dict.fromkeys(source for source, _ in pairs))
     model.translate(distinct[:WARM_UP], search=search)
     began = time.perf_counter()
-    found = model.translate(distinct, search=search)
+    outputs = model.translate(distinct, search=search)
     seconds = time.perf_counter() - began
-    best = [one.candidates[0] for one in found]
+    best = [one.candidates[0] for one in outputs]
     texts = {line: one.text for line, one in zip(distinct, best, strict=True)}
     value, signature = _score(key["metric"], model, texts, pairs, translation_config(run).data.target_language)
     if not math.isfinite(value):
-        raise ModelError("this model computes no probabilities", where=str(run.path), why="training diverged")
+        raise ModelError("the model computes no probabilities", where=str(run.path), why="training diverged")
     return {
         "value": value,
         "signature": signature,
@@ -169,7 +169,7 @@ def _pairs(test: list[dict[str, Any]]) -> list[tuple[str, str]]:
     corpora = [CorpusConfig.model_validate(part["corpus"]) for part in test]
     pairs = [(source, target) for corpus in corpora for _, source, target in read_pairs(corpus)]
     if not pairs:
-        raise DataError("there is nothing to measure on: the test set is empty")
+        raise DataError("the test set is empty")
     return pairs
 
 

@@ -28,24 +28,24 @@ class Budget(NamedTuple):
 
     text: str
     overrides: list[str]
-    minutes: float | None  # None unless it is a budget of time
+    minutes: float | None  # None unless it is a time budget
 
 
 class ComparisonRow(NamedTuple):
     """A row of the table: a recipe, or a variant of one, trained with every seed."""
 
     name: str
-    source: str  # a recipe's name or a .toml file
+    source: str  # the name of a recipe, or a .toml file
     overrides: tuple[str, ...]
 
     @property
     def folder(self) -> str:
-        """The name, spelled as a folder name."""
+        """The name in the form of a folder name."""
         return re.sub(r"[^\w.=+-]+", "-", self.name).strip("-.") or "row"
 
 
 class Entry(NamedTuple):
-    """A row with its config, or with the error that prevents one."""
+    """A row with its config, or with the error that prevents it."""
 
     row: ComparisonRow
     config: RunConfig | None
@@ -55,41 +55,41 @@ class Entry(NamedTuple):
 def parse_budget(text: str) -> Budget:
     """Parse a budget: ``90s``, ``10m``, ``1.5h`` of training, ``2Mtokens`` of the target, ``3000steps``.
 
-    Time counts updates alone, not preparation, validation, saving or decoding. Tokens become an exact number of
-    updates by each member's own batches. Raises ConfigError.
+    Time counts only updates, not preparation, validation, saving or decoding. Tokens are converted to an exact number
+    of updates with each member's own batches. Raises ConfigError.
     """
-    found = _BUDGET.fullmatch(text.strip())
-    amount = float(found[1].replace("_", "")) if found else 0.0
-    if not found or not amount:
+    match = _BUDGET.fullmatch(text.strip())
+    amount = float(match[1].replace("_", "")) if match else 0.0
+    if not match or not amount:
         raise ConfigError(
             f"{text!r} is not a budget",
             where="--budget",
-            why="it needs an amount above 0 and a unit" if not found else "nothing is learned in no time",
-            help="10m, 90s or 1.5h of training; 2000000tokens or 2Mtokens; 3000steps",
+            why="it needs an amount and a unit" if not match else "the amount must be above 0",
+            help="write a budget as 10m, 90s, 1.5h, 2000000tokens, 2Mtokens or 3000steps",
         )
-    if found[2]:
-        minutes: float | None = amount * _MINUTES[found[2]]
+    if match[2]:
+        minutes: float | None = amount * _MINUTES[match[2]]
         key, value = "train.minutes", repr(minutes)
     else:
-        minutes, number = None, amount * _THOUSANDS[found[3]]
+        minutes, number = None, amount * _THOUSANDS[match[3]]
         if number != int(number):
-            raise ConfigError(f"{text!r} is no whole number of {found[4]}", where="--budget")
-        key, value = f"train.{found[4]}", str(int(number))
-    return Budget(text.strip(), [f"{each}={value if each == key else ''}" for each in STOP_KEYS], minutes)
+            raise ConfigError(f"{text!r} is not an integer number of {match[4]}", where="--budget")
+        key, value = f"train.{match[4]}", str(int(number))
+    return Budget(text.strip(), [f"{stop_key}={value if stop_key == key else ''}" for stop_key in STOP_KEYS], minutes)
 
 
 def make_rows(
     sources: Sequence[str], varied: Sequence[str], overrides: Sequence[str], budget: Budget | None
 ) -> list[ComparisonRow]:
-    """Make a row for each source and each combination of the values in ``varied``, in this order.
+    """Return a row for each source and each combination of the values in ``varied``, in this order.
 
-    A source is a recipe's name or a ``.toml`` file; ``NAME=SOURCE`` names the row. Raises ConfigError if there is no
-    source, one is not found, or two rows have the same name.
+    A source is the name of a recipe or a ``.toml`` file; ``NAME=SOURCE`` names the row. Raises ConfigError if there is
+    no source, a source is missing, or two rows have the same name.
     """
     if not sources:
-        raise ConfigError("compare takes recipes or .toml files", help="regard compare a.toml b.toml --budget 10m")
+        raise ConfigError("compare requires recipes or .toml files", help="regard compare a.toml b.toml --budget 10m")
     _refuse_other_ends([*overrides, *varied], budget)
-    variants = [tuple(_variants(each)) for each in varied]
+    variants = [tuple(_variants(variation)) for variation in varied]
     rows = []
     for source in sources:
         name, recipe = _named(source)
@@ -105,40 +105,42 @@ def make_rows(
 def load_entries(
     rows: Sequence[ComparisonRow], budget: Budget | None, require: Callable[[RunConfig], None] = lambda config: None
 ) -> list[Entry]:
-    """Load each row's config under the budget; ``require`` raises further objections, and an error stays with its row.
+    """Load each row's config under the budget.
 
-    Raises ConfigError if no budget is given and the configs do not agree on one.
+    Errors, including those that ``require`` raises, are stored with their row. Raises ConfigError if there is no budget
+    and the configs have different ones.
     """
     entries = [_load_entry(row, budget.overrides if budget else [], require) for row in rows]
-    found = {_stop_keys(entry.config) for entry in entries if entry.config is not None}
-    if budget is None and len(found) > 1:
+    budgets = {_stop_keys(entry.config) for entry in entries if entry.config is not None}
+    if budget is None and len(budgets) > 1:
         raise ConfigError(
-            "these configs train for different times",
-            where=" · ".join(", ".join(f"{key}={value}" for key, value in each) for each in sorted(found, key=str)),
-            help="give one budget for all: --budget 10m, 2Mtokens or 3000steps",
+            "the configs have different training budgets",
+            where=" · ".join(", ".join(f"{key}={value}" for key, value in keys) for keys in sorted(budgets, key=str)),
+            help="set one budget for all: --budget 10m, 2Mtokens or 3000steps",
         )
     return entries
 
 
-def choose_test_set(entries: Sequence[Entry], given: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
-    """Return the test set for all members: ``given``, else their validation data.
+def choose_test_set(entries: Sequence[Entry], test: CorpusConfig | None, metric: str) -> tuple[CorpusConfig, ...]:
+    """Return the test set for all members: ``test``, or their validation data.
 
-    Raises ConfigError if the validation data differ, or, for the metric loss, the vocabularies: losses are per piece.
+    Raises ConfigError if the validation data differ. For the metric loss, also if the vocabularies differ: losses are
+    per token.
     """
     configs = {entry.row.name: entry.config for entry in entries if entry.config is not None}
     if metric == "loss":
         _refuse_different(
             {name: _pieces_of(config) for name, config in configs.items()},
-            "losses of different vocabularies do not compare",
-            help="--metric bleu, or another metric of whole outputs",
+            "losses with different vocabularies are not comparable",
+            help="use --metric bleu, or another metric of whole outputs",
         )
-    if given is not None:
-        return (given,)
+    if test is not None:
+        return (test,)
     valid = {name: config.data.valid for name, config in configs.items()}
-    _refuse_different(valid, "these configs have different validation data", help="--test SOURCE TARGET, for all")
+    _refuse_different(valid, "the configs have different validation data", help="set one for all: --test SOURCE TARGET")
     for name, corpora in valid.items():
         if not corpora:
-            raise ConfigError(f"{name} has no validation data to measure on", help="--test SOURCE TARGET")
+            raise ConfigError(f"{name} has no validation data", help="set a test set: --test SOURCE TARGET")
         return corpora
     return ()
 
@@ -164,7 +166,7 @@ def _variants(varied: str) -> Iterator[tuple[str, str]]:
     key, equals, values = varied.partition("=")
     if not equals or not values.strip():
         raise ConfigError(
-            "a variation is a key, '=' and its values", where=f"--vary {varied}", help="--vary train.lr=1e-3,3e-3"
+            "a variation needs a key, '=' and values", where=f"--vary {varied}", help="--vary train.lr=1e-3,3e-3"
         )
     for value in _split(values):
         override = f"{key}={value}"
@@ -173,21 +175,21 @@ def _variants(varied: str) -> Iterator[tuple[str, str]]:
 
 def _split(values: str) -> list[str]:
     parts, depth, quote = [""], 0, ""
-    for sign in values:
+    for character in values:
         if quote:
-            quote = "" if sign == quote else quote
-        elif sign in "\"'":
-            quote = sign
-        depth += (sign in "[{") - (sign in "]}") if not quote else 0
-        if sign == "," and not depth and not quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+        depth += (character in "[{") - (character in "]}") if not quote else 0
+        if character == "," and not depth and not quote:
             parts.append("")
         else:
-            parts[-1] += sign
+            parts[-1] += character
     return [part.strip() for part in parts]
 
 
 def _label(key: tuple[str | int, ...], value: Any) -> str:
-    """Label a value: ``dot`` for a kind, ``lr=0.001`` for anything else, the entries of a table."""
+    """Return the label of a value: ``dot`` for a kind, ``lr=0.001`` for other keys, all entries of a table."""
     if isinstance(value, dict):
         return " ".join(_label((name,), inner) for name, inner in value.items())
     return str(value) if key[-1] in ("kind", "preset") else f"{key[-1]}={'' if value is None else value}"
@@ -199,9 +201,9 @@ def _refuse_twins(rows: Sequence[ComparisonRow]) -> None:
         other = seen.setdefault(row.folder, row)
         if other is not row:
             raise ConfigError(
-                f"two rows would be called {row.name}",
-                why=f"they are of {other.source} and {row.source}",
-                help=f"give one a name of its own: OTHER={row.source}",
+                f"two rows have the name {row.name}",
+                why=f"their sources are {other.source} and {row.source}",
+                help=f"name one of them: OTHER={row.source}",
             )
 
 
@@ -210,7 +212,7 @@ def _refuse_other_ends(overrides: Sequence[str], budget: Budget | None) -> None:
         key = dotted(parse_override(override)[0])
         if budget is not None and key in STOP_KEYS:
             raise ConfigError(
-                f"{key} and --budget both say when training ends", where=override, help="give one of them"
+                f"{key} and --budget both set the end of training", where=override, help="omit one of them"
             )
 
 

@@ -1,4 +1,4 @@
-"""Results of a comparison, quality with spread, sizes and speeds, as a text table, as Markdown and as a figure."""
+"""Results of a comparison (quality with spread, sizes and speeds) as a text table, as Markdown and as a figure."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from regard.metrics.text import METRICS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-NAME_WIDTH = 25  # characters, so that the text table fits into 100 columns
+NAME_WIDTH = 25  # characters; the text table then fits into 100 columns
 
 
 class Summary(NamedTuple):
-    """A row summarized over its seeds: means, and the maximum of memory; None where no seed has a value yet."""
+    """A row summarized over its seeds: means, and the maximum of memory; None if no seed has a value yet."""
 
     name: str
     seeds: int
     values: list[float]
     parameters: int | None
     updates: float | None
-    minutes: float | None  # updates alone
-    train_speed: float | None  # target tokens a second, without padding
-    decode_speed: float | None  # output pieces a second
-    memory: int | None  # bytes, the peak of training
+    minutes: float | None  # updates only
+    train_speed: float | None  # target tokens per second, without padding
+    decode_speed: float | None  # output tokens per second
+    memory: int | None  # bytes, peak of training
     errors: list[str]
 
     @property
     def mean(self) -> float | None:
-        """The mean over seeds; None without values."""
+        """Mean over seeds; None without values."""
         return statistics.fmean(self.values) if self.values else None
 
     @property
     def spread(self) -> float | None:
-        """The sample standard deviation over seeds; None for fewer than two."""
+        """Sample standard deviation over seeds; None for fewer than two."""
         return statistics.stdev(self.values) if len(self.values) > 1 else None
 
 
@@ -71,8 +71,8 @@ WIDTHS = (7, 7, 6, 8, 10, 8, 10, 9, 10)
 
 
 def text_table(rows: Sequence[Summary], metric: str) -> str:
-    """Format the rows in columns of fixed width, at most 100 characters together."""
-    lines = [f"{metric:>{NAME_WIDTH + WIDTHS[0]}}" + _aligned(HEAD, WIDTHS[1:])]  # a long name of a metric has room
+    """Format the rows with columns of fixed width, at most 100 characters in total."""
+    lines = [f"{metric:>{NAME_WIDTH + WIDTHS[0]}}" + _aligned(HEAD, WIDTHS[1:])]  # leaves space for long metric names
     for row in rows:
         name = row.name if len(row.name) < NAME_WIDTH else row.name[: NAME_WIDTH - 2] + "…"
         lines.append(f"{name:<{NAME_WIDTH}}" + _aligned(_cells(row, metric), WIDTHS))
@@ -115,7 +115,7 @@ def _short(number: int | None) -> str:
 
 
 def markdown(results: Mapping[str, Any], rows: Sequence[Summary]) -> str:
-    """Format the table as Markdown, with everything below it that determines the figures."""
+    """Format the table as Markdown, followed by everything that determines the figures."""
     metric, machine = results["metric"], results["environment"]
     head = [metric, *HEAD]
     lines = ["| | " + " | ".join(head) + " |", "|---|" + "---:|" * len(head)]
@@ -125,11 +125,11 @@ def markdown(results: Mapping[str, Any], rows: Sequence[Summary]) -> str:
     better = "lower" if lower_is_better(metric) else "higher"
     notes = [
         f"{metric} ({better} is better), mean and sample standard deviation (±) over seeds; on {results['test']}.",
-        "Minutes are of updates alone; speeds are of target tokens a second; memory is the most a training took.",
+        "Minutes count updates only; speeds are in target tokens per second; memory is the peak of training.",
         "",
         f"- command: `{results['command']}`",
-        f"- budget: {results['budget'] or 'as the configs say'}; seeds: {results['seeds']}",
-        *(f"- signature: `{each}`" for each in results["signatures"]),
+        f"- budget: {results['budget'] or 'that of the configs'}; seeds: {results['seeds']}",
+        *(f"- signature: `{signature}`" for signature in results["signatures"]),
         f"- machine: {machine['accelerator'] or machine['processor']}, {machine['cores']} cores, {machine['system']}",
         f"- versions: regard {machine['regard']}, torch {machine['torch']}, Python {machine['python']}",
         f"- written: {machine['written']}",
@@ -142,17 +142,17 @@ def _escaped(text: str) -> str:
 
 
 def draw(figure: Figure, rows: Sequence[Summary], metric: str) -> None:
-    """Draw quality, with every seed and the spread, and both speeds; rows in the table's order."""
+    """Draw quality with every seed and the spread, and both speeds, with rows in the order of the table."""
     shown = [row for row in rows if row.values]
     figure.set_size_inches(9.0, 1.3 + 0.3 * len(shown))
     quality, train, decode = figure.subplots(1, 3, sharey=True)
-    places = range(len(shown))
-    for place, row in zip(places, shown, strict=True):
-        quality.plot(row.values, [place] * len(row.values), ".", color="0.6")
-        quality.errorbar(row.mean, place, xerr=row.spread or 0.0, fmt="o", capsize=3, color="C0")
-    train.barh(places, [row.train_speed for row in shown], color="C2", height=0.6)
-    decode.barh(places, [row.decode_speed for row in shown], color="C1", height=0.6)
-    quality.set_yticks(list(places), [row.name for row in shown])
+    positions = range(len(shown))
+    for position, row in zip(positions, shown, strict=True):
+        quality.plot(row.values, [position] * len(row.values), ".", color="0.6")
+        quality.errorbar(row.mean, position, xerr=row.spread or 0.0, fmt="o", capsize=3, color="C0")
+    train.barh(positions, [row.train_speed for row in shown], color="C2", height=0.6)
+    decode.barh(positions, [row.decode_speed for row in shown], color="C1", height=0.6)
+    quality.set_yticks(list(positions), [row.name for row in shown])
     quality.invert_yaxis()
     quality.grid(axis="x", color="0.9")
     better = "lower" if lower_is_better(metric) else "higher"

@@ -1,4 +1,4 @@
-"""Text in, batches out: tokenizers, corpora, the order of training, and a lint for parallel text.
+"""Data pipeline: tokenizers, corpora, the order of training, and a lint for parallel text.
 
-Import the parts by name (``regard.data.tokenizers.catalog`` …): a user of one does not pay for the others.
+Import modules by name (``regard.data.tokenizers.catalog`` …): importing one does not load the others.
 """

@@ -1,4 +1,4 @@
-"""Beginnings, ends and shape of a word as numbers of buckets."""
+"""Hash buckets for the prefixes, suffixes and shape of a word."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ AFFIXES = len(PREFIXES) + len(SUFFIXES) + 2
 
 
 def shape(word: str) -> str:
-    """Kinds of its characters, of a run at most three: X, x, d or the character itself (``Xxxx-dd`` of Berlin-86)."""
-    found = ""
+    """Return the shape of a word: X, x, d or the character itself, at most three in a row (Berlin-86: ``Xxxx-dd``)."""
+    pattern = ""
     for letter in word:
         kind = "X" if letter.isupper() else "x" if letter.isalpha() else "d" if letter.isdigit() else letter
-        found += kind if not found.endswith(kind * 3) else ""
-    return found
+        pattern += kind if not pattern.endswith(kind * 3) else ""
+    return pattern
 
 
 @lru_cache(maxsize=1 << 16)
 def affix_buckets(word: str, buckets: int) -> tuple[int, ...]:
-    """The buckets, from 1, of the word in small letters, its first and last letters, and its shape.
+    """Return the buckets, from 1, of the lower-cased word, its prefixes, its suffixes and its shape.
 
-    A beginning or end that is longer than the word is 0: none.
+    A prefix or suffix that is longer than the word has bucket 0.
     """
     small = word.lower()
-    told = [small, *(small[:n] if n <= len(small) else "" for n in PREFIXES)]
-    told += [small[-n:] if n <= len(small) else "" for n in SUFFIXES] + [shape(word)]
+    features = [small, *(small[:n] if n <= len(small) else "" for n in PREFIXES)]
+    features += [small[-n:] if n <= len(small) else "" for n in SUFFIXES] + [shape(word)]
     return tuple(
-        1 + crc32(f"{place} {each}".encode("utf-8", "surrogatepass")) % buckets if each else 0
-        for place, each in enumerate(told)
+        1 + crc32(f"{number} {feature}".encode("utf-8", "surrogatepass")) % buckets if feature else 0
+        for number, feature in enumerate(features)
     )

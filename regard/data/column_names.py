@@ -1,4 +1,4 @@
-"""Well-known names of columns, in any case: texts, labels, sides of a pair, words and tags, sessions, nodes, parts."""
+"""Well-known column names, in any case: texts, labels, pairs, words and tags, sessions, nodes, splits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from regard.errors import DataError
 
 PAIR = ("source", "target")
-# The sides of a pair: the first row of which both names exist counts.
+# The sides of a pair: the first row counts for which both columns exist.
 SIDES = (
     PAIR, ("source", "translation"), ("src", "tgt"), ("src", "trg"), ("source_text", "target_text"),
     ("document", "summary"), ("article", "summary"), ("dialogue", "summary"), ("text", "summary"),
@@ -17,12 +17,16 @@ SIDES = (
 )  # fmt: skip
 LANGUAGE = re.compile(r"[a-z]{2,3}([-_][A-Za-z]{2,8})?")
 LANGUAGE_CODES = frozenset(
-    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee "
-    "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io "
-    "is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn "
-    "mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se "
-    "sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo "
-    "wa wo xh yi yo za zh zu".split()
+    code
+    for codes in (
+        "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv dz ee",
+        "el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie ig ii ik io",
+        "is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn",
+        "mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se",
+        "sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi vo",
+        "wa wo xh yi yo za zh zu",
+    )
+    for code in codes.split()
 )  # ISO 639-1
 LANGUAGE_NAMES = {
     "arabic": "ar", "bulgarian": "bg", "catalan": "ca", "chinese": "zh", "croatian": "hr", "czech": "cs",
@@ -48,8 +52,8 @@ TEXT_PAIRS = (
 )  # fmt: skip
 PROMPTS, COMPLETIONS = ("prompt", "instruction"), ("completion", "response")
 DOCUMENTS = ("text", "document", "content", "body")
-WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "pos_tags", "upos", "pos", "labels")  # of a sentence a row
-WORD, TAG = ("token", "word", "form"), ("tag", "ner", "ner_tag", "pos_tag", "upos", "pos", "label")  # of a word a line
+WORDS, TAGS = ("tokens", "words"), ("tags", "ner_tags", "pos_tags", "upos", "pos", "labels")  # one sentence per row
+WORD, TAG = ("token", "word", "form"), ("tag", "ner", "ner_tag", "pos_tag", "upos", "pos", "label")  # one word per line
 SESSIONS = (
     "session", "session_id", "sessionid", "user", "user_id", "userid", "customer", "customer_id", "customerid",
     "visitor", "visitor_id", "visitorid",
@@ -73,9 +77,9 @@ PARTS = {
 
 
 def first_of(names: Sequence[str], known: Iterable[str]) -> str | None:
-    """Return the column that the first of the ``known`` names means, whatever its case."""
-    spelled = {name.strip().lower(): name for name in reversed(names)}
-    return next((spelled[name] for name in known if name in spelled), None)
+    """Return the column whose name, in any case, is the first of the ``known`` names."""
+    by_lower_case = {name.strip().lower(): name for name in reversed(names)}
+    return next((by_lower_case[name] for name in known if name in by_lower_case), None)
 
 
 def _first_pair(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple[str, str] | None:
@@ -87,13 +91,16 @@ def _first_pair(names: Sequence[str], pairs: Iterable[tuple[str, str]]) -> tuple
 
 
 def language_codes(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return two different names that are codes or names of languages, all columns of a table; None for others."""
+    """Return the two names if they are all columns of a table and different language codes or names; otherwise None."""
     known = all(LANGUAGE.fullmatch(name) or name.strip().lower() in LANGUAGE_NAMES for name in names)
     return (names[0], names[1]) if known and len(names) == 2 and names[0] != names[1] else None
 
 
 def _name_languages(cells: Sequence[str]) -> bool:
-    """Return whether two cells name languages, by names, or by codes, one of which is ``en``: others are words, too."""
+    """Return whether two cells are two language names, or two language codes that include ``en``.
+
+    Other codes alone do not count, since many of them are also words.
+    """
     if language_codes(cells) is None:
         return False
     words = [cell.strip().lower() for cell in cells]
@@ -102,12 +109,12 @@ def _name_languages(cells: Sequence[str]) -> bool:
 
 
 def pair_columns(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the columns of a source and its target; None where the names do not tell."""
+    """Return the source and target columns; None if the names do not identify them."""
     return _first_pair(names, SIDES) or language_codes(names)
 
 
 def text_columns(names: Sequence[str]) -> list[str]:
-    """Return the columns of two texts that belong together, or the column of one text; [] where there is none."""
+    """Return the columns of a text pair, or the column of one text; [] if no name is known."""
     pair = _first_pair(names, TEXT_PAIRS)
     text = first_of(names, TEXTS)
     return list(pair) if pair is not None else [] if text is None else [text]
@@ -123,36 +130,36 @@ def document_columns(names: Sequence[str]) -> tuple[str, ...] | None:
 
 
 def tagged_columns(names: Sequence[str], *, word_a_line: bool = False) -> tuple[str, str] | None:
-    """Return the columns of words and of their tags, lists or a word a line; None where the names do not tell."""
+    """Return the columns of words and tags, as lists or one word per line; None if the names do not identify them."""
     words = first_of(names, (*WORDS, *WORD) if word_a_line else WORDS)
     tags = first_of(names, (*TAGS, *TAG) if word_a_line else TAGS)
     return None if words is None or tags is None else (words, tags)
 
 
 def session_columns(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the columns of a session and of one of its items; None where the names do not tell."""
+    """Return the columns of the session and the item; None if the names do not identify them."""
     session, item = first_of(names, SESSIONS), first_of(names, ITEMS)
     return None if session is None or item is None else (session, item)
 
 
 def time_column(names: Sequence[str]) -> str | None:
-    """Return the column of a point in time; None where no name is known."""
+    """Return the column of the time; None if no name is known."""
     return first_of(names, TIMES)
 
 
 def edge_columns(names: Sequence[str]) -> tuple[str, str] | None:
-    """Return the columns of both ends of an edge; None where the names do not tell."""
+    """Return the columns of the two ends of an edge; None if the names do not identify them."""
     return _first_pair(names, EDGES)
 
 
 def label_like(names: Iterable[str]) -> list[str]:
-    """Return the columns that look like labels, tags or targets by their names."""
+    """Return the columns whose names suggest labels, tags or targets."""
     known = {*LABELS, *TAGS, *TAG, *(target for _, target in SIDES), *COMPLETIONS}
     return [name for name in names if name.strip().lower() in known]
 
 
 def is_head(cells: Sequence[str]) -> bool:
-    """Return whether the first line of a file without quoting names its columns, by names that are well known."""
+    """Return whether the first line of a file without quoting consists of well-known column names."""
     labeled = text_columns(cells) and first_of(cells, LABELS) is not None
     return len(cells) > 1 and (
         bool(labeled)
@@ -164,21 +171,21 @@ def is_head(cells: Sequence[str]) -> bool:
 
 
 def part_of(cell: str, where: str) -> str:
-    """Return the part of the data that a cell of a column of parts names: train, valid or test."""
+    """Return the split that a cell names: train, valid or test. Raises DataError for any other value."""
     part = PARTS.get(cell.strip().lower())
     if part is None:
         known = "train, valid (val, validation, dev) and test"
-        raise DataError(f"{cell[:40]!r} is not a part of the data", where=where, why=f"the parts are {known}")
+        raise DataError(f"unknown split {cell[:40]!r}", where=where, why=f"the splits are {known}")
     return part
 
 
 def unnamed_counters(names: Sequence[str], rows: Sequence[Sequence[str]]) -> list[int]:
-    """Return the places of unnamed columns that count the rows from 0 or 1: the index that a data frame writes."""
+    """Return the positions of unnamed columns that count the rows from 0 or 1: the index written by a data frame."""
     counters = []
-    for place, name in enumerate(names):
+    for position, name in enumerate(names):
         if name.strip() and not name.startswith("Unnamed: "):
             continue
-        cells = [row[place] for row in rows]
+        cells = [row[position] for row in rows]
         if any(cells == [str(number) for number in range(start, start + len(cells))] for start in (0, 1)):
-            counters.append(place)
+            counters.append(position)
     return counters

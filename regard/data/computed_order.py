@@ -1,7 +1,8 @@
-"""The order of an epoch, computed batch by batch: no list as long as the corpus is in memory, or made before the first.
+"""The order of an epoch, computed batch by batch in constant memory.
 
-An epoch is laid out by length: its examples of length 1, of length 2, … . So where a batch ends follows from how many
-there are of each, and which examples are in it from permutations of those of each length (``Permutation``).
+An epoch is arranged by length: its examples of length 1, then of length 2, … . The bounds of the batches therefore
+follow from the number of examples of each length. The examples of a batch follow from one permutation for each length
+(``Permutation``).
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from regard.data.order import does_not_fit, shares
 from regard.data.permutation import Permutation
 
 BATCHES, MIXTURE, PASS, ROWS = 1, 2, 3, 4  # streams of draws
-PHASE = 0.6180339887498949  # of the golden section: parts of whole numbers, spread evenly over the lengths
+PHASE = 0.6180339887498949  # golden ratio: rounding phases, spread evenly over the lengths
 
-_permutation = lru_cache(256)(Permutation)  # a batch uses those of its neighbors in length
+_permutation = lru_cache(256)(Permutation)  # neighboring batches share lengths and so permutations
 
 
 class ComputedBatches(Sequence[ExampleIndices]):
-    """``number`` batches, each made by ``batch(place)`` when it is asked for."""
+    """``number`` batches, each computed by ``batch(position)`` when it is indexed."""
 
     def __init__(self, number: int, batch: Callable[[int], ExampleIndices]) -> None:
         self._number, self._batch = number, batch
@@ -33,21 +34,26 @@ class ComputedBatches(Sequence[ExampleIndices]):
         return self._number
 
     @overload
-    def __getitem__(self, place: int) -> ExampleIndices: ...
+    def __getitem__(self, position: int) -> ExampleIndices: ...
     @overload
-    def __getitem__(self, place: slice) -> list[ExampleIndices]: ...
-    def __getitem__(self, place: int | slice) -> ExampleIndices | list[ExampleIndices]:
-        if isinstance(place, slice):
-            return [self._batch(each) for each in range(*place.indices(self._number))]
-        return self._batch(range(self._number)[place])
+    def __getitem__(self, position: slice) -> list[ExampleIndices]: ...
+    def __getitem__(self, position: int | slice) -> ExampleIndices | list[ExampleIndices]:
+        if isinstance(position, slice):
+            return [self._batch(number) for number in range(*position.indices(self._number))]
+        return self._batch(range(self._number)[position])
 
 
 def even_batches(
-    size: int, rows: int, *, seed: int, epoch: int, numbered: Callable[[Indices], Indices] = lambda places: places
+    size: int, rows: int, *, seed: int, epoch: int, numbered: Callable[[Indices], Indices] = lambda numbers: numbers
 ) -> ComputedBatches:
-    """An epoch of ``size`` examples, each once, ``rows`` to a batch, the last one fewer.
+    """Return an epoch of ``size`` examples, each exactly once, in batches of ``rows``; the last batch may be smaller.
 
-    ``numbered`` gives the examples of some of the numbers below ``size``. The visit of epoch e is e + 1.
+    Args:
+        size: number of examples.
+        rows: examples of a batch.
+        seed: seed of the order.
+        epoch: epoch, from 0; its examples have visit ``epoch + 1``.
+        numbered: maps numbers below ``size`` to example indices.
     """
     order = Permutation(size, seed, epoch, ROWS)
 
@@ -59,23 +65,24 @@ def even_batches(
 
 
 class _Layout(NamedTuple):
-    """One epoch: the examples by rising length, and the batches that they are cut into."""
+    """One epoch: the examples sorted by length, and their batches."""
 
     epoch: int
-    used: Indices  # (corpora, lengths): examples of each corpus and length in the epochs before
-    ends: Indices  # (corpora, lengths): where those of this epoch end, among those of a length
-    bounds: Indices  # (lengths + 1,): where each length begins, among all
-    runs: Indices  # (runs, 3): batches before, examples before, examples of a batch
+    used: Indices  # (corpora, lengths): examples used in earlier epochs
+    ends: Indices  # (corpora, lengths): end of each corpus among the examples of a length
+    bounds: Indices  # (lengths + 1,): first example of each length
+    runs: Indices  # (runs, 3): preceding batches, preceding examples, examples per batch
     batches: int
 
 
 class LengthOrder:
-    """Epochs of several corpora numbered end to end: batches of at most ``tokens`` by like length, in a drawn order.
+    """Epochs of several corpora, numbered consecutively: batches of similar length, in random order.
 
-    The law: an epoch has about sum(sizes) examples, and corpus k has its share weights[k] / sum(weights) of them, of
-    each length, to within one; a single corpus gives every example exactly once. The examples of a length are walked
-    through in passes, every pass a new order, which go on where the last epoch stopped: ``visit`` counts the passes
-    before. A pure function of (seed, epoch). DataError for an example that alone exceeds ``tokens``.
+    A batch has at most ``tokens`` tokens, padding included. An epoch has about sum(sizes) examples. Of each length,
+    corpus k contributes its share weights[k] / sum(weights) to within one example; a single corpus contributes every
+    example exactly once. The examples of each length are read in passes, each in a new order. A pass continues in the
+    next epoch, and ``visit`` counts the earlier passes. The order is a pure function of (seed, epoch). DataError for an
+    example that alone exceeds ``tokens``.
     """
 
     def __init__(
@@ -101,17 +108,20 @@ class LengthOrder:
     def _require_fitting(self, where: Callable[[int], str]) -> None:
         longer = self._lengths > self.tokens
         for part, index in enumerate(self.indices):
-            found = [
+            long_examples = [
                 (int(index.pairs(length, np.zeros(1, np.int64))[0]), length)
                 for length in self._lengths[longer & (self._counts[part] > 0)].tolist()
             ]
-            if found:
-                pair, length = min(found)
+            if long_examples:
+                pair, length = min(long_examples)
                 number = int(self._counts[:, longer].sum())
                 raise does_not_fit(number, length, self.tokens, where(int(self._first[part]) + pair))
 
     def batches(self, epoch: int) -> ComputedBatches:
-        """The batches of an epoch. Takes as long as there are different lengths, whatever the size of the corpora."""
+        """Return the batches of an epoch.
+
+        The time depends on the number of distinct lengths, not on the size of the corpora.
+        """
         used, later = self._used(epoch), self._used(epoch + 1)
         ends = np.cumsum(later - used, axis=0)
         bounds = np.concatenate([[0], np.cumsum(ends[-1])])
@@ -120,8 +130,8 @@ class LengthOrder:
         return ComputedBatches(batches, partial(self._batch, layout))
 
     def _used(self, epoch: int) -> Indices:
-        """(corpora, lengths): how many examples the epochs before have drawn, in the numbers of all passes."""
-        phases = [(at + 1) * PHASE % 1 for at in range(len(self._lengths))]
+        """Return (corpora, lengths): the number of examples drawn in earlier epochs, over all passes."""
+        phases = [(position + 1) * PHASE % 1 for position in range(len(self._lengths))]
         return np.array(
             [
                 [
@@ -133,51 +143,57 @@ class LengthOrder:
             np.int64,
         )
 
-    def _batch(self, layout: _Layout, place: int) -> ExampleIndices:
+    def _batch(self, layout: _Layout, position: int) -> ExampleIndices:
         order = _permutation(layout.batches, self.seed, layout.epoch, BATCHES)
-        number = int(order(np.array([place]))[0])
-        before, start, rows = layout.runs[np.searchsorted(layout.runs[:, 0], number, side="right") - 1].tolist()
-        start += (number - before) * rows
+        batch = int(order(np.array([position]))[0])
+        before, start, rows = layout.runs[np.searchsorted(layout.runs[:, 0], batch, side="right") - 1].tolist()
+        start += (batch - before) * rows
         parts, stop = [], start + rows
         while start < stop:
-            at = int(np.searchsorted(layout.bounds, start, side="right")) - 1
-            end = min(stop, int(layout.bounds[at + 1]))
-            parts.append(self._of_length(layout, at, np.arange(start, end) - layout.bounds[at]))
+            column = int(np.searchsorted(layout.bounds, start, side="right")) - 1
+            end = min(stop, int(layout.bounds[column + 1]))
+            parts.append(self._of_length(layout, column, np.arange(start, end) - layout.bounds[column]))
             start = end
-        return ExampleIndices(*(np.concatenate(each) for each in zip(*parts, strict=True)))
+        return ExampleIndices(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True)))
 
-    def _of_length(self, layout: _Layout, at: int, places: Indices) -> ExampleIndices:
-        """The examples in these places among those of one length."""
-        length, ends = int(self._lengths[at]), layout.ends[:, at]
+    def _of_length(self, layout: _Layout, column: int, positions: Indices) -> ExampleIndices:
+        """Return the examples at these positions among those of the ``column``-th length."""
+        length, ends = int(self._lengths[column]), layout.ends[:, column]
         if len(ends) > 1:  # mixed
-            places = _permutation(int(ends[-1]), self.seed, layout.epoch, length, MIXTURE)(places)
-        index, visit = np.empty_like(places), np.empty_like(places)
-        of = np.searchsorted(ends, places, side="right")
+            positions = _permutation(int(ends[-1]), self.seed, layout.epoch, length, MIXTURE)(positions)
+        index, visit = np.empty_like(positions), np.empty_like(positions)
+        of = np.searchsorted(ends, positions, side="right")
         for part in np.unique(of).tolist():
-            here, count = np.flatnonzero(of == part), int(self._counts[part, at])
-            drawn = layout.used[part, at] + places[here] - (ends[part - 1] if part else 0)
-            visit[here] = drawn // count
-            for turn in np.unique(visit[here]).tolist():
-                now = here[visit[here] == turn]
-                order = _permutation(count, self.seed, turn, part, length, PASS)
-                found = self.indices[part].pairs(length, order(drawn[visit[here] == turn] % count))
-                index[now] = self._first[part] + found
+            rows, count = np.flatnonzero(of == part), int(self._counts[part, column])
+            drawn = layout.used[part, column] + positions[rows] - (ends[part - 1] if part else 0)
+            visit[rows] = drawn // count
+            for number in np.unique(visit[rows]).tolist():
+                in_pass = rows[visit[rows] == number]
+                order = _permutation(count, self.seed, number, part, length, PASS)
+                pairs = self.indices[part].pairs(length, order(drawn[visit[rows] == number] % count))
+                index[in_pass] = self._first[part] + pairs
         return ExampleIndices(index, visit)
 
 
 def _cut(lengths: Sequence[int], bounds: Sequence[int], tokens: int) -> tuple[list[tuple[int, int, int]], int]:
-    """Batches of examples of rising length, as ``order.batches_in_order`` cuts them: runs of equal ones, their number.
+    """Return batches of examples sorted by length, as ``order.batches_in_order`` cuts them.
 
-    ``bounds``: where each length begins, and the end.
+    Args:
+        lengths: the distinct lengths, ascending.
+        bounds: the first example of each length, and the number of examples.
+        tokens: limit of a batch.
+
+    Returns:
+        Runs of batches of equal size, and the number of batches.
     """
-    runs, batches, start, at = list[tuple[int, int, int]](), 0, 0, 0
+    runs, batches, start, column = list[tuple[int, int, int]](), 0, 0, 0
     while start < bounds[-1]:
-        while bounds[at + 1] <= start:
-            at += 1
-        rows, left = tokens // lengths[at], bounds[at + 1] - start
+        while bounds[column + 1] <= start:
+            column += 1
+        rows, left = tokens // lengths[column], bounds[column + 1] - start
         number = left // rows
-        if number == 0:  # the last ones of a length go on into the next
-            number, rows, after = 1, left, at + 1
+        if number == 0:  # the last examples of a length share a batch with the next length
+            number, rows, after = 1, left, column + 1
             while after < len(lengths) and tokens // lengths[after] > rows and rows == bounds[after] - start:
                 rows = min(bounds[after + 1] - start, tokens // lengths[after])
                 after += 1

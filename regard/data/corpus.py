@@ -1,7 +1,7 @@
-"""Corpora as numbers on disk: cut once, then read through a memory map, whatever their size.
+"""Tokenized corpora on disk: encoded once, then read through a memory map in constant memory.
 
-A prepared folder holds, for each side, the pieces of all sentences as a ragged array (``source.tokens`` and
-``source.offsets``), the line that every pair came from (``lines``), and ``corpus.json``.
+A prepared folder holds the tokens of all sentences of each side as a ragged array (``source.tokens`` and
+``source.offsets``), the line number of each pair (``lines``), and ``corpus.json``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SIDES = ("source", "target")
 
 
 class Report(Checked):
-    """Outcome of a preparation: pairs kept, left out or with unknown pieces, and the first line numbers."""
+    """Outcome of a preparation: counts of pairs kept, left out or with unknown tokens, and the first line numbers."""
 
     pairs: Count
     blank: Count
@@ -35,7 +35,7 @@ class Report(Checked):
     source_unknown: Count
     target_unknown: Count
     max_length: Annotated[int, Field(ge=0, lt=1 << 31)]
-    cropped: Count = 0  # sources of which the first max_length pieces are kept
+    cropped: Count = 0  # sources truncated to their first max_length tokens
 
 
 class CorpusHead(PreparedHead):
@@ -52,17 +52,17 @@ class CorpusHead(PreparedHead):
 
 
 class _Files(Checked):
-    """The contents of ``files.json``, of a corpus of several files."""
+    """The contents of ``files.json``, for a corpus of several files."""
 
     names: list[str]
-    before: list[Count]  # how many lines come before each
+    before: list[Count]  # number of lines before each file
 
 
 class Corpus(PreparedFolder):
-    """A prepared corpus. ``source_length`` and ``target_length`` (int32, one a pair) count pieces, no END.
+    """A prepared corpus. ``source_length`` and ``target_length`` (int32, one per pair) count tokens without END.
 
-    All of it stays on disk; the lengths are read into memory at their first use. ``longest_source`` counts
-    the pieces of the longest source, ``longest`` those of the longest sentence of either side.
+    The tokens stay on disk; the lengths are loaded into memory at their first use. ``longest_source`` is the length of
+    the longest source, ``longest`` that of the longest sentence of either side.
     """
 
     file = "corpus.json"
@@ -70,29 +70,29 @@ class Corpus(PreparedFolder):
     head_type = CorpusHead
 
     def __init__(self, folder: Path, head: CorpusHead) -> None:
-        """For ``Corpus.open``; raises DataError where a file does not hold what ``head`` says."""
+        """Initialize for ``Corpus.open``; raises DataError if a file does not hold what ``head`` states."""
         super().__init__(folder, head)
         self.report = head.report
         self.files = _read_files(folder)
         counts = {head.array(side).rows for side in SIDES} | {head.array("lines").positions}
         if counts != {self.report.pairs}:
-            raise damaged(folder / self.file, "its arrays do not have as many rows as there are pairs")
+            raise damaged(folder / self.file, "its arrays and its pairs differ in number")
         self._source, self._target = (self._open_tokens(side, f"{side}.tokens", f"{side}.offsets") for side in SIDES)
-        # ``source`` and ``target`` index these: a call of ``Ragged`` would take a tenth of the time of a row.
+        # ``source`` and ``target`` index these: calling ``Ragged`` would add a tenth to the time of a row.
         self._source_values, self._source_offsets = self._source.values, self._source.offsets
         self._target_values, self._target_offsets = self._target.values, self._target.offsets
         self._lines = self._open_numbers("lines", "<i8")
         self.longest_source = self._source.longest
         self.longest = max(self.longest_source, self._target.longest)
         if self.longest > self.report.max_length:
-            raise damaged(folder / self.file, f"a sentence has more than {self.report.max_length} pieces")
+            raise damaged(folder / self.file, f"a sentence has more than {self.report.max_length} tokens")
 
     @property
     def unknown_shares(self) -> dict[str, float]:
-        """Pieces that the vocabulary does not know, by side, over all pieces of that side."""
+        """Share of unknown tokens among all tokens of each side."""
         unknown = self.report.source_unknown, self.report.target_unknown
-        pieces = [max(len(side.values), 1) for side in (self._source, self._target)]
-        return {side: count / number for side, count, number in zip(SIDES, unknown, pieces, strict=True)}
+        totals = [max(len(side.values), 1) for side in (self._source, self._target)]
+        return {side: count / total for side, count, total in zip(SIDES, unknown, totals, strict=True)}
 
     @cached_property
     def source_length(self) -> npt.NDArray[np.int32]:
@@ -103,7 +103,7 @@ class Corpus(PreparedFolder):
         return self._target.lengths.astype(np.int32)
 
     def lengths(self, begin: int, end: int) -> npt.NDArray[np.int64]:
-        """The longer side of each pair from ``begin`` to before ``end``, END included; nothing is kept in memory."""
+        """Return the longer side of the pairs ``begin`` to ``end`` (exclusive), END included; nothing is cached."""
         sides = (np.diff(side.offsets[begin : end + 1]) for side in (self._source, self._target))
         return np.maximum(*sides) + 1
 
@@ -111,31 +111,31 @@ class Corpus(PreparedFolder):
         return self.report.pairs
 
     def source(self, index: int) -> Numbers:
-        """The pieces of the source of one pair, neither BEGIN nor END."""
+        """Return the tokens of one source, without BEGIN and END."""
         return self._source_values[self._source_offsets[index] : self._source_offsets[index + 1]]
 
     def target(self, index: int) -> Numbers:
-        """The pieces of the target of one pair, neither BEGIN nor END."""
+        """Return the tokens of one target, without BEGIN and END."""
         return self._target_values[self._target_offsets[index] : self._target_offsets[index + 1]]
 
     def line(self, index: int) -> int:
-        """The line of the pair in its file, from 1; those of several files are numbered through."""
+        """Return the line of the pair in its file, from 1; lines of several files are numbered consecutively."""
         return int(self._lines[index])
 
     def where(self, index: int) -> str:
-        """``file:line`` of the pair, for messages."""
+        """Return ``file:line`` of the pair, for messages."""
         return self.place(self.line(index))
 
     def place(self, line: int) -> str:
-        """``file:line`` of a line of the corpus."""
+        """Return ``file:line`` for a line number of the corpus."""
         if self.files is None:
             return f"{self.name}:{line}"
-        at = max(bisect_left(self.files.before, line) - 1, 0)
-        return f"{self.files.names[at]}:{line - self.files.before[at]}"
+        file = max(bisect_left(self.files.before, line) - 1, 0)
+        return f"{self.files.names[file]}:{line - self.files.before[file]}"
 
 
 class Corpora:
-    """Several corpora end to end, numbered through: what the indices of a mixture point into."""
+    """Several corpora, numbered consecutively: the indices of a mixture refer to them."""
 
     def __init__(self, parts: Sequence[Corpus]) -> None:
         self.parts = list(parts)
@@ -178,7 +178,7 @@ def _read_files(folder: Path) -> _Files | None:
     path = folder / "files.json"
     if not path.exists():
         return None
-    found = _Files.model_validate(parse_json(read_bytes(path, LARGE)))
-    if not found.names or len(found.names) != len(found.before) or found.before != sorted(found.before):
-        raise damaged(path, "it does not say how many lines come before each file")
-    return found
+    files = _Files.model_validate(parse_json(read_bytes(path, LARGE)))
+    if not files.names or len(files.names) != len(files.before) or files.before != sorted(files.before):
+        raise damaged(path, "it lacks the number of lines before each file")
+    return files

@@ -1,7 +1,8 @@
-"""Documents as token numbers on disk: encoded once, then read through a memory map, whatever their number.
+"""Tokenized documents on disk: encoded once, then read through a memory map in constant memory.
 
-A prepared folder holds the documents end to end, each BEGIN … END (``tokens``), where each begins (``offsets``), how
-many tokens of each are its prompt (``prompts``), a digest of each (``digests``), and ``documents.json``.
+A prepared folder holds the documents one after another, each as BEGIN … END (``tokens``), the start of each
+(``offsets``), the number of prompt tokens of each (``prompts``), a digest of each (``digests``), and
+``documents.json``.
 """
 
 from __future__ import annotations
@@ -31,14 +32,14 @@ CHUNK = 1024  # documents encoded and written at a time
 
 
 class DocumentStream(Stream):
-    """Prepared documents. ``bytes`` and ``characters`` count the raw text that is predicted: prompts do not count."""
+    """Prepared documents. ``bytes`` and ``characters`` count the raw text that is predicted, without prompts."""
 
     file = "documents.json"
     format: ClassVar[Mapping[str, Any]] = FORMAT
     offset_file = "offsets"
 
     def __init__(self, folder: Path, head: StreamHead) -> None:
-        """For ``DocumentStream.open``; raises DataError where a file does not hold what ``head`` states."""
+        """Initialize for ``DocumentStream.open``; raises DataError if a file does not hold what ``head`` states."""
         super().__init__(folder, head)
         self.offsets, self.prompts = self.rows.offsets, self._open_numbers("prompts", "<i8")
         self._digests = self._open_numbers("digests", "|u1", (DIGEST,))
@@ -56,22 +57,22 @@ class DocumentStream(Stream):
 
     @property
     def sizes(self) -> npt.NDArray[np.int64]:
-        """(documents,): targets of each, all tokens but BEGIN."""
+        """Targets of each document, shape (documents,): all tokens except BEGIN."""
         return np.diff(self.offsets) - 1
 
     def digests(self) -> set[bytes]:
-        """The distinct documents."""
+        """Return the digests of the distinct documents."""
         return set(map(np.ndarray.tobytes, self._digests))
 
     def held(self, digests: set[bytes]) -> set[bytes]:
-        """Documents that are among ``digests``; takes the memory of these alone."""
+        """Return those of ``digests`` that belong to a document; needs no memory beyond ``digests``."""
         return digests.intersection(map(np.ndarray.tobytes, self._digests))
 
     def unknown(self) -> int:
-        """Number of predicted tokens that the vocabulary lacks: of prompts none. Reads all of them once."""
-        at = np.flatnonzero(self.tokens == UNKNOWN)
-        document = np.searchsorted(self.offsets, at, side="right") - 1
-        return int((at - self.offsets[document] > self.prompts[document]).sum())
+        """Return the number of predicted tokens that are unknown, prompts excluded. Reads all tokens once."""
+        positions = np.flatnonzero(self.tokens == UNKNOWN)
+        document = np.searchsorted(self.offsets, positions, side="right") - 1
+        return int((positions - self.offsets[document] > self.prompts[document]).sum())
 
 
 def open_or_prepare_documents(
@@ -84,10 +85,16 @@ def open_or_prepare_documents(
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> DocumentStream:
-    """Open ``folder`` if it was made of these very files and tokenizer; encode the documents otherwise.
+    """Open ``folder`` if it was prepared from these files and this tokenizer; otherwise encode the documents.
 
-    With ``content``, the ``DocumentStream.content`` of before, copied or touched files will do, other texts not.
-    ``processes``: see ``encoding.processes_for``.
+    Args:
+        text: the files of the text.
+        cut: how texts are split into documents.
+        tokenizer: encodes the documents.
+        folder: the prepared folder.
+        content: an earlier ``DocumentStream.content``. Copied or touched files are then accepted, other texts are not.
+        processes: see ``encoding.processes_for``.
+        progress: called with the number of tokens written.
     """
     fingerprint = _fingerprint(text, cut, tokenizer)
     if stream := DocumentStream.reopen(folder, fingerprint, len(tokenizer)):
@@ -127,7 +134,7 @@ def _write(
             if progress is not None:
                 progress(tokens.positions)
     if not tokens.rows:
-        raise DataError("there is no document to learn from", where=text.name, why="every one is blank")
+        raise DataError("the text has no documents to train on", where=text.name, why="all documents are blank")
     return StreamHead(
         name=text.name, fingerprint="", content=digest.hexdigest(), bytes=size, characters=characters,
         arrays={"tokens": tokens.head, "prompts": prompts.head, "digests": digests.head},
@@ -135,8 +142,8 @@ def _write(
 
 
 def _fingerprint(text: TextConfig, cut: Cut, tokenizer: Tokenizer) -> str:
-    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
+    """Return a sha256 of everything that determines the prepared tokens. Files count by path, size and change time."""
     complete = all(path.exists() for path in named_files(text.source))
     files = [file_version(path) for path in text_files(text.source)] if complete else []
-    told = [FORMAT, text.name, files, list(text.share), list(cut), tokenizer.digest()]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    facts = [FORMAT, text.name, files, list(text.share), list(cut), tokenizer.digest()]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

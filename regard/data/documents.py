@@ -1,4 +1,4 @@
-"""Texts cut into documents: whole files, lines, parts between blank or other lines, JSON lines, rows of tables."""
+"""Splitting of texts into documents: files, lines, parts between separator lines, JSON lines, rows of tables."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TEXTS = (".txt", ".text", ".md")
 
 
 class Cut(NamedTuple):
-    """Way of cutting texts into documents; with ``completions`` a prompt of a JSON line does not count in the loss."""
+    """Way of splitting texts into documents. With ``completions``, prompts of JSON lines do not count in the loss."""
 
     kind: DocumentKind
     separator: str | None = None
@@ -30,38 +30,38 @@ class Cut(NamedTuple):
 
 
 class TextDocument(NamedTuple):
-    """One document; of ``text`` every token counts in the loss, of the ``prompt`` before it none."""
+    """One document. All tokens of ``text`` count in the loss, the preceding ``prompt`` does not."""
 
     prompt: str
     text: str
 
     @property
     def digest(self) -> bytes:
-        """16 bytes that tell documents of other content apart."""
+        """16-byte digest of the content."""
         return hashlib.blake2b(self.prompt.encode() + b"\0" + self.text.encode(), digest_size=16).digest()
 
 
 def is_json_lines(names: FileNames) -> bool:
-    """Return whether the name is that of JSON lines, ``.gz`` or not; of a list, whether one of them is."""
+    """Return whether the name is that of JSON lines, ``.gz`` or not; for a list, whether any name is."""
     if not isinstance(names, Path):
         return any(map(is_json_lines, names))
     return has_ending(names, JSON_LINES)
 
 
 def holds_records(names: FileNames) -> bool:
-    """Whether a file has a document after the other by its name, as JSON lines have; of a list, whether one has."""
+    """Return whether files of this name have one document per record, as JSON lines; for a list, whether any has."""
     return holds_prompts(names) or any(map(is_fasta, [names] if isinstance(names, Path) else names))
 
 
 def holds_prompts(names: FileNames) -> bool:
-    """Return whether documents of such a file, by its name, may have prompts: JSON lines and tables."""
+    """Return whether files of this name may hold prompts: JSON lines and tables."""
     return is_json_lines(names) or any(map(is_table, [names] if isinstance(names, Path) else names))
 
 
 def holds_documents(names: FileNames) -> bool:
-    """Return whether the rows of a table or of JSON lines are documents, by the names of their columns or keys.
+    """Return whether the rows of a table or of JSON lines are documents, judged by the names of their columns or keys.
 
-    They have a text, or a prompt and a completion. Rows with both sides of a pair are of a translation.
+    Such rows have a text, or a prompt and a completion. Rows with both sides of a pair belong to a translation.
     """
     path = first_file(names)
     if path is None or not holds_prompts(path) or not path.is_file():
@@ -75,7 +75,7 @@ def holds_documents(names: FileNames) -> bool:
 
 
 def text_files(names: FileNames) -> list[Path]:
-    """The files; of a folder all texts and JSON lines in it, by name. DataError where there are none."""
+    """Return the files; for a folder, its text and JSON-lines files by name. DataError for a folder without any."""
     return [file for name in named_files(names) for file in _text_files(name)]
 
 
@@ -83,16 +83,16 @@ def _text_files(source: Path) -> list[Path]:
     refuse_pipe(source)
     if not source.is_dir():
         return [source]
-    every = [path for path in source.rglob("*") if path.is_file() and not path.name.startswith(".")]
-    found = sorted(path for path in every if holds_records(path) or _is_text(path))
-    if not found:
+    files = [path for path in source.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    texts = sorted(path for path in files if holds_records(path) or _is_text(path))
+    if not texts:
         raise DataError(
-            "there is no text in this folder",
+            "the folder contains no text files",
             where=str(source),
-            why=f"its texts end in {', '.join(TEXTS)}, .jsonl or .csv",
-            help=f"regard data notes {shlex.quote(str(source))} -o music.jsonl" if any(map(_is_midi, every)) else None,
+            why=f"text files end in {', '.join(TEXTS)}, .jsonl or .csv",
+            help=f"regard data notes {shlex.quote(str(source))} -o music.jsonl" if any(map(_is_midi, files)) else None,
         )
-    return found
+    return texts
 
 
 def _is_midi(path: Path) -> bool:
@@ -100,10 +100,10 @@ def _is_midi(path: Path) -> bool:
 
 
 def read_documents(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
-    """The documents of a text in their order, blank ones left out; of a ``share`` those that are in it.
+    """Yield the documents of a text in order, without blank ones; with a ``share``, only those within it.
 
-    Shares are of the distinct documents in the order of their digests, so that documents of the same content are
-    always in the same share, whatever the order of the file. DataError for what cannot be read, with file and line.
+    Shares divide the distinct documents, sorted by digest. Documents with equal content are therefore always in the
+    same share, in any order of the file. DataError, with file and line, for unreadable input.
     """
     if text.share == (0.0, 1.0):
         yield from _every(text, cut)
@@ -118,18 +118,18 @@ def _every(text: TextConfig, cut: Cut) -> Iterator[TextDocument]:
     for path in text_files(text.source):
         kind = cut.kind
         if kind != "stream" and (is_table(path) or text.part is not None):
-            yield from (each for each in _rows(path, cut.completions, text.part) if each.text.strip())
+            yield from (document for document in _rows(path, cut.completions, text.part) if document.text.strip())
             continue
         if is_fasta(path) and kind != "stream":
             yield from (TextDocument("", record.sequence) for record in read_fasta(path))
             continue
         if kind != "stream" and form_of(path) in ("conll-u", "word-lines"):
-            what = "the file has a word and its tag a line, and texts are read"
-            raise DataError(what, where=str(path), help="write a text a line to a .txt file")
+            what = "cannot read texts from a file with one word and tag per line"
+            raise DataError(what, where=str(path), help="write one text per line to a .txt file")
         if kind in ("auto", "stream", "file") or (kind == "line" and is_json_lines(path)):
             kind = "json-line" if kind != "stream" and is_json_lines(path) else "file"
-        found = _json_lines(path, cut.completions) if kind == "json-line" else _plain(path, kind, cut.separator)
-        yield from (document for document in found if document.text.strip())
+        documents = _json_lines(path, cut.completions) if kind == "json-line" else _plain(path, kind, cut.separator)
+        yield from (document for document in documents if document.text.strip())
 
 
 def _plain(path: Path, kind: DocumentKind, separator: str | None) -> Iterator[TextDocument]:
@@ -173,17 +173,17 @@ def _json_lines(path: Path, completions: bool) -> Iterator[TextDocument]:
 
 
 def parse_document(line: str, *, where: str) -> TextDocument:
-    """The document of a JSON line: its ``text``, or its ``prompt`` and ``completion``. DataError naming ``where``."""
+    """Return the document of a JSON line: ``text``, or ``prompt`` and ``completion``. DataError naming ``where``."""
     row = parse_object(line, where=where)
-    wanted = ("text",) if "text" in row else ("prompt", "completion")
-    if missing := [name for name in wanted if name not in row]:
-        help = 'a document is {"text": …} or {"prompt": …, "completion": …}'
-        raise DataError(f'a line has no key "{missing[0]}"', where=where, why=describe_keys(row), help=help)
-    for name in wanted:
+    keys = ("text",) if "text" in row else ("prompt", "completion")
+    if missing := [name for name in keys if name not in row]:
+        help = 'write documents as {"text": …} or {"prompt": …, "completion": …}'
+        raise DataError(f'the line has no key "{missing[0]}"', where=where, why=describe_keys(row), help=help)
+    for name in keys:
         if not isinstance(row[name], str):
             raise DataError(f'"{name}" is not a string', where=where)
         if any("\ud800" <= character <= "\udfff" for character in row[name]):
-            raise DataError(f'"{name}" holds half of a surrogate pair, which is no text', where=where)
+            raise DataError(f'"{name}" contains an unpaired surrogate, which is not valid text', where=where)
     return TextDocument("", row["text"]) if "text" in row else TextDocument(row["prompt"], row["completion"])
 
 

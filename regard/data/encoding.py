@@ -1,7 +1,7 @@
-"""Lines to numbers by several processes, in the order of the lines: the same numbers as by one, in bounded memory.
+"""Tokenization of lines by several processes: the same tokens as with one process, in order, in bounded memory.
 
-One process reads and writes; the others, started only for large texts, cut chunks of lines. A process that is started
-knows the tokenizers by their files and speaks over its pipes; it ends with the one that started it, however that ends.
+One process reads and writes; the others tokenize chunks of lines and are started for large texts only. A worker loads
+the tokenizers from files and communicates through its pipes. It ends with its parent process, even if that is killed.
 """
 
 from __future__ import annotations
@@ -31,36 +31,47 @@ from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.errors import DataError, RegardError
 
-LARGE = 1 << 26  # bytes of text, below which starting processes takes longer than they save
+LARGE = 1 << 26  # bytes of text; below, starting processes costs more time than it saves
 AHEAD = 2  # chunks read ahead for each process
 START = "from regard.data.encoding import serve; serve()"
-Kept = TypeVar("Kept")
+Item = TypeVar("Item")
 
 
-def processes_for(files: Iterable[Path], wanted: int | None = None) -> int:
-    """Count the processes that are to cut these files: as many as ``wanted``, or as cores where the text is large."""
-    if wanted is not None:
-        return wanted
+def processes_for(files: Iterable[Path], requested: int | None = None) -> int:
+    """Return the number of processes that tokenize these files.
+
+    Args:
+        files: the files to tokenize.
+        requested: this number; if None, one process for each core if the text is large, otherwise one.
+    """
+    if requested is not None:
+        return requested
     size = sum(path.stat().st_size for path in files if path.is_file())
     return usable_cores() if size >= LARGE and sys.executable else 1
 
 
-def in_chunks(items: Iterable[Kept], size: int) -> Iterator[list[Kept]]:
-    """Yield the items in lists of ``size``; the last one may be shorter."""
+def in_chunks(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    """Yield the items in lists of ``size``; the last list may be shorter."""
     rest = iter(items)
     while chunk := list(islice(rest, size)):
         yield chunk
 
 
 def encode_chunks(
-    tokenizers: Sequence[Tokenizer], chunks: Iterable[tuple[Kept, Sequence[Sequence[str]]]], processes: int = 1
-) -> Iterator[tuple[Kept, list[Ragged]]]:
-    """Yield of each chunk what is to be kept, and the numbers of its lines: of the k-th lines by the k-th tokenizer.
+    tokenizers: Sequence[Tokenizer], chunks: Iterable[tuple[Item, Sequence[Sequence[str]]]], processes: int = 1
+) -> Iterator[tuple[Item, list[Ragged]]]:
+    """Yield the item of each chunk and the tokens of its lines, in the order of the chunks.
 
-    Chunks come in their order. Raises what a tokenizer raises, and DataError where a process dies.
+    Args:
+        tokenizers: the k-th tokenizer encodes the k-th list of lines of each chunk.
+        chunks: an item to pass through, and one list of lines for each tokenizer.
+        processes: number of worker processes; 1 uses this process only.
+
+    Raises:
+        DataError: a worker process died. Exceptions of the tokenizers are passed on.
     """
     if processes <= 1:
-        yield from ((kept, _encoded(tokenizers, lines)) for kept, lines in chunks)
+        yield from ((item, _encoded(tokenizers, lines)) for item, lines in chunks)
         return
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -75,22 +86,22 @@ def encode_chunks(
         def encode(lines: Sequence[Sequence[str]]) -> list[Ragged]:
             worker = idle.get()
             try:
-                found = worker.encode(lines)
+                encoded = worker.encode(lines)
             finally:
                 idle.put(worker)
-            return _encoded(tokenizers, lines) if found is None else found  # fails here as it did there
+            return _encoded(tokenizers, lines) if encoded is None else encoded  # raises the same error as in the worker
 
-        waiting: deque[tuple[Kept, Future[list[Ragged]]]] = deque()
-        for kept, lines in chunks:
-            waiting.append((kept, threads.submit(encode, lines)))
+        waiting: deque[tuple[Item, Future[list[Ragged]]]] = deque()
+        for item, lines in chunks:
+            waiting.append((item, threads.submit(encode, lines)))
             if len(waiting) > AHEAD * processes:
-                first, found = waiting.popleft()
-                yield first, found.result()
-        yield from ((kept, found.result()) for kept, found in waiting)
+                item_done, future = waiting.popleft()
+                yield item_done, future.result()
+        yield from ((item, future.result()) for item, future in waiting)
 
 
 class _Worker:
-    """A process that cuts lines."""
+    """A process that tokenizes lines."""
 
     def __init__(self, folder: Path, tokenizers: int) -> None:
         path = os.pathsep.join(filter(None, sys.path))
@@ -100,7 +111,7 @@ class _Worker:
         )  # fmt: skip
 
     def encode(self, lines: Sequence[Sequence[str]]) -> list[Ragged] | None:
-        """The numbers; None where a tokenizer raised something."""
+        """Return the tokens of the lines; None if a tokenizer raised an exception."""
         assert self._process.stdin is not None and self._process.stdout is not None
         try:
             self._process.stdin.write(json.dumps(lines).encode() + b"\n")
@@ -108,10 +119,10 @@ class _Worker:
             return _receive(self._process.stdout)
         except (OSError, EOFError) as error:
             raise DataError(
-                "a process that was tokenizing has died",
+                "a tokenization process died",
                 where=f"process {self._process.pid}",
-                why=f"it ended with status {self._process.wait()}; out of memory, it would be −9",
-                help="--set data.processes=1 tokenizes in this process alone",
+                why=f"it exited with status {self._process.wait()}; −9 usually means out of memory",
+                help="use a single process: --set data.processes=1",
             ) from error
 
     def close(self) -> None:
@@ -119,36 +130,36 @@ class _Worker:
             try:
                 if pipe is not None:
                     pipe.close()
-            except OSError:  # what was not sent yet cannot be
+            except OSError:  # unsent data is lost anyway
                 pass
         self._process.wait()
 
 
 def serve() -> None:
-    """The work of a process: chunks from standard input to standard output, until there are no more."""
-    for each in (signal.SIGINT, signal.SIGTERM):  # for the process that started this one
-        signal.signal(each, signal.SIG_IGN)
+    """Run a worker: read chunks from standard input and write tokens to standard output, until the input ends."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # the parent process handles these signals
+        signal.signal(number, signal.SIG_IGN)
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints goes elsewhere
+    os.dup2(2, 1)  # libraries print to standard error: standard output carries tokens
     subword.THREADS = 1
-    folder, number = Path(sys.argv[1]), int(sys.argv[2])
-    tokenizers = [load_tokenizer(folder, str(each)) for each in range(number)]
+    folder, count = Path(sys.argv[1]), int(sys.argv[2])
+    tokenizers = [load_tokenizer(folder, str(number)) for number in range(count)]
     for lines in sys.stdin.buffer:
         try:
             encoded: list[Ragged] | None = _encoded(tokenizers, json.loads(lines))
-        except (RegardError, RuntimeError, TypeError, ValueError):  # told by the other process, which meets it again
+        except (RegardError, RuntimeError, TypeError, ValueError):  # the parent raises it again and reports it
             encoded = None
         try:
             _send(answers, encoded)
-        except BrokenPipeError:  # nobody waits any more
+        except BrokenPipeError:  # the parent has exited
             os._exit(0)
 
 
 def _send(file: BinaryIO, encoded: list[Ragged] | None) -> None:
-    sizes = None if encoded is None else [[len(each.offsets), len(each.values)] for each in encoded]
+    sizes = None if encoded is None else [[len(array.offsets), len(array.values)] for array in encoded]
     file.write(json.dumps(sizes).encode() + b"\n")
-    for each in encoded or []:
-        file.write(each.offsets.tobytes() + each.values.tobytes())
+    for array in encoded or []:
+        file.write(array.offsets.tobytes() + array.values.tobytes())
     file.flush()
 
 
@@ -164,16 +175,16 @@ def _receive(file: IO[bytes]) -> list[Ragged] | None:
 
 
 def _array(file: IO[bytes], dtype: np.dtype[Any], count: int) -> npt.NDArray[Any]:
-    found = file.read(count * dtype.itemsize)
-    return np.frombuffer(found, dtype) if len(found) == count * dtype.itemsize else _ended()
+    data = file.read(count * dtype.itemsize)
+    return np.frombuffer(data, dtype) if len(data) == count * dtype.itemsize else _ended()
 
 
 def _ended() -> NoReturn:
-    raise EOFError("a process has ended")
+    raise EOFError("the worker process has ended")
 
 
 def _encoded(tokenizers: Sequence[Tokenizer], lines: Sequence[Sequence[str]]) -> list[Ragged]:
-    return [_flat(tokenizer.encode_lines(each)) for tokenizer, each in zip(tokenizers, lines, strict=True)]
+    return [_flat(tokenizer.encode_lines(texts)) for tokenizer, texts in zip(tokenizers, lines, strict=True)]
 
 
 def _flat(numbers: Sequence[Sequence[int]]) -> Ragged:

@@ -1,4 +1,4 @@
-"""Features of nodes in a .npy file that is read where it lies: memory holds the rows that are asked for alone."""
+"""Node features in a memory-mapped .npy file: only the requested rows are loaded."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy.typing as npt
 from regard.data.ragged import map_npy
 from regard.errors import DataError
 
-ROWS = 1 << 14  # read at a time where all are
+ROWS = 1 << 14  # read at a time when all rows are read
 Values = npt.NDArray[np.float32]
 
 
 class FeatureFile:
-    """The matrix (nodes, features) of a file. ``by_rows``: rows are divided by the sum of their magnitudes.
+    """The matrix (nodes, features) of a file. With ``by_rows``, each row is divided by the sum of its magnitudes.
 
-    DataError where the file is no .npy of plain numbers in rows, or shorter than its header says.
+    DataError if the file is not a .npy with rows of plain numbers, or is shorter than its header states.
     """
 
     def __init__(self, path: Path, *, by_rows: bool = False) -> None:
@@ -27,32 +27,32 @@ class FeatureFile:
         self.nodes, self.features = self._matrix.shape
 
     def rows(self, nodes: npt.NDArray[np.int64] | slice) -> Values:
-        """The features of some nodes, in their order."""
-        with np.errstate(over="ignore"):  # what is too large for float32 is told by ``blocks``
-            found = np.asarray(self._matrix[nodes], np.float32)
+        """Return the features of some nodes, in their order."""
+        with np.errstate(over="ignore"):  # ``blocks`` reports values beyond float32
+            values = np.asarray(self._matrix[nodes], np.float32)
         if not self.by_rows:
-            return np.array(found)
-        total = np.abs(found).sum(1, keepdims=True, dtype=np.float64)
-        return (found / np.where(total == 0, 1, total)).astype(np.float32)
+            return np.array(values)
+        total = np.abs(values).sum(1, keepdims=True, dtype=np.float64)
+        return (values / np.where(total == 0, 1, total)).astype(np.float32)
 
     def blocks(self) -> Iterator[Values]:
-        """All rows, so many at a time. DataError for one that is no finite number."""
+        """Yield all rows in blocks of ``ROWS``. DataError for a value that is not finite in float32."""
         for begin in range(0, self.nodes, ROWS):
-            found = self.rows(slice(begin, begin + ROWS))
-            if not np.isfinite(found).all():
-                row = begin + int(np.flatnonzero(~np.isfinite(found).all(1))[0])
-                why = "or too large for float32"
-                raise DataError(f"a feature of node {row} is no finite number", where=str(self.path), why=why)
-            yield found
+            block = self.rows(slice(begin, begin + ROWS))
+            if not np.isfinite(block).all():
+                row = begin + int(np.flatnonzero(~np.isfinite(block).all(1))[0])
+                why = "or is too large for float32"
+                raise DataError(f"a feature of node {row} is not a finite number", where=str(self.path), why=why)
+            yield block
 
     def entries(self) -> tuple[npt.NDArray[np.int64], Values]:
-        """Node and feature of all that is not 0, and its value: the whole in memory."""
-        found = np.concatenate(list(self.blocks()))
-        places = np.stack(np.nonzero(found)).astype(np.int64)
-        return places, found[places[0], places[1]]
+        """Return the (node, feature) indices of all nonzero values, and these values. Loads the whole matrix."""
+        matrix = np.concatenate(list(self.blocks()))
+        indices = np.stack(np.nonzero(matrix)).astype(np.int64)
+        return indices, matrix[indices[0], indices[1]]
 
     def copy(self, path: Path) -> None:
-        """Write the features as they are read, in float32."""
+        """Write the features to another file, in float32."""
         header = {"descr": "<f4", "fortran_order": False, "shape": (self.nodes, self.features)}
         with path.open("wb") as file:
             np.lib.format.write_array_header_1_0(file, header)

@@ -1,4 +1,4 @@
-"""Files by name, by a list or by a pattern such as ``part-*.en``: the many files of one corpus, in their order."""
+"""Files given by name, by a list or by a pattern such as ``part-*.en``: the files of one corpus, in order."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from pathlib import Path
 from regard.core.wording import pluralize
 from regard.errors import DataError
 
-FileNames = Path | tuple[Path, ...]  # each may be a pattern; one that is the name of a file is that file
+FileNames = Path | tuple[Path, ...]  # each may be a pattern; an existing file takes precedence
 
 
 JSON_LINES, CONLL_U = (".jsonl", ".ndjson"), (".conllu",)
 
 
 def has_ending(path: Path, endings: Sequence[str]) -> bool:
-    """Return whether a name ends in one of ``endings``, in any case; a ``.gz`` after it does not count."""
+    """Return whether a name has one of these endings, in any case; a final ``.gz`` is ignored."""
     return path.name.lower().removesuffix(".gz").endswith(tuple(endings))
 
 
 def named_files(names: FileNames) -> list[Path]:
-    """The files in the order of a list, those of a pattern sorted by name. DataError for a pattern of none.
+    """Return the files in the order of the list; files that match a pattern are sorted by name.
 
-    A name without a pattern is given back, whether there is such a file or not.
+    DataError if a pattern matches no file. A name without a pattern is returned even if no such file exists.
     """
-    return [file for name in _each(names) for file in (_matches(name) if _is_pattern(name) else [name])]
+    return [file for name in _listed(names) for file in (_matches(name) if _is_pattern(name) else [name])]
 
 
 def first_file(names: FileNames) -> Path | None:
-    """The first of the files, where there is one."""
+    """Return the first of the files; None if no file matches."""
     try:
         return next(iter(named_files(names)), None)
     except DataError:
@@ -38,37 +38,40 @@ def first_file(names: FileNames) -> Path | None:
 
 
 def paired_files(source: FileNames, target: FileNames | None) -> list[tuple[Path, Path | None]]:
-    """Source and target files in turn. DataError where they are not as many, or where patterns match other parts."""
+    """Return pairs of source and target files.
+
+    DataError if their numbers differ, or if the two patterns match different parts.
+    """
     sources = named_files(source)
     if target is None:
         return [(file, None) for file in sources]
     targets = named_files(target)
     if len(sources) != len(targets):
         raise DataError(
-            f"there are {len(sources):,} source and {pluralize(len(targets), 'target file')}",
-            where=spelled(source),
-            why=f"they are pairs in the order of names, {sources[0]} and {targets[0]} the first",
-            help="ls both patterns: a part is missing, or a file too much matches",
+            f"found {len(sources):,} source and {pluralize(len(targets), 'target file')}, which must be equally many",
+            where=summarize(source),
+            why=f"files are paired in the order of their names, beginning with {sources[0]} and {targets[0]}",
+            help="list the files of both patterns with ls: one is missing, or one too many matches",
         )
     if isinstance(source, Path) and isinstance(target, Path) and _is_pattern(source) and _is_pattern(target):
         for one, other in zip(sources, targets, strict=True):
             if _varying(source, one) != _varying(target, other):
                 raise DataError(
-                    "source and target files are not parts of the same names",
+                    "the names of source and target files do not match",
                     where=str(one),
-                    why=f"in the order of names its partner is {other}",
-                    help='rename them, or list the files of both sides in their order: source = ["…", "…"]',
+                    why=f"in the order of names, it is paired with {other}",
+                    help='rename them, or list the files of both sides in order: source = ["…", "…"]',
                 )
     return list(zip(sources, targets, strict=True))
 
 
-def spelled(names: FileNames) -> str:
-    """The names for people: a pattern as it is, of a list the first and how many more."""
-    first, *rest = _each(names)
+def summarize(names: FileNames) -> str:
+    """Return the names for messages: a single name or pattern, or the first of a list and the number of others."""
+    first, *rest = _listed(names)
     return f"{first} and {len(rest)} more" if rest else str(first)
 
 
-def _each(names: FileNames) -> Sequence[Path]:
+def _listed(names: FileNames) -> Sequence[Path]:
     return (names,) if isinstance(names, Path) else names
 
 
@@ -77,16 +80,16 @@ def _is_pattern(name: Path) -> bool:
 
 
 def _matches(pattern: Path) -> list[Path]:
-    found = sorted(path for path in map(Path, glob.glob(str(pattern), recursive=True)) if path.is_file())
-    if not found:
+    files = sorted(path for path in map(Path, glob.glob(str(pattern), recursive=True)) if path.is_file())
+    if not files:
         raise DataError("no file matches the pattern", where=str(pattern), help=f"ls {pattern}")
-    return found
+    return files
 
 
 def _varying(pattern: Path, file: Path) -> tuple[str, ...]:
-    """Return what each wildcard of a pattern stands for in the name of a file."""
+    """Return the text that each wildcard of a pattern matches in the name of a file."""
     wildcards = {"**/": "(.*)", "**": "(.*)", "*": "([^/]*)", "?": "([^/])"}
     parts = re.split(r"(\*\*/?|\*|\?|\[[^\]]+\])", str(pattern))
-    told = [wildcards.get(part, "(.)") if at % 2 else re.escape(part) for at, part in enumerate(parts)]
-    found = re.fullmatch("".join(told), str(file), re.DOTALL)
-    return found.groups() if found else ()
+    expressions = [wildcards.get(part, "(.)") if number % 2 else re.escape(part) for number, part in enumerate(parts)]
+    match = re.fullmatch("".join(expressions), str(file), re.DOTALL)
+    return match.groups() if match else ()

@@ -1,4 +1,4 @@
-"""Exceptions of other libraries' parsers as errors that name the file, and errors of opening a file."""
+"""Exceptions of other libraries' parsers, converted to errors that name the file; errors on opening a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import describe_error
 from regard.errors import DataError, RegardError, StorageError
 
-PANIC = "PanicException"  # of libraries written in Rust: not derived from Exception, in no module that can be imported
+PANIC = "PanicException"  # raised by Rust libraries: no subclass of Exception, cannot be imported
 
 
 @contextmanager
@@ -23,15 +23,15 @@ def foreign_errors(
     error: type[RegardError] = DataError,
     help: str | None = None,
 ) -> Iterator[None]:
-    """Raise any exception of the block, which parses ``path`` by another library, as an error that names the file.
+    """Convert any exception of the block, which parses ``path`` with another library, to an error that names the file.
 
-    No list of exceptions is complete: parsers raise what their authors did not think of. Keep the block to the calls
-    into the library, since a defect of our own code would look like a damaged file. RegardErrors pass, as do requests
-    to stop (KeyboardInterrupt, SystemExit, GeneratorExit). MemoryError and RecursionError do not: inside a parser they
-    follow from the file.
+    No list of exceptions is complete: parsers also raise exceptions that their authors did not foresee. Keep the block
+    to the calls into the library, since a defect of our own code would look like a damaged file. RegardErrors and
+    requests to stop (KeyboardInterrupt, SystemExit, GeneratorExit) are passed on. MemoryError and RecursionError are
+    converted, since inside a parser the file causes them.
 
     Args:
-        what: First sentence of the error, where the system did open the file.
+        what: First sentence of the error, if the file could be opened.
         path: File that is parsed; names the place, unless it is None.
         line: Returns the number of the line that is parsed.
         error: Class of the error.
@@ -51,7 +51,7 @@ def foreign_errors(
 
 
 def is_foreign(failure: BaseException) -> bool:
-    """Return whether a library failed, in distinction from a request to stop."""
+    """Return whether the exception comes from a library rather than from a request to stop."""
     return isinstance(failure, Exception) or type(failure).__name__ == PANIC
 
 
@@ -59,13 +59,13 @@ def _reason(failure: BaseException) -> str:
     if isinstance(failure, MemoryError):
         return "it needs more memory than is available"
     if isinstance(failure, RecursionError):
-        return "it is nested too deep"
+        return "it is nested too deeply"
     text, name = str(failure).strip(), type(failure).__name__
     return shortened(text if " " in text else f"{name}: {text}" if text else name)  # KeyError(9) alone is "9"
 
 
 def unreadable(path: Path, error: OSError) -> RegardError:
-    """The error that says why a file cannot be opened, with the nearest name where there is none."""
+    """Return the error for a file that cannot be opened; for a missing file, with the nearest name in its folder."""
     if isinstance(error, PermissionError):
         return StorageError("no permission to read the file", where=str(path))
     if isinstance(error, IsADirectoryError):
@@ -74,8 +74,6 @@ def unreadable(path: Path, error: OSError) -> RegardError:
         return DataError("the file cannot be read", where=str(path), why=describe_error(error))
     folder = path.parent
     if not folder.is_dir():
-        return DataError("there is no such file", where=str(path), why=f"the folder {folder} is missing too")
+        return DataError("file not found", where=str(path), why=f"the folder {folder} is missing too")
     near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
-    return DataError(
-        "there is no such file", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None
-    )
+    return DataError("file not found", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None)

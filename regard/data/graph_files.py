@@ -1,4 +1,4 @@
-"""Graphs from files: .npz of arrays, or tables of nodes and of edges; all that they say is checked."""
+"""Graphs from files: arrays in a .npz, or tables of nodes and edges; all contents are checked."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from regard.data.npz_files import read_arrays, require_sparse
 from regard.data.tables import read_cells
 from regard.errors import DataError
 
-LARGEST = 1e30  # number of a table
-NODE, LABEL, PART = "node", "label", "split"  # columns of a table of nodes; all others are features
+LARGEST = 1e30  # magnitude of a number in a table
+NODE, LABEL, PART = "node", "label", "split"  # columns of a node table; all others are features
 NODE_LABELS = ("label", "class", "category", "y")
 MASKS = {"train": "train_mask", "valid": "val_mask", "test": "test_mask"}
 Arrays = Mapping[str, npt.NDArray[Any]]
@@ -31,25 +31,25 @@ Arrays = Mapping[str, npt.NDArray[Any]]
 def read_graph(
     nodes: Path, edges: Path | None, *, directed: bool = False, features: FeatureFile | None = None
 ) -> Graph:
-    """The graph of a .npz file, or of a .csv or .tsv of nodes and one of edges. DataError for what is wrong with it.
+    """Return the graph of a .npz file, or of node and edge tables (.csv or .tsv). DataError for invalid contents.
 
-    ``features``: those of a .npz that has none itself.
+    ``features``: the features for a .npz without any.
     """
     if has_ending(nodes, (".npz",)):
         if edges is not None:
-            raise DataError("a .npz has its edges in itself", where=str(edges), help="leave the file of edges out")
+            raise DataError("a .npz file already contains the edges", where=str(edges), help="omit the edge file")
         return _of_arrays(read_arrays(nodes), nodes, directed, features)
     if features is not None:
-        raise DataError("a table of nodes has its features itself", where=str(nodes), help="leave data.….features out")
+        raise DataError("a node table already contains the features", where=str(nodes), help="omit data.….features")
     if edges is None:
         raise DataError(
-            "there are nodes without edges", where=str(nodes), help="name the table of edges: edges = 'edges.csv'"
+            "a node table needs an edge table", where=str(nodes), help="name the edge table: edges = 'edges.csv'"
         )
     return _of_tables(nodes, edges, directed)
 
 
 def class_sizes(nodes: Path) -> list[int]:
-    """The number of nodes of each class, of a .npz or a table of nodes; nothing but labels is kept."""
+    """Return the number of nodes of each class, from a .npz or a node table. Only the labels are kept in memory."""
     if has_ending(nodes, (".npz",)):
         labels: Iterable[object] = read_arrays(nodes, "y").get("y", np.zeros(0, np.int64)).ravel().tolist()
         return list(Counter(label for label in labels if label != UNLABELED).values())
@@ -62,46 +62,50 @@ def class_sizes(nodes: Path) -> list[int]:
 
 
 def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | None) -> Graph:
-    """x (nodes, features), or x_data, x_indices, x_indptr and x_shape; edges (number, 2); y; masks; see the docs."""
+    """Return the graph of arrays: x (nodes, features) or x_data, …; edges (number, 2); y; masks; names; classes."""
 
     def refuse(what: str, why: str | None = None) -> DataError:
-        return DataError(what, where=str(path), why=why, help="docs/how-to/graphs.md says which arrays there are")
+        return DataError(what, where=str(path), why=why, help="docs/how-to/graphs.md lists the arrays")
 
     def array(name: str, kinds: str, dimensions: int) -> npt.NDArray[Any]:
         if name not in arrays:
-            raise refuse(f"there is no array {name}", f"it has {', '.join(arrays) or 'none'}")
-        found = arrays[name]
-        if found.dtype.kind not in kinds or found.ndim != dimensions:
-            raise refuse(f"{name} cannot be used", f"it is {found.ndim}-dimensional, of {found.dtype}")
-        return found
+            raise refuse(f"the array {name} is missing", f"the file has {', '.join(arrays) or 'none'}")
+        values = arrays[name]
+        if values.dtype.kind not in kinds or values.ndim != dimensions:
+            raise refuse(f"{name} has the wrong shape or type", f"it is {values.ndim}-dimensional, {values.dtype}")
+        return values
 
     if file is not None and {"x", "x_data"} & arrays.keys():
-        raise refuse("there are features in both files", f"{file.path} has some, too")
+        raise refuse("both files contain features", f"the other one is {file.path}")
     if file is None and "x" in arrays:
         require_sparse(array("x", "fiub", 2), path)
     nodes, features, entries, values = _features(arrays, array, refuse) if file is None else _of_file(file)
     edges = array("edges", "iu", 2)
     if edges.shape[1] != 2:
-        raise refuse("edges are (number, 2)", f"they are {edges.shape}")
+        raise refuse("edges must have shape (number, 2)", f"the shape is {edges.shape}")
     outside = np.flatnonzero(((edges < 0) | (edges >= nodes)).any(1))
-    told = pluralize(nodes, "node") if file is None else f"{pluralize(nodes, 'row')} in {file.path}"
+    size = pluralize(nodes, "node") if file is None else f"{pluralize(nodes, 'row')} in {file.path}"
     if len(outside):
         row = edges[outside[0]].tolist()
-        raise refuse("an edge leads to no node", f"edge {outside[0]} is {row}, and there are {told}")
+        raise refuse("an edge leads to a missing node", f"edge {outside[0]} is {row}; the graph has {size}")
     labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELED, np.int64)
     if len(labels) != nodes or (labels < UNLABELED).any():
-        raise refuse("y has a class of each node, −1 for none", f"there are {told} and {len(labels):,} in y")
+        raise refuse(
+            "y must have one class per node, −1 for none", f"the graph has {size}, y has {len(labels):,} values"
+        )
     number = int(labels.max(initial=-1)) + 1
     if number > 10_000:
         raise refuse("y has too many classes", f"the highest is {number - 1:,}")
     parts = {part: array(name, "b", 1) for part, name in MASKS.items() if name in arrays}
     for part, mask in parts.items():
         if len(mask) != nodes:
-            raise refuse(f"{MASKS[part]} is not of these nodes", f"it has {len(mask):,}, not {nodes:,}")
+            raise refuse(
+                f"{MASKS[part]} must have one value per node", f"it has {len(mask):,} values for {nodes:,} nodes"
+            )
     names = tuple(map(str, array("names", "U", 1).tolist())) if "names" in arrays else ()
     classes = tuple(map(str, array("classes", "U", 1).tolist())) if "classes" in arrays else ()
     if (names and (len({*names}) != nodes)) or (classes and len({*classes}) < number):
-        raise refuse("names are different texts, one for each node, and so are classes")
+        raise refuse("names and classes must be distinct texts, one per node and one per class")
     classes = classes or tuple(map(str, range(number)))
     pairs = edge_pairs(edges.astype(np.int64), nodes, directed=directed)
     return Graph(str(path), nodes, features, pairs, entries, values, labels, classes, parts, names, file)
@@ -114,7 +118,7 @@ def _of_file(file: FeatureFile) -> tuple[int, int, npt.NDArray[np.int64], npt.ND
 def _features(
     arrays: Arrays, array: Any, refuse: Any
 ) -> tuple[int, int, npt.NDArray[np.int64], npt.NDArray[np.float32]]:
-    """Nodes, features, and what of them is not 0."""
+    """Return the numbers of nodes and features, and the indices and values of the nonzero features."""
     if "x" in arrays:
         x = array("x", "fiub", 2)
         entries, (nodes, features) = np.stack(np.nonzero(x)).astype(np.int64), x.shape
@@ -122,27 +126,28 @@ def _features(
     else:
         data, index, start = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
         shape = array("x_shape", "iu", 1).tolist()
-        if len(shape) != 2 or not all(0 < each < 1 << 31 for each in shape) or len(start) != shape[0] + 1:
-            raise refuse("x_shape and x_indptr do not agree", f"{shape} and {pluralize(len(start), 'place')}")
+        if len(shape) != 2 or not all(0 < size < 1 << 31 for size in shape) or len(start) != shape[0] + 1:
+            raise refuse("x_shape and x_indptr do not match", f"x_shape is {shape}, x_indptr has {len(start):,} values")
         nodes, features = shape
         steps = np.diff(start.astype(np.int64))
         whole = start[0] == 0 and (steps >= 0).all() and start[-1] == len(index) == len(data)
         if not whole or ((index < 0) | (index >= features)).any():
             raise refuse(
-                "x is no matrix in compressed rows", "places go up to the number of entries, and columns exist"
+                "x is not a matrix in compressed sparse rows",
+                "x_indptr must rise from 0 to the number of entries, and x_indices must be below x_shape[1]",
             )
         row = np.repeat(np.arange(nodes, dtype=np.int64), steps)
         code, first = np.unique(row * features + index, return_index=True)
         if len(code) != len(index):
-            raise refuse("x has an entry twice")
+            raise refuse("x has two values for one entry")
         entries, values = np.stack([code // features, code % features]), data[first].astype(np.float32)
     if not np.isfinite(values).all():
-        raise refuse("a feature is no finite number")
+        raise refuse("a feature is not a finite number")
     return nodes, features, entries, values
 
 
 class NodeColumns(NamedTuple):
-    """Places of the columns of a table of nodes; ``counters``: the index of a data frame, without a name."""
+    """Positions of the columns of a node table. ``counters``: unnamed row numbers, as written by a data frame."""
 
     name: int | None
     label: int | None
@@ -152,7 +157,7 @@ class NodeColumns(NamedTuple):
 
 
 def node_columns(head: Sequence[str], first: Sequence[Sequence[str]] = ()) -> NodeColumns:
-    """Return the columns that the first line of a table of nodes names, in any case; ``first``: a few rows below it."""
+    """Return the columns that the first line of a node table names, in any case; ``first``: some rows below it."""
 
     def place(*known: str) -> int | None:
         column = first_of(head, known)
@@ -161,7 +166,7 @@ def node_columns(head: Sequence[str], first: Sequence[Sequence[str]] = ()) -> No
     name, label, part = place(*NODES), place(*NODE_LABELS), place(*SPLITS)
     counters = unnamed_counters(head, first) if first else []
     used = {name, label, part, *counters}
-    features = tuple(at for at in range(len(head)) if at not in used)
+    features = tuple(number for number in range(len(head)) if number not in used)
     return NodeColumns(name, label, part, features, tuple(counters))
 
 
@@ -176,31 +181,31 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
     head = rows[0][1] if rows else []
     columns = node_columns(head, [cells for _, cells in rows[1:] if len(cells) == len(head)])
     if columns.name is None:
-        why = f"the first line names the columns: {NODE} (or id), {LABEL} and {PART} if they exist; others are features"
-        raise DataError("there is no column of names", where=f"{nodes}:1", why=why)
+        why = f"the first line names the columns: {NODE} (or id), optionally {LABEL} and {PART}; others are features"
+        raise DataError("the node table has no column of names", where=f"{nodes}:1", why=why)
     if not columns.features:
         raise DataError("the nodes have no features", where=f"{nodes}:1", why=f"the columns are {', '.join(head)}")
     if len(rows) < 2:
-        raise DataError("the table has no nodes", where=str(nodes), why="it holds nothing but the names of its columns")
+        raise DataError("the node table has no rows", where=str(nodes), why="it has a header row only")
     names: dict[str, int] = {}
     labels, parts, values = list[str](), list[str](), np.zeros((len(rows) - 1, len(columns.features)), np.float32)
     for place, (number, cells) in enumerate(rows[1:]):
         where = f"{nodes}:{number}"
         if len(cells) != len(head):
-            why = f"it has {pluralize(len(cells), 'cell')}, and the first line names {pluralize(len(head), 'column')}"
-            raise DataError("a node has not the columns of the first line", where=where, why=why)
+            why = f"it has {pluralize(len(cells), 'cell')}; the header row has {pluralize(len(head), 'column')}"
+            raise DataError("the row and the header row differ in length", where=where, why=why)
         if names.setdefault(cells[columns.name], place) != place:
-            raise DataError(f"the node {cells[columns.name]} stands there twice", where=where)
-        values[place] = [_number(cells[at], head[at], where) for at in columns.features]
+            raise DataError(f"the node {cells[columns.name]} occurs twice", where=where)
+        values[place] = [_number(cells[column], head[column], where) for column in columns.features]
         labels.append("" if columns.label is None else cells[columns.label])
         part = "" if columns.part is None else cells[columns.part]
         parts.append(part and part_of(part, where))
     classes = tuple(sorted({*labels} - {""}))
-    of = {name: number for number, name in enumerate(classes)} | {"": UNLABELED}
+    class_numbers = {name: number for number, name in enumerate(classes)} | {"": UNLABELED}
     entries = np.stack(np.nonzero(values)).astype(np.int64)
-    masks = {part: np.array([each == part for each in parts], np.bool_) for part in PARTS if part in parts}
+    masks = {part: np.array([split == part for split in parts], np.bool_) for part in PARTS if part in parts}
     pairs = edge_pairs(_edges(edges, names, nodes), len(names), directed=directed)
-    numbers = np.array([of[each] for each in labels], np.int64)
+    numbers = np.array([class_numbers[label] for label in labels], np.int64)
     nonzero = values[entries[0], entries[1]]
     return Graph(
         str(nodes), len(names), values.shape[1], pairs, entries, nonzero, numbers, classes, masks, tuple(names)
@@ -209,42 +214,42 @@ def _of_tables(nodes: Path, edges: Path, directed: bool) -> Graph:
 
 def _number(cell: str, column: str, where: str) -> float:
     try:
-        found = float(cell)
+        value = float(cell)
     except ValueError:
-        found = math.nan
-    if not abs(found) < LARGEST:
-        why = f"features are finite numbers, below {LARGEST:g} in size"
+        value = math.nan
+    if not abs(value) < LARGEST:
+        why = f"features are finite numbers with a magnitude below {LARGEST:g}"
         raise DataError(f"the feature {column} is {shortened(cell)!r}", where=where, why=why)
-    return found
+    return value
 
 
 def _edges(path: Path, names: Mapping[str, int], nodes: Path) -> npt.NDArray[np.int64]:
-    """Return the nodes of each line, (number, 2)."""
+    """Return the two nodes of each line, (number, 2)."""
     ends: list[tuple[int, int]] = []
-    places: tuple[int, int] | None = None
+    columns: tuple[int, int] | None = None
     for number, cells in _rows(path):
         where = f"{path}:{number}"
-        if places is None:
-            places, is_head = edge_places(cells, where, names)
+        if columns is None:
+            columns, is_head = edge_ends(cells, where, names)
             if is_head:
                 continue
-        if len(cells) <= max(places):
-            raise DataError("an edge has two ends", where=where, why=f"the line is {cells}")
-        for place in places:
-            if cells[place] not in names:
+        if len(cells) <= max(columns):
+            raise DataError("the edge needs two ends", where=where, why=f"the line is {cells}")
+        for column in columns:
+            if cells[column] not in names:
                 raise DataError(
-                    f"an edge leads to {cells[place]!r}, which is no node", where=where,
+                    f"the edge leads to {cells[column]!r}, which is not a node", where=where,
                     why=f"{nodes} has {pluralize(len(names), 'node')}",
-                    help=did_you_mean(cells[place], list(names)[:10_000]),
+                    help=did_you_mean(cells[column], list(names)[:10_000]),
                 )  # fmt: skip
-        ends.append((names[cells[places[0]]], names[cells[places[1]]]))
+        ends.append((names[cells[columns[0]]], names[cells[columns[1]]]))
     return np.array(ends, np.int64).reshape(-1, 2)
 
 
-def edge_places(cells: Sequence[str], where: str, names: Collection[str] = ()) -> tuple[tuple[int, int], bool]:
-    """Return the places of both ends of an edge, and whether the first line of the table names the columns.
+def edge_ends(cells: Sequence[str], where: str, names: Collection[str] = ()) -> tuple[tuple[int, int], bool]:
+    """Return the columns of the two ends of an edge, and whether the first line names the columns.
 
-    A first line of which no cell is a node names them. DataError where it does not tell which two they are.
+    A first line without a node is a header. DataError if the header does not identify the two columns.
     """
     columns = edge_columns(cells)
     is_head = not any(cell in names for cell in cells)
@@ -255,14 +260,12 @@ def edge_places(cells: Sequence[str], where: str, names: Collection[str] = ()) -
     if len(cells) == 2:
         return (0, 1), not any(any(map(str.isdigit, cell)) for cell in cells)
     known = ", ".join(f"{one} and {other}" for one, other in EDGES[:4])
-    what = "the first line does not tell which columns are the ends of an edge"
-    raise DataError(
-        what, where=where, why=f"no cell of it is a node; its cells are {', '.join(cells)}", help=f"name them {known}"
-    )
+    what = "the first line does not identify the two ends of an edge"
+    raise DataError(what, where=where, why=f"no cell in it is a node: {', '.join(cells)}", help=f"name them {known}")
 
 
 def save_graph(graph: Graph, path: Path) -> None:
-    """Write the .npz that ``read_graph`` reads as a directed graph; without features that lie in a file."""
+    """Write a .npz that ``read_graph`` reads as a directed graph, without features that are in a file."""
     start = np.concatenate([[0], np.bincount(graph.entries[0], minlength=graph.nodes).cumsum()])
     features = {
         "x_data": graph.values,

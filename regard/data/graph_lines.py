@@ -1,4 +1,4 @@
-"""Graphs from JSON lines, a graph a line: its edges, features or labels of its nodes, and its own label."""
+"""Graphs from JSON lines, one per line: edges, features or labels of the nodes, and the label of the graph."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ from regard.errors import ConfigError, DataError
 
 GRAPH, LABEL = "graph", "label"  # columns of rows
 
-MOST_NODES = 1 << 18  # of one graph: a line may say any number
-MOST_FEATURES = 1 << 14
+MAX_NODES = 1 << 18  # of one graph: a line may state any number
+MAX_FEATURES = 1 << 14
 OTHER_NAMES = {"edges": "edge_index", "features": "node_feat", "nodes": "num_nodes", "label": "y"}
 
 
 @dataclass(frozen=True, eq=False)
 class GraphLine:
-    """A graph in the form of a line; two are equal if everything is but the place and the label.
+    """A graph as one line. Two are equal if all but their places and labels are equal.
 
     Attributes:
-        where: file and line; None of an input.
+        where: file and line; None for an input.
         nodes: the number of nodes.
         edges: (edges, 2) numbers of nodes.
         features: (nodes, width).
-        kinds: a label of each node, or () where nodes have none.
-        label: of the graph; None where it has none.
+        kinds: a label for each node; () for nodes without labels.
+        label: label of the graph; None if it has no label.
     """
 
     where: str | None
@@ -48,7 +48,7 @@ class GraphLine:
     label: str | None
 
     def digest(self) -> str:
-        """A hash of all but the label and the place."""
+        """Return a hash of everything except the label and the place."""
         whole = hashlib.blake2b(f"{self.nodes} {self.features.shape[1]} {self.kinds}".encode(), digest_size=16)
         for array in (self.edges, self.features):
             whole.update(array.tobytes())
@@ -69,10 +69,10 @@ def read_graph_lines(corpora: Sequence[FilesConfig], key: str) -> Iterator[Graph
 
 
 def read_graph_rows(corpora: Sequence[FilesConfig], key: str) -> Iterator[Row]:
-    """Yield the graphs of files under GRAPH, and the labels that stand under ``key`` under LABEL.
+    """Yield the graphs of files as column GRAPH, and their labels, which have the key ``key``, as column LABEL.
 
     Raises:
-        DataError: with file and line, for a line that is no graph or has no label.
+        DataError: with file and line, for a line that is not a graph or has no label.
     """
     for corpus in corpora:
         for path in named_files(corpus.source):
@@ -81,20 +81,20 @@ def read_graph_rows(corpora: Sequence[FilesConfig], key: str) -> Iterator[Row]:
                 if not line.strip():
                     continue
                 where = f"{path}:{number}"
-                found, row = parse_graph(line, where=where, key=key)
-                if found.label is None:
-                    help = f"name the key of the labels where it is not {key}: --set data.label=KEY"
+                graph, row = parse_graph(line, where=where, key=key)
+                if graph.label is None:
+                    help = f"if the labels have another key than {key}, name it: --set data.label=KEY"
                     raise DataError("the graph has no label", where=where, why=describe_keys(row), help=help)
-                if falls_into(found.digest(), corpus.share):
-                    cells: dict[Any, Any] = {GRAPH: found, LABEL: found.label}
+                if falls_into(graph.digest(), corpus.share):
+                    cells: dict[Any, Any] = {GRAPH: graph, LABEL: graph.label}
                     yield Row(cells, path, number)
 
 
-def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+def read_graph_inputs(config: Any, path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, str]]:
     """Yield the place and the text of each graph: see ``core.task.Task.row_inputs``."""
-    if given or not has_ending(path, JSON_LINES):
-        what = "a graph is a line of JSON" if given else "graphs are read from JSON lines"
-        raise ConfigError(what, where=str(path), help="docs/how-to/graphs.md says what a line holds")
+    if columns or not has_ending(path, JSON_LINES):
+        what = "columns do not apply to graphs, which are JSON lines" if columns else "graphs are read from JSON lines"
+        raise ConfigError(what, where=str(path), help="docs/how-to/graphs.md describes the lines")
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             yield f"{path}:{number}", line
@@ -103,99 +103,105 @@ def read_graph_inputs(config: Any, path: Path, given: Sequence[str | int]) -> It
 def parse_graph(
     line: str, *, where: str | None = None, key: str | None = "label"
 ) -> tuple[GraphLine, Mapping[str, Any]]:
-    """Return the graph of a line, and the object that it is. Raises DataError if it is none."""
+    """Return the graph of a line, and its JSON object. Raises DataError if the line is not a graph."""
     row = parse_object(line, where=where)
     return graph_of(row, where=where, key=key), row
 
 
 def graph_of(row: Mapping[str, Any], *, where: str | None = None, key: str | None = "label") -> GraphLine:
-    """Return the graph of an object with ``edges``, and perhaps ``nodes``, ``features`` and a label under ``key``.
+    """Return the graph of an object with ``edges``, and optionally ``nodes``, ``features`` and a label under ``key``.
 
-    ``nodes`` is their number, or a list of their labels. The names of other collections are read, too: ``edge_index``
-    (two lists), ``num_nodes``, ``node_feat``, ``y``. Without a key no label is read.
+    ``nodes`` is their number, or a list of their labels. The names of other collections are also accepted:
+    ``edge_index`` (two lists), ``num_nodes``, ``node_feat``, ``y``. If ``key`` is None, no label is read.
 
     Raises:
-        DataError: something is wrong with it.
+        DataError: the object is not a valid graph.
     """
     reader = _Reader(row, where)
     pairs = reader.edges()
-    kinds, number = reader.nodes()
+    kinds, node_count = reader.nodes()
     features = reader.features()
-    counts = [count for count in (number, None if features is None else len(features)) if count is not None]
+    counts = [count for count in (node_count, None if features is None else len(features)) if count is not None]
     nodes = counts[0] if counts else 1 + max((max(pair) for pair in pairs), default=-1)
     if len({*counts}) > 1:
         raise reader.wrong(
             f"{pluralize_with_verb(counts[0], 'node', 'has', 'have')} {pluralize(counts[1], 'row')} of features"
         )
-    if not 0 < nodes <= MOST_NODES:
-        why = f"a graph has 1 to {MOST_NODES:,} nodes"
-        raise reader.wrong("the graph has no node" if nodes <= 0 else f"the graph has {pluralize(nodes, 'node')}", why)
-    for place, pair in enumerate(pairs):
+    if not 0 < nodes <= MAX_NODES:
+        why = f"a graph has 1 to {MAX_NODES:,} nodes"
+        raise reader.wrong("the graph has no nodes" if nodes <= 0 else f"the graph has {pluralize(nodes, 'node')}", why)
+    for number, pair in enumerate(pairs):
         if not 0 <= min(pair) <= max(pair) < nodes:
-            raise reader.wrong("an edge leads to no node", f"edge {place} is {pair}, and nodes are 0 to {nodes - 1:,}")
+            raise reader.wrong(
+                "an edge leads to a missing node", f"edge {number} is {pair}; nodes are 0 to {nodes - 1:,}"
+            )
     edges = np.array(pairs, np.int64).reshape(-1, 2)
     table = np.zeros((nodes, 0), np.float32) if features is None else np.array(features, np.float32).reshape(nodes, -1)
     return GraphLine(where, nodes, edges, table, kinds, None if key is None else reader.label(key))
 
 
 class _Reader:
-    """The parts of one object, each checked."""
+    """Parser for the fields of one object, with checks."""
 
     def __init__(self, row: Mapping[str, Any], where: str | None) -> None:
         self._row, self._where = row, where
 
     def wrong(self, what: str, why: str | None = None) -> DataError:
-        return DataError(what, where=self._where, why=why, help="docs/how-to/graphs.md says what a line holds")
+        return DataError(what, where=self._where, why=why, help="docs/how-to/graphs.md describes the lines")
 
     def _get(self, name: str) -> Any:
         return self._row.get(name, self._row.get(OTHER_NAMES[name]))
 
     def edges(self) -> list[list[int]]:
-        found = self._get("edges")
-        if "edges" not in self._row and isinstance(found, list) and len(found) == 2:
-            ends = [end if isinstance(end, list) else [] for end in found]
+        edges = self._get("edges")
+        if "edges" not in self._row and isinstance(edges, list) and len(edges) == 2:
+            ends = [end if isinstance(end, list) else [] for end in edges]
             if len(ends[0]) != len(ends[1]):
-                raise self.wrong("edge_index has two lists of as many nodes", f"{len(ends[0])} and {len(ends[1])}")
-            found = [list(pair) for pair in zip(*ends, strict=True)]
-        if not isinstance(found, list):
-            raise self.wrong("the graph has no edges", f'{describe_keys(self._row)}; without any it is "edges": []')
-        for place, pair in enumerate(found):
+                raise self.wrong(
+                    "edge_index needs two lists of equal length", f"they have {len(ends[0])} and {len(ends[1])} nodes"
+                )
+            edges = [list(pair) for pair in zip(*ends, strict=True)]
+        if not isinstance(edges, list):
+            raise self.wrong(
+                "the graph has no edges", f'{describe_keys(self._row)}; write "edges": [] for a graph without edges'
+            )
+        for number, pair in enumerate(edges):
             if not isinstance(pair, list | tuple) or [type(end) for end in pair] != [int, int]:
-                why = f"edge {place} is {shortened(str(pair))}"
-                raise self.wrong("an edge is no list of two nodes", why)
-        return [list(pair) for pair in found]
+                why = f"edge {number} is {shortened(str(pair))}"
+                raise self.wrong("an edge must be a list of two nodes", why)
+        return [list(pair) for pair in edges]
 
     def nodes(self) -> tuple[tuple[str, ...], int | None]:
-        """The labels of nodes, and their number where it is told."""
-        found = self._get("nodes")
-        if found is None or type(found) is int:
-            return (), found
-        if not isinstance(found, list) or not all(type(each) in (str, int) for each in found):
-            raise self.wrong("nodes is the number of nodes, or a list of their labels", shortened(str(found)))
-        return tuple(map(str, found)), len(found)
+        """Return the labels of the nodes, and the number of nodes if it is stated."""
+        nodes = self._get("nodes")
+        if nodes is None or type(nodes) is int:
+            return (), nodes
+        if not isinstance(nodes, list) or not all(type(label) in (str, int) for label in nodes):
+            raise self.wrong("nodes must be the number of nodes, or a list of their labels", shortened(str(nodes)))
+        return tuple(map(str, nodes)), len(nodes)
 
     def features(self) -> list[list[float]] | None:
-        found = self._get("features")
-        if found is None:
+        rows = self._get("features")
+        if rows is None:
             return None
-        if not isinstance(found, list) or not all(isinstance(each, list) for each in found):
-            raise self.wrong("features has a list of numbers for each node")
-        width = len(found[0]) if found else 0
-        if width > MOST_FEATURES:
-            raise self.wrong(f"a node has {pluralize(width, 'feature')}", f"{MOST_FEATURES:,} are read")
-        for node, each in enumerate(found):
-            if len(each) != width:
-                raise self.wrong(f"node {node} has {pluralize(len(each), 'feature')}", f"node 0 has {width}")
-            if not all(type(value) in (int, float) and abs(value) < 1e30 and math.isfinite(value) for value in each):
-                raise self.wrong(f"a feature of node {node} is no finite number", shortened(str(each)))
-        return found
+        if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):
+            raise self.wrong("features must be a list with one list of numbers per node")
+        width = len(rows[0]) if rows else 0
+        if width > MAX_FEATURES:
+            raise self.wrong(f"a node has {pluralize(width, 'feature')}", f"the limit is {MAX_FEATURES:,}")
+        for node, row in enumerate(rows):
+            if len(row) != width:
+                raise self.wrong(f"node {node} has {pluralize(len(row), 'feature')}", f"node 0 has {width}")
+            if not all(type(value) in (int, float) and abs(value) < 1e30 and math.isfinite(value) for value in row):
+                raise self.wrong(f"a feature of node {node} is not a finite number", shortened(str(row)))
+        return rows
 
     def label(self, key: str) -> str | None:
-        found = self._get("label") if key == "label" else self._row.get(key)
-        if isinstance(found, list) and len(found) == 1:  # as other collections have it
-            found = found[0]
-        if isinstance(found, bool):
-            return str(found).lower()
-        if found is not None and not isinstance(found, str | int | float):
-            raise self.wrong("the label is neither a text nor a number", shortened(str(found)))
-        return None if found is None or not str(found).strip() else str(found).strip()
+        label = self._get("label") if key == "label" else self._row.get(key)
+        if isinstance(label, list) and len(label) == 1:  # as in other collections
+            label = label[0]
+        if isinstance(label, bool):
+            return str(label).lower()
+        if label is not None and not isinstance(label, str | int | float):
+            raise self.wrong("the label is neither a text nor a number", shortened(str(label)))
+        return None if label is None or not str(label).strip() else str(label).strip()

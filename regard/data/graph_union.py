@@ -1,4 +1,4 @@
-"""Several graphs as one of disjoint parts, and numbers of nodes that describe their surroundings."""
+"""Disjoint unions of graphs, and random-walk features that describe the surroundings of a node."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from torch import Tensor
 from regard.data.graphs import UNLABELED, Graph
 
 SMALL = 64  # nodes
-TOGETHER = 1 << 20  # chances of walks that are held at once
+TOGETHER = 1 << 20  # probabilities held in memory at once
 Numbers = npt.NDArray[np.int64]
 
 
 def disjoint_union(graphs: Sequence[Graph]) -> Graph:
-    """One graph whose edges stay within its parts: the nodes of each graph after those of the one before it.
+    """Return one graph with the nodes of all graphs, one graph after another; edges stay within each graph.
 
-    Its matrix of edges has those of the graphs along its diagonal, so that nothing is padded, and what goes by edges
-    computes for each part what it computes for that graph alone.
+    Its edge matrix is block-diagonal, so nothing is padded. A network that follows edges computes the same for each
+    graph as for that graph alone.
     """
     sizes = np.array([graph.nodes for graph in graphs])
     start = sizes.cumsum() - sizes
@@ -36,14 +36,14 @@ def disjoint_union(graphs: Sequence[Graph]) -> Graph:
 
 
 class PackedGraphs(NamedTuple):
-    """Graphs as one of disjoint parts, the nodes of each after those of the one before it."""
+    """A batch of graphs as one disjoint union, in the order of the graphs."""
 
-    entries: Tensor  # (2, entries): node and feature of everything that is not 0
+    entries: Tensor  # (2, entries): node and feature of each nonzero value
     values: Tensor  # (entries,)
     pairs: Tensor  # (2, edges): see ``Graph``
     degree: Tensor  # (edges,)
-    counts: Tensor  # (graphs,): nodes of each
-    features: int  # of a node
+    counts: Tensor  # (graphs,): nodes of each graph
+    features: int  # per node
 
     @property
     def answered(self) -> Tensor | None:
@@ -51,7 +51,7 @@ class PackedGraphs(NamedTuple):
         return None
 
     def by_row(self, values: Tensor) -> Sequence[Tensor]:
-        """Return the values of each graph's nodes, of the values (nodes, …) of all."""
+        """Split the values (nodes, …) of all nodes by graph."""
         return values.split(self.counts.tolist())
 
 
@@ -64,37 +64,36 @@ def packed_graphs(graphs: Sequence[Graph]) -> PackedGraphs:
 
 
 def return_probabilities(pairs: Numbers, nodes: int, steps: int) -> npt.NDArray[np.float32]:
-    """(nodes, steps − 1): (P^k)_ii, the chance that a walk of k = 2 … ``steps`` steps from a node ends there.
+    """Return the probabilities (P^k)_ii that a walk of k = 2 … ``steps`` steps returns to its node: (nodes, steps − 1).
 
-    P_ij = 1/d_i over the edges (i, j) but for those to oneself (Dwivedi et al. 2022); 0 for a node without any.
-    Unlike eigenvectors of the Laplacian they have no sign to choose. One step is left out, after which nobody is back.
-    ``pairs``: of ``Graph``. Cost: steps · edges · nodes multiply-adds; memory for the edges and some
+    P_ij = 1/d_i over the edges (i, j) without self-loops (Dwivedi et al. 2022); 0 for a node without edges. Unlike
+    eigenvectors of the Laplacian, these features have no arbitrary sign. k = 1 is omitted, since its probability is 0.
+    ``pairs``: those of ``Graph``. Cost: steps · edges · nodes multiply-adds; memory for the edges and about
     ``TOGETHER`` numbers.
     """
     query, key = pairs[:, pairs[0] != pairs[1]]
     count = np.bincount(query, minlength=nodes)
     step = _rows(np.concatenate([[0], count.cumsum()]), key, 1 / count[query], nodes)
     if nodes <= SMALL:
-        step = step.to_dense()  # threads of a sparse product wait for each other longer than such a product takes
-    found = np.zeros((nodes, max(steps - 1, 0)))
+        step = step.to_dense()  # for small graphs, synchronizing threads takes longer than the product
+    probabilities = np.zeros((nodes, max(steps - 1, 0)))
     width = max(1, min(nodes, TOGETHER // nodes))
-    for begin in range(
-        0, nodes if len(key) else 0, width
-    ):  # a column of P^k, where walks end, knows none of the others
+    # The columns of P^k (ends of walks) are independent of each other, so blocks of them bound the memory.
+    for begin in range(0, nodes if len(key) else 0, width):
         ends = np.arange(begin, min(begin + width, nodes))
         reached = torch.zeros(nodes, len(ends), dtype=torch.float64)
         reached[ends, ends - begin] = 1
         for k in range(1, steps + 1):
             reached = step @ reached
             if k > 1:
-                found[ends, k - 2] = reached[ends, ends - begin].numpy()
-    return found.astype(np.float32)
+                probabilities[ends, k - 2] = reached[ends, ends - begin].numpy()
+    return probabilities.astype(np.float32)
 
 
 def _rows(start: Numbers, column: Numbers, value: npt.NDArray[np.float64], nodes: int) -> Tensor:
-    """A matrix (nodes, nodes) in compressed rows."""
+    """Return a sparse matrix (nodes, nodes) in compressed rows."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Sparse CSR tensor support is in beta", UserWarning)
-        # Copied: NumPy's view of one edge is contiguous with a stride that torch refuses.
-        rows, columns, values = (torch.from_numpy(each.copy()) for each in (start, column, value))
+        # Copied: NumPy's view of a single edge is contiguous, but has a stride that torch rejects.
+        rows, columns, values = (torch.from_numpy(array.copy()) for array in (start, column, value))
         return torch.sparse_csr_tensor(rows, columns, values, (nodes, nodes), check_invariants=True)

@@ -1,4 +1,4 @@
-"""Graphs: nodes with features and labels, and the edges between them, checked when they are made."""
+"""Graphs: nodes with features and labels, and the edges between them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,20 @@ Values = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, eq=False)
 class Graph:
-    """One graph. ``pairs`` (2, edges): who sees whom, each node itself, too, sorted by the first, then the second.
+    """One graph.
 
-    ``entries`` (2, entries) and ``values`` (entries,): node and feature of all that is not 0, sorted likewise.
-    ``labels`` (nodes,): a number of ``classes``, or UNLABELED. ``parts``: masks of nodes by the names of PARTS.
-    ``names``: of the nodes; none are their numbers. ``file``: features that lie in a file; then there are no entries.
+    Attributes:
+        where: the file.
+        nodes: number of nodes.
+        features: number of features of a node.
+        pairs: (2, edges): i and j where node i attends to node j, self-loops included; sorted by i, then j.
+        entries: (2, entries): node and feature of each nonzero value, sorted likewise.
+        values: (entries,): the nonzero values.
+        labels: (nodes,): a number of ``classes``, or UNLABELED.
+        classes: names of the classes.
+        parts: masks of nodes by the names of PARTS.
+        names: names of the nodes; () if the nodes are named by their numbers.
+        file: a file that holds the features; there are no ``entries`` then.
     """
 
     where: str
@@ -41,41 +50,41 @@ class Graph:
     file: FeatureFile | None = None
 
     def name(self, node: int) -> str:
-        """The name of a node."""
+        """Return the name of a node."""
         return self.names[node] if self.names else str(node)
 
     @cached_property
-    def places(self) -> dict[str, int]:
-        """The number of each node by its name."""
+    def node_numbers(self) -> dict[str, int]:
+        """Number of each node by its name."""
         return {self.name(node): node for node in range(self.nodes)}
 
     @cached_property
     def degree(self) -> Values:
-        """(edges,): 1 / √(d_i d_j) of each edge, d the number of nodes that a node sees, itself among them."""
+        """Edge weights 1 / √(d_i d_j), shape (edges,); d counts the neighbors of a node, including itself."""
         root = np.bincount(self.pairs[0], minlength=self.nodes).clip(1) ** -0.5
         return (root[self.pairs[0]] * root[self.pairs[1]]).astype(np.float32)
 
     @property
     def mutual(self) -> bool:
-        """Return whether of every two nodes either both see the other or none does."""
+        """True if every edge exists in both directions."""
         first, second = self.pairs
         return np.array_equal(np.sort(second * self.nodes + first), first * self.nodes + second)
 
     @property
     def isolated(self) -> Numbers:
-        """Nodes that see nobody but themselves, and are seen by nobody."""
-        apart = self.pairs[0] != self.pairs[1]
+        """Nodes without an edge other than their self-loop."""
+        is_edge = self.pairs[0] != self.pairs[1]
         seen = np.zeros(self.nodes, np.bool_)
-        seen[self.pairs[:, apart].ravel()] = True
+        seen[self.pairs[:, is_edge].ravel()] = True
         return np.flatnonzero(~seen)
 
     def neighbors(self, node: int) -> Numbers:
-        """The nodes that a node sees, itself among them."""
+        """Return the nodes that a node attends to, including itself."""
         begin, end = np.searchsorted(self.pairs[0], [node, node + 1])
         return self.pairs[1, begin:end]
 
     def digest(self) -> str:
-        """A sha256 of all that training sees."""
+        """Return a sha256 of everything that training reads."""
         whole = hashlib.sha256(f"{self.nodes} {self.features} {self.classes}".encode())
         for array in (self.pairs, self.entries, self.values, self.labels, *self.parts.values()):
             whole.update(np.ascontiguousarray(array).tobytes())
@@ -83,12 +92,12 @@ class Graph:
             whole.update(block.tobytes())
         return whole.hexdigest()
 
-    def told(self) -> str:
-        """Sizes in a line."""
+    def describe(self) -> str:
+        """Return the sizes in one line."""
         edges = edge_count([self])
-        alone = f", {len(self.isolated):,} of them without an edge" if len(self.isolated) else ""
+        isolated = f", {len(self.isolated):,} of them without an edge" if len(self.isolated) else ""
         sizes = [
-            f"{pluralize(self.nodes, 'node')}{alone}",
+            f"{pluralize(self.nodes, 'node')}{isolated}",
             pluralize(edges, "edge"),
             pluralize(self.features, "feature"),
         ]
@@ -96,15 +105,20 @@ class Graph:
 
 
 def edge_count(graphs: Sequence[Graph]) -> int:
-    """The edges of graphs, a node's own left out: each counts once where all go both ways, else in its direction."""
+    """Return the number of edges of graphs without self-loops.
+
+    An edge in both directions counts once if all edges of all graphs have both directions; otherwise each direction
+    counts.
+    """
     directed = sum(graph.pairs.shape[1] - graph.nodes for graph in graphs)
     return directed // 2 if all(graph.mutual for graph in graphs) else directed
 
 
 def edge_pairs(edges: Numbers, nodes: int, *, directed: bool = False) -> Numbers:
-    """``Graph.pairs`` of edges (number, 2), in both directions unless ``directed``: the second end is then seen.
+    """Return ``Graph.pairs`` for edges of shape (number, 2).
 
-    Each pair stands once, and each node sees itself.
+    Edges get both directions; if ``directed``, only the first node attends to the second. Duplicates are removed, and
+    each node gets a self-loop.
     """
     own = np.arange(nodes, dtype=np.int64)
     first, second = (edges[:, 0], edges[:, 1]) if len(edges) else (own[:0], own[:0])
@@ -116,6 +130,6 @@ def edge_pairs(edges: Numbers, nodes: int, *, directed: bool = False) -> Numbers
 
 
 def normalized_rows(entries: Numbers, values: Values, nodes: int) -> Values:
-    """The values divided by the sum of their magnitudes over each node: rows of features of size 1."""
+    """Return the values divided by the sum of their magnitudes over each node."""
     total = np.bincount(entries[0], np.abs(values).astype(np.float64), nodes)
     return (values / np.where(total == 0, 1, total)[entries[0]]).astype(np.float32)

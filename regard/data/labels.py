@@ -1,4 +1,4 @@
-"""The names of classes, and how often training met each: a file of the run folder."""
+"""Class names and the number of training examples of each, saved in the run folder."""
 
 from __future__ import annotations
 
@@ -11,33 +11,34 @@ from regard.core.untrusted_files import SMALL
 from regard.core.wording import pluralize
 from regard.errors import DataError
 
-MOST_CLASSES = 10_000
+MAX_CLASSES = 10_000
 
 
 class LabelNumbers(dict[str, int]):
-    """The number of each label's class."""
+    """Class index of each label."""
 
     def of(self, label: str, where: str) -> int:
-        """The number of this label. DataError, with its place, where training did not have it."""
+        """Return the class index of a label. DataError, with its place, if the training data lacks it."""
         if label not in self:
             raise DataError(
-                f"the label {label!r} is unknown", where=where, why=f"training had {', '.join(list(self)[:10])}",
-                help="mend the label, or train on examples of it; of held-out examples --valid-file names others",
+                f"the label {label!r} is unknown", where=where,
+                why=f"the training labels are {', '.join(list(self)[:10])}",
+                help="correct the label, add training examples of it, or name another validation file: --valid-file",
             )  # fmt: skip
         return self[label]
 
 
 class Labels(NamedTuple):
-    """The labels in the order of the classes, and how many training examples each had."""
+    """Label names, ordered by class index, and the number of training examples of each."""
 
     names: tuple[str, ...]
     counts: tuple[int, ...]
 
     @classmethod
     def of(cls, counts: Counter[str], *, where: str, help: str) -> Labels:
-        """Sorted by name. DataError where there are not two, or too many."""
-        if not 2 <= len(counts) <= MOST_CLASSES:
-            limit = "needs at least 2" if len(counts) < 2 else f"takes at most {MOST_CLASSES:,}"
+        """Return the labels sorted by name. DataError if there are fewer than two, or too many."""
+        if not 2 <= len(counts) <= MAX_CLASSES:
+            limit = "needs at least 2" if len(counts) < 2 else f"takes at most {MAX_CLASSES:,}"
             raise DataError(f"found {pluralize(len(counts), 'label')}; classification {limit}", where=where, help=help)
         names = tuple(sorted(counts))
         return cls(names, tuple(counts[name] for name in names))
@@ -49,24 +50,24 @@ class Labels(NamedTuple):
         def parse(value: Any) -> Labels:
             names, counts = tuple(value["labels"]), tuple(value["counts"])
             if len({*names}) != len(counts) or not all(isinstance(name, str) for name in names):
-                raise ValueError("labels are different texts, each with a count")
+                raise ValueError("labels must be distinct texts, each with a count")
             if not all(isinstance(count, int) and count > 0 for count in counts):
-                raise ValueError("counts are whole numbers above 0")
+                raise ValueError("counts must be integers above 0")
             return cls(names, counts)
 
         return open_codec_file(path, parse, limit=SMALL)
 
     @property
     def numbers(self) -> LabelNumbers:
-        """The place of each label in their order."""
+        """Class index of each label."""
         return LabelNumbers((name, number) for number, name in enumerate(self.names))
 
     def save(self, path: Path) -> None:
         """Write the file that ``open`` reads."""
         save_codec_file(path, {"labels": list(self.names), "counts": list(self.counts)})
 
-    def told(self) -> str:
-        """The number of labels, and the shares of the most frequent ones."""
+    def describe(self) -> str:
+        """Return the number of labels and the shares of the most frequent ones."""
         counts = Counter(dict(zip(self.names, self.counts, strict=True)))
         shares = ", ".join(f"{label} {count / counts.total():.1%}" for label, count in counts.most_common(8))
         return f"{len(counts)}: {shares}{' …' if len(counts) > 8 else ''}"

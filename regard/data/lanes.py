@@ -1,4 +1,4 @@
-"""Lanes of documents as examples of a language model that carries what it remembers from batch to batch."""
+"""Lanes of documents: examples of a language model that carries its state from batch to batch."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 class _Runs(NamedTuple):
-    """Stretches of text that are read from beginning to end, each (runs,): tokens ``begin`` … ``end`` of a text, of
+    """Parts of texts that are read from beginning to end, shape (runs,) each.
 
-    which the first ``uncounted`` targets do not count."""
+    A run has the tokens ``begin`` … ``end`` of a text; its first ``uncounted`` targets do not count.
+    """
 
     text: Numbers
     begin: Numbers
@@ -32,17 +33,17 @@ class _Runs(NamedTuple):
 
 
 def _document_runs(texts: Sequence[Stream | DocumentStream], parts: int) -> _Runs:
-    """Every document; of a text that is one stream ``parts`` of it, of the same length."""
-    found: list[list[Numbers]] = [[] for _ in range(4)]
+    """Return one run for every document; for a text that is a single stream, ``parts`` runs of equal length."""
+    columns: list[list[Numbers]] = [[] for _ in range(4)]
     for number, text in enumerate(texts):
         if isinstance(text, DocumentStream):
             begin, end, uncounted = text.offsets[:-1], text.offsets[1:] - 1, text.prompts
         else:
             cut = np.linspace(0, len(text) - 1, min(parts, len(text) - 1) + 1).astype(np.int64)
             begin, end, uncounted = cut[:-1], cut[1:], np.zeros(len(cut) - 1, np.int64)
-        for column, values in zip(found, (np.full(len(begin), number), begin, end, uncounted), strict=True):
+        for column, values in zip(columns, (np.full(len(begin), number), begin, end, uncounted), strict=True):
             column.append(np.asarray(values, np.int64))
-    return _Runs(*(np.concatenate(column) for column in found))
+    return _Runs(*(np.concatenate(column) for column in columns))
 
 
 class _Segments:
@@ -57,7 +58,7 @@ class _Segments:
         return int(self.first[-1])
 
     def bounds(self, index: Indices) -> tuple[Numbers, Numbers, Numbers, Numbers, Numbers]:
-        """Run, first and last place of each segment, targets of it that do not count, and whether a run begins."""
+        """Return of each segment its run, first token, end, uncounted targets, and whether it begins a run."""
         run = np.searchsorted(self.first, index, side="right") - 1
         place = (np.asarray(index, np.int64) - self.first[run]) * self.context
         begin = self.runs.begin[run] + place
@@ -65,32 +66,32 @@ class _Segments:
         return run, begin, end, np.clip(self.runs.uncounted[run] - place, 0, end - begin), place == 0
 
     def in_lanes(self, order: Indices, lanes: int) -> list[Indices]:
-        """The batches: runs in this order, each to the lane that has least, and a segment of every lane at a time.
+        """Return the batches: runs go in ``order`` to the shortest lane, and a batch has one segment of every lane.
 
-        The longest lane is the first, so that the last lanes end first.
+        The first lane is the longest, so the last lanes end first.
         """
-        waiting = [(0, lane) for lane in range(lanes)]
-        given: list[list[int]] = [[] for _ in range(lanes)]
+        lane_lengths = [(0, lane) for lane in range(lanes)]
+        runs_of_lane: list[list[int]] = [[] for _ in range(lanes)]
         for run in order.tolist():
-            length, lane = heapq.heappop(waiting)
-            given[lane].append(run)
-            heapq.heappush(waiting, (length + int(self.counts[run]), lane))
-        lengths = sorted(((length, -lane) for length, lane in waiting if length), reverse=True)
+            length, lane = heapq.heappop(lane_lengths)
+            runs_of_lane[lane].append(run)
+            heapq.heappush(lane_lengths, (length + int(self.counts[run]), lane))
+        lengths = sorted(((length, -lane) for length, lane in lane_lengths if length), reverse=True)
         whole = [
-            np.concatenate([np.arange(self.first[run], self.first[run + 1]) for run in given[-lane]])
+            np.concatenate([np.arange(self.first[run], self.first[run + 1]) for run in runs_of_lane[-lane]])
             for _, lane in lengths
         ]
         longest = len(whole[0]) if whole else 0
-        return [np.array([lane[at] for lane in whole if at < len(lane)]) for at in range(longest)]
+        return [np.array([lane[step] for lane in whole if step < len(lane)]) for step in range(longest)]
 
 
 class LaneExamples:
     """Segments of ``context`` tokens over the documents of several texts, as ``core.task.Examples``.
 
-    A batch has a segment of each of ``tokens`` / ``context`` lanes; in a lane documents follow one another, each from
-    beginning to end, and ``TokenBatch.fresh`` says in which rows one begins. Which lane reads which documents is drawn
-    from (seed, epoch). A text that is one stream is cut into as many parts as there are lanes, in the same places in
-    every epoch; evaluation reads it whole, in a lane of its own.
+    A batch has one segment of each of ``tokens`` / ``context`` lanes. A lane reads its documents one after another,
+    each from beginning to end; ``TokenBatch.fresh`` marks the rows in which a document begins. The assignment of
+    documents to lanes is drawn from (seed, epoch). A text that is a single stream is split into as many parts as there
+    are lanes, at the same positions in every epoch. Evaluation reads such a text whole, in its own lane.
     """
 
     def __init__(
@@ -111,7 +112,7 @@ class LaneExamples:
 
     @property
     def description(self) -> str:
-        """Summary of the lanes, for people."""
+        """Summary of the lanes, for log lines."""
         lanes = f"{pluralize(self.lanes, 'lane')} of {pluralize(self.context, 'token')}"
         return f"{pluralize(len(self._training.counts), 'document')} or parts in {lanes}"
 
@@ -121,19 +122,20 @@ class LaneExamples:
     def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
         """See ``core.task.Examples``."""
         if epoch is None:
-            order = np.argsort(-self._whole.counts, kind="stable")  # the lanes come out of one length
+            order = np.argsort(-self._whole.counts, kind="stable")  # longest first: lanes get similar lengths
             first = 0 if self._same else len(self._training)
             plan = [first + batch for batch in self._whole.in_lanes(order, self.lanes)]
         else:
             order = np.random.default_rng((self.seed, epoch)).permutation(len(self._training.counts))
             plan = self._training.in_lanes(order, self.lanes)
-        return [ExampleIndices(each, np.full(len(each), 0 if epoch is None else epoch + 1)) for each in plan]
+        visit = 0 if epoch is None else epoch + 1
+        return [ExampleIndices(batch, np.full(len(batch), visit)) for batch in plan]
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        """(examples,): targets of each segment that count."""
-        every = [self._training] if self._same else [self._training, self._whole]
-        found = [segments.bounds(np.arange(len(segments))) for segments in every]
-        return np.concatenate([end - begin - uncounted for _, begin, end, uncounted, _ in found])
+        """Return (examples,): counted targets of each segment."""
+        all_segments = [self._training] if self._same else [self._training, self._whole]
+        bounds = [segments.bounds(np.arange(len(segments))) for segments in all_segments]
+        return np.concatenate([end - begin - uncounted for _, begin, end, uncounted, _ in bounds])
 
     def collate(self, examples: ExampleIndices) -> TokenBatch:
         training = len(self._training)
@@ -145,27 +147,27 @@ class LaneExamples:
         for row in range(len(index)):
             text = self.streams[int(segments.runs.text[run[row]])]
             tokens[row, : end[row] - begin[row] + 1] = text.tokens[begin[row] : end[row] + 1]
-        columns, length = np.arange(self.context), (end - begin)[:, None]
-        loss_mask = (columns >= uncounted[:, None]) & (columns < length)
+        positions, length = np.arange(self.context), (end - begin)[:, None]
+        loss_mask = (positions >= uncounted[:, None]) & (positions < length)
         return TokenBatch(
             torch.from_numpy(tokens[:, :-1].copy()),
             torch.from_numpy(tokens[:, 1:].copy()),
-            torch.from_numpy(columns < length),
+            torch.from_numpy(positions < length),
             torch.from_numpy(index),
             float(loss_mask.sum()),
-            counted=torch.from_numpy(loss_mask),
+            loss_mask=torch.from_numpy(loss_mask),
             fresh=torch.from_numpy(fresh),
         )
 
     def where(self, index: int) -> str:
-        """The file, and where in it the segment begins, in tokens."""
+        """Return the file, and the first token of the segment in it."""
         training = len(self._training)
         segments = self._whole if index >= training else self._training
         run, begin, *_ = segments.bounds(np.array([index - training if index >= training else index]))
         return f"{self.streams[int(segments.runs.text[run[0]])].name}: token {int(begin[0]):,}"
 
-    def texts_begun(self, indices: Indices) -> list[Stream | DocumentStream]:
-        """The texts of whose first segment of an evaluation this holds: over all batches, each text once."""
+    def texts_started(self, indices: Indices) -> list[Stream | DocumentStream]:
+        """Return the texts whose first evaluation segment is among ``indices``: each text once over all batches."""
         first = 0 if self._same else len(self._training)
         begins = [
             first + int(self._whole.first[np.flatnonzero(self._whole.runs.text == number)[0]])

@@ -1,4 +1,4 @@
-"""The pairs of a prepared corpus by length, on disk: which have a length, without a list of all in memory."""
+"""Index of a prepared corpus by length, on disk: finds the pairs of a length without a list of all pairs in memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ CHUNK = 1 << 20  # pairs sorted at a time
 
 
 class LengthIndex:
-    """``pairs[starts[n] : starts[n + 1]]`` are the pairs whose longer side has n pieces, END included, rising.
+    """``pairs[starts[n] : starts[n + 1]]`` are the pairs, ascending, whose longer side has n tokens including END.
 
-    Two files beside the prepared corpus, ``by-length/pairs`` and ``by-length/starts``, made when they are first asked
-    for: one pass to count, one to sort, a chunk at a time. Only ``starts`` is held in memory.
+    The files ``by-length/pairs`` and ``by-length/starts`` in the corpus folder are created at first use, by one pass to
+    count and one to sort, chunk by chunk. Only ``starts`` is held in memory.
     """
 
     def __init__(self, folder: Path, size: int, longest: int) -> None:
-        """For ``LengthIndex.of``; DataError where the files are missing or are not of such a corpus."""
+        """Initialize for ``LengthIndex.of``; DataError if the files are missing or belong to another corpus."""
         self.folder, self.size = folder, size
         head = ArrayHead(dtype=_dtype(size), positions=size, rows=longest + 1)
         self._pairs = Ragged.open(folder / "pairs", folder / "starts", head, dtypes=[head.dtype])
@@ -32,24 +32,24 @@ class LengthIndex:
 
     @classmethod
     def of(cls, corpus: Corpus) -> LengthIndex:
-        """The index of a corpus, opened or made."""
+        """Return the index of a corpus; it is created if it is missing or damaged."""
         folder, longest = corpus.folder / "by-length", corpus.longest + 1
         try:
             return cls(folder, len(corpus), longest)
         except DataError:
-            pass  # missing or damaged: made anew
+            pass  # missing or damaged: create it again
         with replacing_folder(folder) as temporary:
             _write(corpus, temporary, longest)
         return cls(folder, len(corpus), longest)
 
     @property
     def counts(self) -> Indices:
-        """(lengths,): how many pairs have each length, from 0."""
+        """Number of pairs of each length from 0, shape (lengths,)."""
         return np.diff(self.starts)
 
-    def pairs(self, length: int, places: Indices) -> Indices:
-        """The pairs in these places among those of a length."""
-        pairs = self._pairs[length][places].astype(np.int64)
+    def pairs(self, length: int, positions: Indices) -> Indices:
+        """Return the pairs at these positions among those of a length."""
+        pairs = self._pairs[length][positions].astype(np.int64)
         if len(pairs) and int(pairs.max()) >= self.size:
             raise damaged(self.folder / "pairs", f"it names pair {pairs.max():,} of {self.size:,}")
         return pairs
@@ -57,19 +57,19 @@ class LengthIndex:
 
 def _write(corpus: Corpus, folder: Path, longest: int) -> None:
     counts, chunks = np.zeros(longest + 1, np.int64), range(0, len(corpus), CHUNK)
-    for at in chunks:
-        counts += np.bincount(corpus.lengths(at, min(at + CHUNK, len(corpus))), minlength=longest + 1)
+    for begin in chunks:
+        counts += np.bincount(corpus.lengths(begin, min(begin + CHUNK, len(corpus))), minlength=longest + 1)
     starts = np.concatenate([[0], np.cumsum(counts)])
     (folder / "starts").write_bytes(starts.astype("<i8").tobytes())
     pairs = np.memmap(folder / "pairs", _dtype(len(corpus)), mode="w+", shape=(len(corpus),))
     free = starts[:-1].copy()
-    for at in chunks:
-        lengths = corpus.lengths(at, min(at + CHUNK, len(corpus)))
+    for begin in chunks:
+        lengths = corpus.lengths(begin, min(begin + CHUNK, len(corpus)))
         order = np.argsort(lengths.astype(np.int32), kind="stable")
-        here = np.bincount(lengths, minlength=longest + 1)
-        within = np.arange(len(order)) - np.repeat(np.cumsum(here) - here, here)
-        pairs[np.repeat(free, here) + within] = at + order
-        free += here
+        chunk_counts = np.bincount(lengths, minlength=longest + 1)
+        within = np.arange(len(order)) - np.repeat(np.cumsum(chunk_counts) - chunk_counts, chunk_counts)
+        pairs[np.repeat(free, chunk_counts) + within] = begin + order
+        free += chunk_counts
     pairs.flush()
 
 

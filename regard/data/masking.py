@@ -1,4 +1,4 @@
-"""Masking of tokens as data: which are to be predicted, and what stands in their place, as pure functions of a draw."""
+"""Masking of tokens: choice of the predicted tokens and their replacements, as pure functions of a generator."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ MARKS = ("▁", "Ġ")  # a piece that begins with one begins a word
 
 
 class MaskingConfig(BaseModel):
-    """Places of a text that are predicted, and what the network reads there instead (Devlin et al. 2019, §3.1)."""
+    """Predicted positions of a text, and the tokens that replace them in the input (Devlin et al. 2019, §3.1)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     unit: Literal["token", "word", "span"] = Field(
         "token",
-        description="what is chosen: tokens; words with all of their pieces; spans of tokens (Joshi et al. 2020)",
+        description="unit of masking: tokens; words with all of their pieces; spans of tokens (Joshi et al. 2020)",
     )
-    share: float = Field(0.15, gt=0, le=1, description="part of a text's tokens that is predicted, at least one")
-    mask: float = Field(0.8, ge=0, le=1, description="part of these that is read as the mask in training")
+    share: float = Field(0.15, gt=0, le=1, description="share of a text's tokens that is predicted, at least one")
+    mask: float = Field(0.8, ge=0, le=1, description="share of these that training replaces by the mask")
     random: float = Field(
-        0.1, ge=0, le=1, description="part that is read as a token drawn at random; the rest as it is"
+        0.1, ge=0, le=1, description="share that training replaces by random tokens; the rest is unchanged"
     )
-    span: float = Field(3.8, ge=1, le=LONGEST_SPAN, description="tokens of a span on average, before the limit of 10")
-    seed: int = Field(
-        1, ge=0, description="of the places of evaluation, which are a function of this and the text alone"
+    span: float = Field(
+        3.8, ge=1, le=LONGEST_SPAN, description="mean number of tokens of a span, before the limit of 10"
     )
+    seed: int = Field(1, ge=0, description="seed of the evaluation mask, a function of this and the text")
 
     @model_validator(mode="after")
     def _parts_of_one(self) -> MaskingConfig:
@@ -42,25 +42,25 @@ class MaskingConfig(BaseModel):
             raise InvalidCombination(
                 "masking.mask",
                 "masking.random",
-                why=f"{self.mask:g} masked and {self.random:g} drawn at random are more than all",
+                why=f"the shares {self.mask:g} (masked) and {self.random:g} (random) add up to more than 1",
                 help="--set masking.mask=0.8 --set masking.random=0.1",
             )
         return self
 
 
 class Masked(NamedTuple):
-    """Tokens as the network reads them, and the places at which it predicts what stood there."""
+    """Input tokens with replacements, and the positions at which the network predicts the original tokens."""
 
     read: Tokens
     chosen: Flags
 
 
 def word_starts(tokenizer: Tokenizer) -> tuple[Flags, Flags]:
-    """(types,): whether a piece begins a word, and whether it is a space, after which one begins."""
+    """Return two masks (types,): pieces that begin a word, and pieces that are a space, after which a word begins."""
     pieces = range(len(SPECIALS), len(tokenizer))
-    spelled = tokenizer.pieces(pieces)
+    spellings = tokenizer.pieces(pieces)
     whole = tokenizer.config.kind in ("word", "pretokenized")
-    begins = [whole or piece.startswith(MARKS) for piece in spelled]
+    begins = [whole or piece.startswith(MARKS) for piece in spellings]
     single = tokenizer.config.kind in ("character", "byte")
     spaces = [single and tokenizer.decode([piece]).isspace() for piece in pieces]
     special = [True] * len(SPECIALS)
@@ -68,52 +68,59 @@ def word_starts(tokenizer: Tokenizer) -> tuple[Flags, Flags]:
 
 
 def number_masked(maskable: Tokens, share: float) -> Tokens:
-    """Number of tokens chosen of so many: that share, and at least one of any."""
+    """Return the number of tokens to choose from ``maskable`` tokens: the share, and at least one if there is any."""
     return np.minimum(np.maximum(np.rint(maskable * share), 1), maskable).astype(np.int64)
 
 
 def masked(
     tokens: Tokens, config: MaskingConfig, random: np.random.Generator, *, types: int, starts: tuple[Flags, Flags]
 ) -> Masked:
-    """The tokens as they are read in training. ``types``: of the tokenizer; the mask is the type after these.
+    """Mask tokens for training.
 
-    Special tokens are neither chosen nor drawn. Of words the last that is chosen comes whole, so that there may be a
-    few tokens more than the share.
+    Special tokens are neither chosen nor used as random replacements. Words are always chosen whole, so the share may
+    be exceeded by a few tokens.
+
+    Args:
+        tokens: (length,).
+        config: unit and shares.
+        random: source of randomness.
+        types: vocabulary size of the tokenizer; the mask is the token after these.
+        starts: masks from ``word_starts``.
     """
     chosen = _chosen(tokens, config, random, starts)
-    places = np.flatnonzero(chosen)
-    fate, drawn = random.random(len(places)), random.integers(len(SPECIALS), types, len(places))
+    positions = np.flatnonzero(chosen)
+    fate, drawn = random.random(len(positions)), random.integers(len(SPECIALS), types, len(positions))
     read = tokens.copy()
-    read[places] = np.where(
-        fate < config.mask, types, np.where(fate < config.mask + config.random, drawn, read[places])
+    read[positions] = np.where(
+        fate < config.mask, types, np.where(fate < config.mask + config.random, drawn, read[positions])
     )
     return Masked(read, chosen)
 
 
-def hidden(
+def mask_fully(
     tokens: Tokens, config: MaskingConfig, random: np.random.Generator, *, types: int, starts: tuple[Flags, Flags]
 ) -> Masked:
-    """The tokens as they are read in evaluation: at every place that is chosen stands the mask."""
+    """Mask tokens for evaluation: the mask replaces every chosen position."""
     chosen = _chosen(tokens, config, random, starts)
     return Masked(np.where(chosen, types, tokens), chosen)
 
 
 def _chosen(tokens: Tokens, config: MaskingConfig, random: np.random.Generator, starts: tuple[Flags, Flags]) -> Flags:
     maskable = tokens > END
-    wanted = int(number_masked(maskable.sum(), config.share))
+    count = int(number_masked(maskable.sum(), config.share))
     if config.unit == "word":
-        return _words(tokens, maskable, wanted, random, starts)
+        return _words(tokens, maskable, count, random, starts)
     if config.unit == "span":
-        return _spans(maskable, wanted, config.span, random)
+        return _spans(maskable, count, config.span, random)
     chosen = np.zeros(len(tokens), bool)
-    chosen[random.permutation(np.flatnonzero(maskable))[:wanted]] = True
+    chosen[random.permutation(np.flatnonzero(maskable))[:count]] = True
     return chosen
 
 
 def _words(
-    tokens: Tokens, maskable: Flags, wanted: int, random: np.random.Generator, starts: tuple[Flags, Flags]
+    tokens: Tokens, maskable: Flags, count: int, random: np.random.Generator, starts: tuple[Flags, Flags]
 ) -> Flags:
-    """Words in a drawn order until there are enough tokens."""
+    """Choose whole words in random order until enough tokens are chosen."""
     begins, spaces = starts
     space = spaces[tokens]
     first = begins[tokens] | space
@@ -121,21 +128,21 @@ def _words(
     word = np.cumsum(first)
     chosen = np.zeros(len(tokens), bool)
     words = np.unique(word[maskable])
-    for each in random.permutation(words):
-        if chosen.sum() >= wanted:
+    for number in random.permutation(words):
+        if chosen.sum() >= count:
             break
-        chosen |= (word == each) & maskable
+        chosen |= (word == number) & maskable
     return chosen
 
 
-def _spans(maskable: Flags, wanted: int, mean: float, random: np.random.Generator) -> Flags:
-    """Spans of geometric lengths from drawn tokens on, over no special token; the last is cut to the share."""
+def _spans(maskable: Flags, count: int, mean: float, random: np.random.Generator) -> Flags:
+    """Choose spans with random starts and geometric lengths, without special tokens; the last one is truncated."""
     chosen = np.zeros(len(maskable), bool)
-    while (left := wanted - int(chosen.sum())) > 0:
-        at = int(random.choice(np.flatnonzero(maskable & ~chosen)))
+    while (left := count - int(chosen.sum())) > 0:
+        start = int(random.choice(np.flatnonzero(maskable & ~chosen)))
         length = min(int(random.geometric(1 / mean)), LONGEST_SPAN, left)
-        for place in range(at, min(at + length, len(maskable))):
-            if not maskable[place] or chosen[place]:
+        for position in range(start, min(start + length, len(maskable))):
+            if not maskable[position] or chosen[position]:
                 break
-            chosen[place] = True
+            chosen[position] = True
     return chosen

@@ -1,4 +1,4 @@
-"""DNA, RNA and proteins: records of FASTA files, and the other strand."""
+"""DNA, RNA and proteins: FASTA records and reverse complements."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from regard.data.text_files import read_lines
 from regard.errors import DataError
 
 FASTA = (".fasta", ".fa", ".fna", ".faa", ".ffn")
-# Of nucleotides and of the letters for several of them (IUPAC); others, and marks, stay.
+# Nucleotides and IUPAC ambiguity codes; other characters are unchanged.
 COMPLEMENT = str.maketrans("ACGTURYKMBDHVacgturykmbdhv", "TGCAAYRMKVHDBtgcaayrmkvhdb")
 
 
 class FastaRecord(NamedTuple):
-    """A sequence, the words of the line above it, and where that line stands."""
+    """A sequence, the words of its header line, and the place of that line."""
 
     words: tuple[str, ...]
     sequence: str
@@ -29,7 +29,7 @@ def is_fasta(path: Path) -> bool:
 
 
 def read_fasta(path: Path) -> Iterator[FastaRecord]:
-    """The records of a FASTA file. DataError, with file and line, for a sequence without a line above or none below."""
+    """Yield the records of a FASTA file. DataError, with the line, for a sequence without a header or vice versa."""
     words: tuple[str, ...] | None = None
     where, lines = "", list[str]()
     for number, line in enumerate(read_lines(path), start=1):
@@ -39,11 +39,11 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
                 yield _record(words, lines, where)
             words, where, lines = tuple(text[1:].split()), f"{path}:{number}", []
         elif text and words is None:
-            what = "the sequence has no line above it"
-            raise DataError(what, where=f"{path}:{number}", why="a record begins with > and its name")
+            what = "the sequence has no header line"
+            raise DataError(what, where=f"{path}:{number}", why="a record begins with > and a name")
         elif text and not text.startswith(";"):
             if len(text.split()) > 1:
-                raise DataError("there is a space in the sequence", where=f"{path}:{number}")
+                raise DataError("the sequence contains a space", where=f"{path}:{number}")
             lines.append(text)
     if words is not None:
         yield _record(words, lines, where)
@@ -51,10 +51,10 @@ def read_fasta(path: Path) -> Iterator[FastaRecord]:
 
 def _record(words: tuple[str, ...], lines: list[str], where: str) -> FastaRecord:
     if not lines:
-        raise DataError("there is no sequence below this line", where=where)
+        raise DataError("the record has no sequence", where=where)
     return FastaRecord(words, "".join(lines), where)
 
 
 def reverse_complement(sequence: str) -> str:
-    """The other strand, read in its own direction: ``AACG`` is ``CGTT``; U is taken for T."""
+    """Return the reverse complement: ``AACG`` → ``CGTT``; U counts as T."""
     return sequence.translate(COMPLEMENT)[::-1]

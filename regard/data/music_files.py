@@ -1,4 +1,4 @@
-"""Pieces of music in files: MIDI, or JSON lists of frames of pitches."""
+"""Pieces of music from files: MIDI, or JSON lists of frames of pitches."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from regard.data.text_files import refuse_pipe
 from regard.errors import DataError
 
 MIDI = (".mid", ".midi")
-UNPACKED, UNPACKED_RATIO = 1 << 24, 20  # bytes of JSON, each of which may take 24 bytes of memory
-SILENCE = -1  # a voice that does not sound, where each frame lists every voice
+UNPACKED, UNPACKED_RATIO = 1 << 24, 20  # limits on unpacked JSON; one byte may take 24 bytes of memory
+SILENCE = -1  # a silent voice in files whose frames list every voice
 
 
 def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[list[Frame]]:
-    """The pieces of a MIDI file, of all in a folder by name, or of a JSON file, ``.gz`` or not.
+    """Yield the pieces of a MIDI file, of all MIDI files in a folder (by name), or of a JSON file, ``.gz`` or not.
 
-    JSON is a list of pieces, each a list of frames, each a list of pitches; or an object of such lists, of which
-    ``part`` names one. ``steps``: frames a quarter note, for MIDI. DataError for anything else, with the place.
+    JSON is a list of pieces; a piece is a list of frames; a frame is a list of pitches. It may also be an object with
+    several such lists; ``part`` is the key of one. DataError, with the place, for any other content.
+
+    Args:
+        path: file or folder.
+        steps: frames per quarter note, for MIDI.
+        part: key of the list in a JSON object.
     """
     if path.is_dir():
-        found = sorted(file for file in path.rglob("*") if file.suffix.lower() in MIDI and file.is_file())
-        if not found:
-            raise DataError("there is no music in this folder", where=str(path), why="its files end in .mid or .midi")
-        for file in found:
+        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in MIDI and file.is_file())
+        if not files:
+            raise DataError("the folder contains no MIDI files", where=str(path), why="MIDI files end in .mid or .midi")
+        for file in files:
             yield read_midi(file, steps)
     elif path.suffix.lower() in MIDI:
         yield read_midi(path, steps)
@@ -42,28 +47,28 @@ def read_pieces(path: Path, *, steps: int, part: str | None = None) -> Iterator[
 
 def _read(path: Path) -> Any:
     refuse_pipe(path)
-    with foreign_errors("the music cannot be read", path):
+    with foreign_errors("cannot read music from the file", path):
         if path.stat().st_size > LARGE:
             raise ValueError(f"it has more than {LARGE:,} bytes")
-        with open_unpacked(path, free=UNPACKED, ratio=UNPACKED_RATIO, most=LARGE) as file:
+        with open_unpacked(path, free=UNPACKED, ratio=UNPACKED_RATIO, max_size=LARGE) as file:
             return parse_json(file.read())
 
 
-def _part(found: Any, part: str | None, path: Path) -> list[Any]:
-    if isinstance(found, dict):
-        if part not in found:
-            parts = ", ".join(map(str, found))
+def _part(content: Any, part: str | None, path: Path) -> list[Any]:
+    if isinstance(content, dict):
+        if part not in content:
+            parts = ", ".join(map(str, content))
             raise DataError(
-                "the file has several parts" if part is None else f"there is no part {part}", where=str(path),
-                why=f"its parts are {parts[:200]}", help="name one: --part",
+                "the file has several parts" if part is None else f"the file has no part {part!r}", where=str(path),
+                why=f"its parts are {parts[:200]}", help="select one with --part",
             )  # fmt: skip
-        found = found[part]
-    return _list(found, "music is a list of pieces", str(path))
+        content = content[part]
+    return _list(content, "music is a list of pieces", str(path))
 
 
 def _list(value: Any, what: str, where: str) -> list[Any]:
     if not isinstance(value, list):
-        raise DataError("this is no music", where=where, why=f"{what}, not {type(value).__name__}")
+        raise DataError("the music has the wrong form", where=where, why=f"{what}, not {type(value).__name__}")
     return value
 
 
@@ -71,5 +76,5 @@ def _frame(value: Any, where: str) -> Frame:
     pitches = _list(value, "a frame is a list of pitches", where)
     for pitch in pitches:
         if not isinstance(pitch, int) or isinstance(pitch, bool) or not SILENCE <= pitch < PITCHES:
-            raise DataError("this is no pitch", where=where, why=f"{str(pitch)[:20]}: pitches are whole, 0 to 127")
+            raise DataError(f"invalid pitch {str(pitch)[:20]}", where=where, why="pitches are integers from 0 to 127")
     return tuple(sorted({pitch for pitch in pitches if pitch != SILENCE}))

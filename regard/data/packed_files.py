@@ -1,4 +1,4 @@
-"""Files that may be gzipped, read as a stream of bytes: what unpacks out of proportion to the file is refused."""
+"""Files that may be gzipped, read as byte streams; files that unpack out of proportion to their size are rejected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import cast
 
 from regard.errors import DataError
 
-RATIO = 100  # unpacked bytes for each packed one: text packs 3 to 20 times smaller
-FREE = 1 << 26  # unpacked bytes that any file may have
+RATIO = 100  # unpacked bytes per packed byte: text compresses 3 to 20 times
+FREE = 1 << 26  # unpacked bytes that are always allowed
 LINE_RATIO, FREE_LINE = 20, 1 << 24  # the same for one line
 
 
@@ -20,26 +20,28 @@ def is_gzipped(path: Path) -> bool:
     return path.name.lower().endswith(".gz")
 
 
-def open_unpacked(path: Path, *, free: int = FREE, ratio: int = RATIO, most: int = sys.maxsize) -> io.BufferedReader:
-    """Open a file for reading, of a ``.gz`` what it unpacks to.
+def open_unpacked(
+    path: Path, *, free: int = FREE, ratio: int = RATIO, max_size: int = sys.maxsize
+) -> io.BufferedReader:
+    """Open a file for reading; a ``.gz`` is unpacked.
 
-    Reading raises DataError beyond ``most`` unpacked bytes, and beyond ``free`` and ``ratio`` for each packed one; and
-    what ``gzip`` raises: read within ``foreign_errors``.
+    Reading raises DataError beyond ``max_size`` unpacked bytes, and beyond both ``free`` bytes and ``ratio`` times the
+    packed size. It also raises the exceptions of ``gzip``: read within ``foreign_errors``.
     """
     if not is_gzipped(path):
         return path.open("rb")
     packed = gzip.open(path, "rb")
-    limit = min(most, max(free, ratio * path.stat().st_size))
+    limit = min(max_size, max(free, ratio * path.stat().st_size))
     return io.BufferedReader(cast(io.RawIOBase, _Bounded(packed, path, limit)))
 
 
 def longest_line(path: Path) -> int:
-    """Return the bytes that a line may have: a line of JSON takes up to 24 times its length when it is parsed."""
+    """Return the maximum number of bytes of a line: parsing a JSON line takes up to 24 times its length."""
     return max(FREE_LINE, LINE_RATIO * path.stat().st_size) if is_gzipped(path) else sys.maxsize
 
 
 class _Bounded(io.RawIOBase):
-    """Unpacked bytes of a gzip file up to a limit; the limit holds for the place reached, so seeking back is free."""
+    """Unpacked bytes of a gzip file up to a limit on the position, so seeking back is free."""
 
     def __init__(self, packed: gzip.GzipFile, path: Path, limit: int) -> None:
         self._packed, self._path, self._limit = packed, path, limit
@@ -56,12 +58,9 @@ class _Bounded(io.RawIOBase):
         return count or 0
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place = self._packed.seek(offset, whence)
+        position = self._packed.seek(offset, whence)
         self._require_bounded()
-        return place
-
-    def tell(self) -> int:
-        return self._packed.tell()
+        return position
 
     def close(self) -> None:
         self._packed.close()
@@ -72,6 +71,6 @@ class _Bounded(io.RawIOBase):
             raise DataError(
                 f"the file unpacks to more than {self._limit:,} bytes",
                 where=str(self._path),
-                why=f"it has {self._path.stat().st_size:,} bytes itself; text packs 3 to 20 times smaller",
-                help=f"gunzip {self._path}, and name the unpacked file",
+                why=f"its packed size is {self._path.stat().st_size:,} bytes; text compresses 3 to 20 times",
+                help=f"gunzip {self._path}, then use the unpacked file",
             )

@@ -1,4 +1,4 @@
-"""Packs of documents as examples of a language model: rows of several whole documents, every token predicted once."""
+"""Packed documents as examples of a language model: rows of several whole documents; every token is predicted once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,15 @@ Numbers = npt.NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """Parts of documents, each (pieces,): inputs ``begin`` … ``end`` of a document, whose last targets count."""
+    """Parts of documents, shape (pieces,) each.
+
+    A piece has the inputs ``begin`` … ``end`` of a document; its last ``target_counts`` targets count.
+    """
 
     document: Numbers
     begin: Numbers
     end: Numbers
-    counted: Numbers
+    target_counts: Numbers
 
     @property
     def length(self) -> Numbers:
@@ -35,47 +38,53 @@ class Pieces(NamedTuple):
 
 
 def cut_documents(sizes: Numbers, prompts: Numbers, *, context: int, stride: int) -> Pieces:
-    """Documents of so many targets, ``prompts`` of which do not count, in pieces of at most ``context`` inputs.
+    """Split documents into pieces of at most ``context`` inputs.
 
-    Cut from the end, ``stride`` tokens apart, the first piece the rest: every target that counts does so in exactly one
-    piece, the first in which it stands, and sees at least context − stride tokens before it, or all that there are. A
-    piece in which nothing counts is left out.
+    Pieces are cut from the end, ``stride`` tokens apart; the first piece gets the remainder. Every target counts in
+    exactly one piece, the first that contains it. It sees at least context − stride preceding tokens, or all of them.
+    Pieces without counted targets are left out.
+
+    Args:
+        sizes: number of targets of each document.
+        prompts: number of its first targets that do not count.
+        context: maximum number of inputs.
+        stride: distance of the ends of neighboring pieces.
     """
     number = 1 + -(-np.maximum(sizes - context, 0) // stride)
     document = np.repeat(np.arange(len(sizes)), number)
-    place = np.arange(len(document)) - np.repeat(np.cumsum(number) - number, number)
-    end = sizes[document] - (number[document] - 1 - place) * stride
+    position = np.arange(len(document)) - np.repeat(np.cumsum(number) - number, number)
+    end = sizes[document] - (number[document] - 1 - position) * stride
     begin = np.maximum(end - context, 0)
-    seen = np.maximum(np.where(place == 0, 0, end - stride), prompts[document])
-    kept = end > seen
-    return Pieces(*(each[kept].astype(np.int64) for each in (document, begin, end, end - seen)))
+    seen = np.maximum(np.where(position == 0, 0, end - stride), prompts[document])
+    has_targets = end > seen
+    return Pieces(*(values[has_targets].astype(np.int64) for values in (document, begin, end, end - seen)))
 
 
 def best_fit(lengths: Numbers, room: int) -> list[list[int]]:
-    """Rows of pieces, none longer than ``room`` together: the longest first, each where the least room is left.
+    """Pack pieces into rows of at most ``room`` tokens: longest first, each into the fullest row that has space for it.
 
-    At most 11/9 of the rows that there must be, and no more than pieces · log(room) steps: rows with the same room are
-    one place to look at. A pure function; pieces of one length keep their order.
+    Uses at most 11/9 of the optimal number of rows, in at most pieces · log(room) steps, since rows with equal free
+    space share one entry of the search. A pure function; pieces of equal length keep their order.
     """
     rows: list[list[int]] = []
-    left: list[int] = []  # rooms that some row has, rising
-    having: dict[int, list[int]] = {}  # room -> rows
+    free_spaces: list[int] = []  # distinct free spaces of rows, ascending
+    rows_by_space: dict[int, list[int]] = {}  # free space → rows
     for piece in np.argsort(-lengths, kind="stable").tolist():
         length = int(lengths[piece])
-        at = bisect_left(left, length)
-        if at == len(left):
+        position = bisect_left(free_spaces, length)
+        if position == len(free_spaces):
             row, space = len(rows), room
             rows.append([])
         else:
-            space = left[at]
-            row = having[space].pop()
-            if not having[space]:
-                del having[space], left[at]
+            space = free_spaces[position]
+            row = rows_by_space[space].pop()
+            if not rows_by_space[space]:
+                del rows_by_space[space], free_spaces[position]
         rows[row].append(piece)
         if space > length:
-            if space - length not in having:
-                insort(left, space - length)
-            having.setdefault(space - length, []).append(row)
+            if space - length not in rows_by_space:
+                insort(free_spaces, space - length)
+            rows_by_space.setdefault(space - length, []).append(row)
     return rows
 
 
@@ -83,20 +92,20 @@ class _Plan:
     """Rows of pieces of all documents of several streams."""
 
     def __init__(self, streams: Sequence[DocumentStream], context: int, stride: int) -> None:
-        parts = [cut_documents(each.sizes, each.prompts, context=context, stride=stride) for each in streams]
+        parts = [cut_documents(stream.sizes, stream.prompts, context=context, stride=stride) for stream in streams]
         self.stream = np.repeat(np.arange(len(parts)), [len(part.document) for part in parts])
         self.pieces = Pieces(*(np.concatenate(field) for field in zip(*parts, strict=True)))
         self.rows = best_fit(self.pieces.length, context)
-        self.counted = np.array([self.pieces.counted[row].sum() for row in self.rows], np.int64)
+        self.target_counts = np.array([self.pieces.target_counts[row].sum() for row in self.rows], np.int64)
 
 
 class PackExamples:
     """Rows of at most ``context`` tokens over the documents of several streams, as ``core.task.Examples``.
 
-    A row holds several documents, which ``TokenBatch.segment`` tells apart and each of which begins at position 0. A
-    document longer than a row is in several, each piece a document of its own. Which documents share a row is the same
-    in every epoch: none sees another. Evaluation with a ``stride`` below the context has rows of its own, after those
-    of training. ``computed``: the order of training is computed batch by batch, in constant memory.
+    A row holds several documents, which ``TokenBatch.segment`` separates; each begins at position 0. Longer documents
+    are split into pieces, which are treated as documents of their own. The documents of a row are the same in every
+    epoch, since they do not see each other. Evaluation with a ``stride`` below the context has its own rows, numbered
+    after those of training. With ``computed``, the order of training is computed batch by batch, in constant memory.
     """
 
     def __init__(
@@ -120,13 +129,13 @@ class PackExamples:
 
     @property
     def padding(self) -> float:
-        """The part of the rows of training that holds nothing."""
+        """Share of padding in the rows of training."""
         return 1 - float(self._training.pieces.length.sum()) / (len(self._training.rows) * self.context)
 
     @property
     def description(self) -> str:
-        """Summary of the packing, for people."""
-        documents, rows = sum(each.documents for each in self.streams), len(self._training.rows)
+        """Summary of the packing, for log lines."""
+        documents, rows = sum(stream.documents for stream in self.streams), len(self._training.rows)
         into = f"{pluralize(rows, 'row')} of {pluralize(self.context, 'token')}"
         return f"packed {pluralize(documents, 'document')} into {into}, {self.padding:.1%} padding"
 
@@ -134,51 +143,52 @@ class PackExamples:
         return sum(len(plan.rows) for plan in self._plans)
 
     def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
-        """See ``core.task.Examples``; in training in an order drawn from (seed, epoch), without replacement."""
+        """See ``core.task.Examples``. Training uses an order drawn from (seed, epoch), without replacement."""
         if self.computed and epoch is not None:
             return even_batches(len(self._training.rows), self.rows, seed=self.seed, epoch=epoch)
         if epoch is None:
             index = np.arange(len(self) - len(self._plans[-1].rows), len(self))
         else:
             index = np.random.default_rng((self.seed, epoch)).permutation(len(self._training.rows))
-        cut = [index[at : at + self.rows] for at in range(0, len(index), self.rows)]
-        return [ExampleIndices(each, np.full(len(each), 0 if epoch is None else epoch + 1)) for each in cut]
+        cut = [index[begin : begin + self.rows] for begin in range(0, len(index), self.rows)]
+        return [ExampleIndices(batch, np.full(len(batch), 0 if epoch is None else epoch + 1)) for batch in cut]
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        """(examples,): targets of each row that count."""
-        return np.concatenate([plan.counted for plan in self._plans])
+        """Return (examples,): counted targets of each row."""
+        return np.concatenate([plan.target_counts for plan in self._plans])
 
     def collate(self, examples: ExampleIndices) -> TokenBatch:
         rows = [self._row(int(index)) for index in examples.index]
         shape = (len(rows), max(int(plan.pieces.length[row].sum()) for plan, row in rows))
         names = ("input", "target", "segment", "position")
-        found = {name: np.full(shape, PAD, np.int64) for name in names}
+        arrays = {name: np.full(shape, PAD, np.int64) for name in names}
         valid, loss_mask = np.zeros(shape, bool), np.zeros(shape, bool)
         for number, (plan, row) in enumerate(rows):
-            at = 0
+            start = 0
             for segment, piece in enumerate(row):
                 tokens = self._tokens(plan, piece)
-                stop = at + len(tokens) - 1
-                found["input"][number, at:stop], found["target"][number, at:stop] = tokens[:-1], tokens[1:]
-                # To the end of the row: padding goes on as the last document does.
-                found["segment"][number, at:], found["position"][number, at:] = segment, np.arange(shape[1] - at)
-                loss_mask[number, stop - int(plan.pieces.counted[piece]) : stop] = True
-                at = stop
-            valid[number, :at] = True
-        one = {name: torch.from_numpy(each) for name, each in found.items()}
+                stop = start + len(tokens) - 1
+                arrays["input"][number, start:stop], arrays["target"][number, start:stop] = tokens[:-1], tokens[1:]
+                # Fill to the end of the row, so padding continues the last document.
+                arrays["segment"][number, start:] = segment
+                arrays["position"][number, start:] = np.arange(shape[1] - start)
+                loss_mask[number, stop - int(plan.pieces.target_counts[piece]) : stop] = True
+                start = stop
+            valid[number, :start] = True
+        tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
         index = torch.from_numpy(np.asarray(examples.index, np.int64))
         return TokenBatch(
-            **one, valid=torch.from_numpy(valid), counted=torch.from_numpy(loss_mask), index=index,
+            **tensors, valid=torch.from_numpy(valid), loss_mask=torch.from_numpy(loss_mask), index=index,
             weight=float(loss_mask.sum()),
         )  # fmt: skip
 
     def where(self, index: int) -> str:
-        """The file, and the first document of the row, from 1."""
+        """Return the file, and the first document of the row, from 1."""
         plan, row = self._row(index)
         return f"{self.streams[plan.stream[row[0]]].name}: document {plan.pieces.document[row[0]] + 1:,}"
 
-    def texts_begun(self, indices: Indices) -> list[DocumentStream]:
-        """The texts, with the first row of an evaluation: over all of its rows, each text once."""
+    def texts_started(self, indices: Indices) -> list[DocumentStream]:
+        """Return all texts if ``indices`` has the first evaluation row: over all rows, each text once."""
         return self.streams if len(self) - len(self._plans[-1].rows) in indices else []
 
     def _row(self, index: int) -> tuple[_Plan, list[int]]:
@@ -187,7 +197,7 @@ class PackExamples:
         return plan, plan.rows[index - training if index >= training else index]
 
     def _tokens(self, plan: _Plan, piece: int) -> npt.NDArray[np.int64]:
-        """The tokens of a piece and the one after it."""
+        """Return the tokens of a piece and the token after it."""
         stream, pieces = self.streams[plan.stream[piece]], plan.pieces
         first = int(stream.offsets[pieces.document[piece]])
         begin, end = int(pieces.begin[piece]), int(pieces.end[piece])

@@ -1,4 +1,4 @@
-"""Rows of numbers of different lengths as one table."""
+"""Padding of rows of different lengths."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from regard.data.tokenizers.tokenizer import PAD
 
 
 def padded(rows: Sequence[npt.NDArray[Any]] | Sequence[Sequence[int]], filling: int = PAD) -> tuple[Tensor, Tensor]:
-    """Rows side by side, ``filling`` after their ends, and which columns are theirs.
+    """Return rows padded with ``filling``, and a mask of the valid positions, (rows, positions).
 
-    A row may hold several numbers a column: (rows, columns, numbers).
+    A row may have several numbers per position: (rows, positions, numbers).
     """
     lengths = np.array([len(row) for row in rows])
-    found = np.full((len(rows), int(lengths.max()), *np.shape(rows[0])[1:]), filling, np.int64)
+    values = np.full((len(rows), int(lengths.max()), *np.shape(rows[0])[1:]), filling, np.int64)
     for number, row in enumerate(rows):
-        found[number, : len(row)] = row
-    return torch.from_numpy(found), torch.from_numpy(np.arange(found.shape[1]) < lengths[:, None])
+        values[number, : len(row)] = row
+    return torch.from_numpy(values), torch.from_numpy(np.arange(values.shape[1]) < lengths[:, None])

@@ -1,4 +1,4 @@
-"""Languages of parallel text, by the endings of its files or the names of its columns, where these are codes."""
+"""Languages of parallel text, from language codes in file endings or column names."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from regard.data.reading import CorpusConfig
 from regard.data.rows import column_names
 from regard.errors import RegardError
 
-REGION = re.compile(r"(?:[-_][A-Za-z]{2,4})?")  # or script
+REGION = re.compile(r"(?:[-_][A-Za-z]{2,4})?")  # region or script
 PLAIN = (".gz", ".txt", ".bz2", ".xz", ".zst")
 
 
 def language_code(text: str) -> str | None:
-    """Return a language code with its region, if any, after a hyphen, also of a name; None if ``text`` is none."""
+    """Return the code of a language code or name, with its region, if any, after a hyphen; None for other texts."""
     if text.strip().lower() in LANGUAGE_NAMES:
         return LANGUAGE_NAMES[text.strip().lower()]
     language, rest = text[:2].lower(), text[2:]
@@ -24,16 +24,17 @@ def language_code(text: str) -> str | None:
 
 
 def language_pair(text: str) -> tuple[str, str] | None:
-    """Return the languages that ``en-de`` names; None for another text, and for one language twice."""
+    """Return the two languages of a text such as ``en-de``; None for other texts, and for equal languages."""
     first, hyphen, second = text.partition("-")
     source, target = language_code(first), language_code(second)
     return (source, target) if hyphen and source and target and source != target else None
 
 
 def pair_languages(corpus: CorpusConfig) -> tuple[str, str] | None:
-    """Return the languages of the source and the target of a corpus; None where names do not give both.
+    """Return the languages of the source and the target of a corpus; None if the names do not identify both.
 
-    ``train.en train.fr`` and ``train.en.txt train.fr.txt`` give them, and a table with the columns ``en`` and ``fr``.
+    Examples: the files ``train.en train.fr`` or ``train.en.txt train.fr.txt``, and a table with the columns ``en`` and
+    ``fr``.
     """
     source = _first(corpus.source)
     if corpus.target is not None:
@@ -53,6 +54,6 @@ def _first(names: Path | Sequence[Path]) -> Path:
 
 
 def _ending(path: Path) -> str:
-    """Return the last ending of a file's name that is no format of plain text, without its point."""
+    """Return the last ending of a file name that is not a plain-text format, without its dot."""
     endings = [ending for ending in path.suffixes if ending.lower() not in PLAIN]
     return endings[-1][1:] if endings else ""

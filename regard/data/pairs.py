@@ -1,4 +1,4 @@
-"""Pairs of sequences as examples: batches of padded sources and targets, in the order of training."""
+"""Pairs of sequences as examples: batches of padded sources and targets."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from regard.errors import DataError
 
 
 class PairBatch(NamedTuple):
-    """Padded pairs. Numbers are int64, masks bool; a column beyond a sentence is PAD and not valid.
+    """Padded pairs. Tokens are int64, masks bool; positions beyond the end are PAD and invalid.
 
-    ``target_input`` is BEGIN + y and ``target_output`` is y + END, both under ``target_valid``; the source
-    ends in END. ``index`` says which pair of the corpus each row is; ``weight`` counts target tokens, END included.
+    ``target_input`` is BEGIN + y and ``target_output`` is y + END, both with the mask ``target_valid``. The source ends
+    in END. ``index`` holds the pair of each row; ``weight`` counts target tokens, END included.
     """
 
     source: Tensor  # (rows, source)
@@ -40,9 +40,14 @@ class PairBatch(NamedTuple):
 class PairExamples:
     """The pairs of several prepared corpora as ``core.task.Examples``.
 
-    ``weights``: the share of each corpus in an epoch. ``tokens``: rows × longest side of a batch, padding included.
-    ``files``: of each corpus, where its text is read again for ``texts``. ``computed``: the order of training is
-    computed batch by batch, from an index by length on disk, and nothing as long as the corpora is in memory.
+    Args:
+        corpora: the prepared corpora.
+        weights: the share of each corpus in an epoch.
+        tokens: limit of a batch, rows × longest side, padding included.
+        seed: seed of the order.
+        files: the files of each corpus, from which ``texts`` reads the text again.
+        computed: whether to compute the training order batch by batch from an index by length on disk. Memory is then
+            constant.
     """
 
     def __init__(
@@ -70,7 +75,7 @@ class PairExamples:
         return pair_lengths(self.corpora)
 
     def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
-        """See ``core.task.Examples``: by like length, drawn from (seed, epoch); for evaluation by rising length."""
+        """See ``core.task.Examples``. Training batches have similar lengths; evaluation is sorted by length."""
         if epoch is None:
             return [_once(indices) for indices in batches_in_order(self._lengths, self._tokens)]
         if self._order is not None:
@@ -89,20 +94,20 @@ class PairExamples:
 
     @cached_property
     def texts(self) -> list[tuple[str, str]]:
-        """The source and the target of each pair as they stand in the files, which tokens may not give back."""
-        found = []
+        """The source and target texts of each pair as in the files; decoded tokens may differ."""
+        texts = []
         for part, files in zip(self.corpora.parts, self._files, strict=True):
             lines = {number: (source, target) for number, source, target in read_pairs(files)}
             for index in range(len(part)):
                 if part.line(index) not in lines:
-                    what = "the text is not the one that was prepared"
-                    raise DataError(what, where=part.where(index), help="restore it, or begin another run")
-                found.append(lines[part.line(index)])
-        return found
+                    what = "the text changed after it was prepared"
+                    raise DataError(what, where=part.where(index), help="restore it, or start another run")
+                texts.append(lines[part.line(index)])
+        return texts
 
     @cached_property
     def by_source(self) -> dict[str, list[int]]:
-        """The pairs of each distinct source, rising."""
+        """The pairs of each distinct source, ascending."""
         grouped: dict[str, list[int]] = {}
         for index, (source, _) in enumerate(self.texts):
             grouped.setdefault(source, []).append(index)
@@ -114,12 +119,12 @@ def _once(indices: Indices) -> ExampleIndices:
 
 
 def pair_lengths(corpus: Corpora | Corpus) -> npt.NDArray[np.int32]:
-    """The longer side of each pair, END included, shape (pairs,): what ``epoch_batches`` wants."""
+    """Return the longer side of each pair, END included, shape (pairs,), as ``epoch_batches`` expects it."""
     return np.maximum(corpus.source_length, corpus.target_length) + np.int32(1)
 
 
 def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
-    """Read the pairs ``indices`` of ``corpus`` into one padded batch; about 3 µs a pair."""
+    """Read the pairs ``indices`` of ``corpus`` into one padded batch; about 3 µs per pair."""
     sources = [corpus.source(index) for index in indices]
     targets = [corpus.target(index) for index in indices]
     source, source_valid = pad_sources(sources)
@@ -131,8 +136,8 @@ def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
     lengths = np.fromiter(map(len, targets), np.int64, len(targets)) + 1
     target_valid = np.arange(width) < lengths[:, None]
     target_input = np.full_like(target_output, BEGIN)
-    # y itself, one column later: the END of the longest row is the one column that falls off the edge, the
-    # others would land inside the padding and are cleared there.
+    # y shifted right by one position. The END of the longest row drops off the edge; the END of shorter rows would
+    # become an input, so it is replaced by PAD.
     target_input[:, 1:] = np.where(target_valid[:, 1:], target_output[:, :-1], PAD)
     return PairBatch(
         source,
@@ -146,7 +151,7 @@ def collate(corpus: Corpora | Corpus, indices: Indices) -> PairBatch:
 
 
 def pad_sources(sources: Sequence[Sequence[int] | npt.NDArray[np.integer]]) -> tuple[Tensor, Tensor]:
-    """Sentences without END to numbers with END and their validity, both (batch, longest + 1)."""
+    """Append END to sources and pad them; return tokens and their mask, both (batch, longest + 1)."""
     width = max(map(len, sources)) + 1
     padded = np.full((len(sources), width), PAD, np.int64)
     for row, source in enumerate(sources):

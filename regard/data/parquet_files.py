@@ -1,4 +1,4 @@
-"""Columns of Parquet files by ``pyarrow`` (the extra ``tables``), in memory and work in proportion to the file.
+"""Columns of Parquet files, read with ``pyarrow`` (the extra ``tables``) in memory and time bounded by the file size.
 
 Repeated values take almost no bytes in this format: a column of a billion equal texts fits into 600 bytes.
 """
@@ -18,15 +18,15 @@ from regard.errors import ConfigError, DataError
 DAMAGED = "the Parquet file is damaged"
 ROWS = 1024  # in memory at once
 BATCH = 1 << 25  # bytes of the texts of these rows
-# What any file may have, and what a larger one may have for each of its bytes: values of the columns that are read,
-# bytes of their pages, and characters of all their cells.
+# Limits on the columns that are read: values, bytes of pages, and characters of cells. Each is the larger of a number
+# that is always allowed and a number per byte of the file.
 FREE_VALUES, VALUES_PER_BYTE = 1 << 20, 64
 FREE_BYTES, BYTES_PER_BYTE = 1 << 26, 100
 FREE_CHARACTERS, CHARACTERS_PER_BYTE = 1 << 28, 100
 
 
 class _Cost(NamedTuple):
-    """Values of a column chunk, unpacked bytes of its pages, and the longest value that may be repeated."""
+    """Cost of a column chunk: values, unpacked bytes of its pages, and the longest value that may be repeated."""
 
     values: int
     size: int
@@ -34,21 +34,21 @@ class _Cost(NamedTuple):
 
 
 class ParquetFile:
-    """A Parquet file: the names of its columns, and the rows of some of them. DataError where it is none."""
+    """A Parquet file: the names of its columns, and the rows of some columns. DataError for an invalid file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._parquet = _library()
         refuse_pipe(path)
-        with foreign_errors("this is no Parquet file", path):
+        with foreign_errors("the file is not valid Parquet", path):
             self._file = self._parquet.ParquetFile(path)
             self.names: tuple[str, ...] = tuple(self._file.schema_arrow.names)
 
     def rows(self, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-        """The cells of these columns, row by row: texts, numbers, None, and lists of such.
+        """Yield the cells of these columns, row by row: texts, numbers, None, and lists of these.
 
         Raises:
-            DataError: The file is damaged, or unpacks to more than a file of its size may.
+            DataError: The file is damaged, or unpacks to more than allowed for its size.
         """
         names, number, characters = list(dict.fromkeys(columns)), 0, 0
         limit = self._limit(FREE_CHARACTERS, CHARACTERS_PER_BYTE)
@@ -65,30 +65,30 @@ class ParquetFile:
                     yield row
 
     def _plan(self, columns: Sequence[str]) -> tuple[int, list[str]]:
-        """The rows of a batch, and the columns inside lists whose texts are read by their numbers in a dictionary."""
+        """Return the rows per batch, and the columns inside lists whose texts are read as dictionary indices."""
         with foreign_errors(DAMAGED, self.path):
-            costs = [(path, self._cost(group, place)) for group, place, path in self._chunks(columns)]
+            costs = [(path, self._cost(group, position)) for group, position, path in self._chunks(columns)]
         values, size = sum(cost.values for _, cost in costs), sum(cost.size for _, cost in costs)
         if values > (limit := self._limit(FREE_VALUES, VALUES_PER_BYTE)):
             raise self._too_large(f"{limit:,} values in the columns that are read")
         if size > (limit := self._limit(FREE_BYTES, BYTES_PER_BYTE)):
             raise self._too_large(f"{limit:,} bytes in the columns that are read")
-        # A batch ends where rows do, and a row's list may have all values: only flat columns are bounded by it.
+        # A batch has whole rows, and the list of one row may have all values: the batch size bounds flat columns only.
         repeated = max((cost.repeated for path, cost in costs if path in columns), default=0)
         nested = {path for path, cost in costs if path not in columns and cost.repeated * cost.values > BATCH}
         return max(1, min(ROWS, BATCH // max(repeated, 1))), sorted(nested)
 
     def _chunks(self, columns: Sequence[str]) -> Iterator[tuple[int, int, str]]:
-        """Row group, place in it, and path in the schema of each column chunk."""
+        """Yield the row group, the position in it, and the schema path of each column chunk."""
         metadata = self._file.metadata
         for group in range(metadata.num_row_groups):
-            for place in range(metadata.num_columns):
-                path = metadata.row_group(group).column(place).path_in_schema
+            for position in range(metadata.num_columns):
+                path = metadata.row_group(group).column(position).path_in_schema
                 if any(path == column or path.startswith(f"{column}.") for column in columns):
-                    yield group, place, path
+                    yield group, position, path
 
-    def _cost(self, group: int, place: int) -> _Cost:
-        chunk = self._file.metadata.row_group(group).column(place)
+    def _cost(self, group: int, position: int) -> _Cost:
+        chunk = self._file.metadata.row_group(group).column(position)
         starts = [chunk.data_page_offset, *([chunk.dictionary_page_offset] if chunk.has_dictionary_page else [])]
         size = repeated = 0
         limit = self._limit(FREE_BYTES, BYTES_PER_BYTE)
@@ -108,12 +108,12 @@ class ParquetFile:
             f"the file has more than {what}",
             where=str(self.path),
             why=f"that is the limit for a file of {self.path.stat().st_size:,} bytes",
-            help="save the columns as a .csv or .jsonl, which is read as it is",
+            help="save the columns as a .csv or .jsonl",
         )
 
 
 def _cells(array: Any) -> list[Any]:
-    """The values of an array; texts of a dictionary are one object each, however often they occur."""
+    """Return the values of an array; each text of a dictionary is one object, regardless of how often it occurs."""
     kind = str(array.type)
     if kind.startswith("dictionary"):
         texts = array.dictionary.to_pylist()
@@ -122,7 +122,7 @@ def _cells(array: Any) -> list[Any]:
         flat, ends = _cells(array.values), array.offsets.to_pylist()
         valid = array.is_valid().to_pylist()
         spans = zip(valid, ends, ends[1:], strict=False)
-        return [flat[begin:end] if there else None for there, begin, end in spans]
+        return [flat[begin:end] if is_valid else None for is_valid, begin, end in spans]
     values: list[Any] = array.to_pylist()
     return values
 
@@ -136,5 +136,5 @@ def _library() -> Any:
         import pyarrow.parquet
     except ImportError as error:
         what, help = "Parquet files need pyarrow", extra_command("tables")
-        raise ConfigError(what, why="it is not installed here", help=help) from error
+        raise ConfigError(what, why="it is not installed", help=help) from error
     return pyarrow.parquet

@@ -1,4 +1,4 @@
-"""From pairs of lines to a prepared corpus, in constant memory; written whole or not at all."""
+"""Preparation of a corpus from pairs of lines, in constant memory; the result is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.data.reading import CorpusConfig, PairReader, read_pairs
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import DataError, StorageError
 
-CHUNK = 4096  # pairs cut and written at a time
+CHUNK = 4096  # pairs tokenized and written at a time
 NAMED_LINES = 20
 WHOLE = (0.0, 1.0)
 Pair = tuple[int, str, str]
@@ -40,14 +40,27 @@ def prepare(
     processes: int = 1,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """Cut ``pairs`` into ``folder`` and open it; a corpus that is there already is replaced.
+    """Tokenize ``pairs`` into ``folder`` and open it; an existing corpus is replaced.
 
-    A pair with more than ``max_length`` pieces on either side is left out and reported with its line in
-    ``Corpus.report``; with ``crop`` a longer source keeps its first ``max_length`` pieces. ``name`` is what messages
-    call the corpus; ``progress`` is told the pairs read so far; ``content`` is what ``Corpus.content`` must be; so many
-    ``processes`` cut the lines, into the same bytes. About 0.5 µs a piece (BPE), memory constant. Raises the reader's
-    DataErrors, DataError when no pair is left or the content is another, and StorageError, also when ``folder`` holds
-    something else; then nothing has changed in ``folder``.
+    A pair with more than ``max_length`` tokens on either side is left out and reported in ``Corpus.report``. About 0.5
+    µs per token (BPE), in constant memory.
+
+    Args:
+        pairs: line number, source and target of each pair.
+        source_tokenizer: encodes the sources.
+        target_tokenizer: encodes the targets.
+        folder: the prepared folder.
+        max_length: maximum number of tokens of each side.
+        crop: whether to truncate longer sources instead of leaving the pair out.
+        name: name of the corpus in messages.
+        fingerprint: digest that identifies the inputs, see ``fingerprint``.
+        content: required ``Corpus.content``; "" accepts any.
+        processes: number of processes that tokenize; the result does not depend on it.
+        progress: called with the number of pairs read.
+
+    Raises:
+        DataError: no pair is left, the content differs, or the reader fails.
+        StorageError: ``folder`` cannot be written, or holds something else. After any error, ``folder`` is unchanged.
     """
     reader = pairs if isinstance(pairs, PairReader) else None
     name = name or (reader.config.name if reader else "pair")
@@ -66,10 +79,10 @@ def prepare(
 
 
 def _write_files(folder: Path, files: list[tuple[str, int]]) -> None:
-    """Note where each of several files begins, for messages that name a line."""
+    """Save the number of lines before each of several files, for messages that name a line."""
     if len(files) > 1:
-        told = {"names": [file for file, _ in files], "before": [before for _, before in files]}
-        (folder / "files.json").write_text(json.dumps(told) + "\n", encoding="utf-8")
+        starts = {"names": [file for file, _ in files], "before": [before for _, before in files]}
+        (folder / "files.json").write_text(json.dumps(starts) + "\n", encoding="utf-8")
 
 
 def open_or_prepare(
@@ -84,13 +97,13 @@ def open_or_prepare(
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Corpus:
-    """Open ``folder`` when it was made of these very files, tokenizers and length; prepare it otherwise.
+    """Open ``folder`` if it was prepared from these files, tokenizers and length; otherwise prepare it.
 
-    With ``content``, the ``Corpus.content`` of before, files that were copied or touched will do, other text will
-    not: a DataError. ``processes``: see ``encoding.processes_for``.
+    With ``content``, an earlier ``Corpus.content``, copied or touched files are accepted; other text is a DataError.
+    ``processes``: see ``encoding.processes_for``.
     """
-    wanted = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length, crop=crop)
-    if corpus := Corpus.reopen(folder, wanted, len(source_tokenizer), len(target_tokenizer)):
+    expected = fingerprint(config, source_tokenizer, target_tokenizer, max_length=max_length, crop=crop)
+    if corpus := Corpus.reopen(folder, expected, len(source_tokenizer), len(target_tokenizer)):
         return corpus
     return prepare(
         read_pairs(config),
@@ -99,7 +112,7 @@ def open_or_prepare(
         folder,
         max_length=max_length,
         crop=crop,
-        fingerprint=wanted,
+        fingerprint=expected,
         content=content,
         processes=processes_for(_files(config), processes),
         progress=progress,
@@ -110,8 +123,8 @@ def fingerprint(
     config: CorpusConfig, source_tokenizer: Tokenizer, target_tokenizer: Tokenizer, *, max_length: int,
     crop: bool = False,
 ) -> str:  # fmt: skip
-    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
-    what = {
+    """Return a sha256 of everything that determines the prepared tokens. Files count by path, size and change time."""
+    facts = {
         **FORMAT,
         "files": [file_version(path) for path in _files(config) if path.exists()],
         "keys": [config.source_key, config.target_key],
@@ -122,7 +135,7 @@ def fingerprint(
         **({"header": True} if config.header else {}),
         **({"part": list(config.part)} if config.part is not None else {}),
     }
-    return hashlib.sha256(json.dumps(what).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()
 
 
 def _files(config: CorpusConfig) -> list[Path]:
@@ -165,27 +178,27 @@ def _write(
 
 
 def _refuse_foreign(folder: Path) -> None:
-    """Replacing deletes what was there, so that must be a prepared corpus."""
+    """Raise StorageError unless ``folder`` is missing, empty or a prepared corpus, since replacing deletes it."""
     with explain_os_errors(folder):
         occupied = folder.exists() and not (folder.is_dir() and not any(folder.iterdir()))
     if occupied and not (folder / "corpus.json").exists():
         raise StorageError(
-            "the folder for the prepared corpus holds something else",
+            "the folder for the prepared corpus contains other files",
             where=str(folder),
-            help="name another folder, or empty this one",
+            help="choose another folder, or empty this one",
         )
 
 
 def _nothing_left(report: Report, name: str, share: tuple[float, float]) -> DataError:
     if report.long:
-        most = pluralize(report.max_length, "piece")
-        why = f"left out for its length: {pluralize(report.long, 'pair')} of more than {most}"
+        limit = pluralize(report.max_length, "token")
+        why = f"{pluralize(report.long, 'pair')} with more than {limit} left out"
         return DataError("no pair of the corpus is left", where=name, why=why, help="raise data.max_length")
     if share != WHOLE:
         return DataError(
-            "no pair of the corpus falls into its share",
+            "the share of the corpus contains no pairs",
             where=name,
             why=f"share = [{share[0]:g}, {share[1]:g}] is {share[1] - share[0]:.2%} of the pairs",
-            help="widen the share, or validate on a corpus of its own: data.valid, --valid",
+            help="widen the share, or validate on a separate corpus: data.valid, --valid",
         )
-    return DataError("the corpus holds no sentence: every line is blank", where=name)
+    return DataError("the corpus has no sentences: all lines are blank", where=name)

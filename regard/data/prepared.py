@@ -1,4 +1,4 @@
-"""Folders of prepared data: arrays and a head in JSON that states what they hold; written whole or not at all."""
+"""Folders of prepared data: arrays and a JSON head that describes them; written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.data.ragged import ArrayHead, Checked, NumberType, Ragged, damaged
 from regard.errors import DataError, StorageError
 
-TOKENS = ("<u2", "<u4")  # types of token numbers
+TOKENS = ("<u2", "<u4")  # types of tokens
 
 
 class PreparedHead(Checked):
@@ -24,8 +24,8 @@ class PreparedHead(Checked):
 
     Attributes:
         name: the name of the files for messages.
-        fingerprint: a digest of all that decides the prepared numbers.
-        content: a digest of the texts themselves, in any file.
+        fingerprint: a digest of everything that determines the prepared numbers.
+        content: a digest of the texts, independent of their files.
         arrays: the head of each array, by name.
     """
 
@@ -37,27 +37,27 @@ class PreparedHead(Checked):
     @model_validator(mode="before")
     @classmethod
     def _read_earlier_head(cls, head: Any) -> Any:
-        """Earlier heads stated the sizes of their arrays one by one."""
+        """Convert earlier heads, which had one key for the size of each array."""
         return head if "arrays" in head else {**head, "arrays": cls.earlier_arrays(head)}
 
     @classmethod
     def earlier_arrays(cls, head: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
-        """Return ``arrays`` of an earlier head."""
+        """Return ``arrays`` for an earlier head."""
         raise NotImplementedError
 
     def array(self, name: str) -> ArrayHead:
-        """Return the head of an array; raises ValueError if there is none."""
+        """Return the head of an array; raises ValueError if it is missing."""
         if name not in self.arrays:
-            raise ValueError(f"it has no array {name}")
+            raise ValueError(f"the array {name} is missing")
         return self.arrays[name]
 
 
 class PreparedFolder:
-    """A folder of arrays that was opened; the class of each kind of folder opens its own arrays.
+    """An opened folder of arrays; each subclass opens its own arrays.
 
     Attributes:
         file: the name of the head.
-        format: the keys of each head of this kind, with their values.
+        format: the keys and values that every head of this class has.
         head_type: the class of the head.
     """
 
@@ -66,7 +66,7 @@ class PreparedFolder:
     head_type: ClassVar[type[PreparedHead]]
 
     def __init__(self, folder: Path, head: PreparedHead) -> None:
-        """For ``open``; a subclass raises DataError or ValueError if a file is not what ``head`` states."""
+        """Initialize for ``open``; a subclass raises DataError or ValueError if a file does not match ``head``."""
         self.folder, self.name, self.fingerprint, self.content = folder, head.name, head.fingerprint, head.content
         self._head, self._tokens, self._numbers = head, list[Ragged](), list[Ragged]()
 
@@ -76,7 +76,7 @@ class PreparedFolder:
 
         Raises:
             DataError: the folder is missing, damaged or of another format or version.
-            StorageError: it cannot be read.
+            StorageError: the folder cannot be read.
         """
         path = folder / cls.file
         try:
@@ -86,7 +86,7 @@ class PreparedFolder:
             return cls(folder, cls.head_type.model_validate(head))
         except FileNotFoundError as error:
             what = cls.format["format"].removeprefix("regard-")
-            raise DataError(f"this folder has no prepared {what}", where=str(folder)) from error
+            raise DataError(f"the folder contains no prepared {what}", where=str(folder)) from error
         except OSError as error:
             raise StorageError("cannot read prepared data", where=str(folder), why=error.strerror) from error
         except (KeyError, TypeError, ValueError) as error:
@@ -94,7 +94,7 @@ class PreparedFolder:
 
     @classmethod
     def reopen(cls, folder: Path, fingerprint: str, *types: int) -> Self | None:
-        """Open a folder if it has this fingerprint and is intact, else return None: it is then prepared again."""
+        """Open a folder if it is intact and has this fingerprint; otherwise return None."""
         try:
             prepared = cls.open(folder)
             if prepared.fingerprint != fingerprint:
@@ -105,10 +105,13 @@ class PreparedFolder:
         return prepared
 
     def require_types(self, *types: int) -> None:
-        """Read all arrays once; ``types``: the sizes of the vocabularies, in the order of the arrays of tokens.
+        """Verify all arrays by reading them once.
+
+        Args:
+            *types: the sizes of the vocabularies, in the order of the arrays of tokens.
 
         Raises:
-            DataError: a token is in no vocabulary of its size, or an array has another digest than the head states.
+            DataError: a token exceeds its vocabulary, or the digest of an array differs from the head.
         """
         for tokens, limit in zip(self._tokens, types, strict=True):
             tokens.require_intact(limit)
@@ -116,13 +119,13 @@ class PreparedFolder:
             numbers.require_intact()
 
     def _open_tokens(self, name: str, values: str, offsets: str | None) -> Ragged:
-        """Map the tokens that the head calls ``name``, in these files."""
+        """Map an array of tokens, which the head lists as ``name``, from these files."""
         bounds = None if offsets is None else self.folder / offsets
         self._tokens.append(Ragged.open(self.folder / values, bounds, self._head.array(name), dtypes=TOKENS))
         return self._tokens[-1]
 
     def _open_numbers(self, name: str, dtype: NumberType, shape: tuple[int, ...] = ()) -> Any:
-        """Map an array that is not ragged, in a file of its name."""
+        """Map a non-ragged array from the file of its name."""
         numbers = Ragged.open(self.folder / name, None, self._head.array(name), dtypes=(dtype,), shape=shape)
         self._numbers.append(numbers)
         return numbers.values
@@ -136,7 +139,9 @@ class PreparedFolder:
 
 @contextmanager
 def replacing_folder(folder: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces ``folder`` when the block ends; if the block raises, ``folder`` is unchanged.
+    """Yield a temporary folder that replaces ``folder`` when the block ends.
+
+    If the block raises, ``folder`` is unchanged.
 
     Raises:
         StorageError: for each OSError of the block.
@@ -145,7 +150,7 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
     try:
         with explain_os_errors(folder):
             folder.parent.mkdir(parents=True, exist_ok=True)
-            shutil.rmtree(temporary, ignore_errors=True)  # a killed process may have left it
+            shutil.rmtree(temporary, ignore_errors=True)  # may remain from a killed process
             temporary.mkdir()
             yield temporary
         commit_folder(temporary, folder)
@@ -154,11 +159,11 @@ def replacing_folder(folder: Path) -> Iterator[Path]:
 
 
 def file_version(path: Path) -> list[Any]:
-    """Return what identifies a file in fingerprints: its path, size and time of change."""
+    """Return the identity of a file in fingerprints: its path, size and change time."""
     status = path.stat()
     return [str(path.resolve()), status.st_size, status.st_mtime_ns]
 
 
 def token_type(*types: int) -> Literal["<u2", "<u4"]:
-    """Return the smallest type for the tokens of vocabularies of these sizes."""
+    """Return the smallest type for tokens of vocabularies of these sizes."""
     return "<u2" if max(types) <= 1 << 16 else "<u4"

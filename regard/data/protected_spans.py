@@ -1,4 +1,4 @@
-"""Placeholders, addresses and numbers, which translations must repeat; and required terms that an output lacks."""
+"""Spans that translations must repeat (placeholders, addresses, numbers), and required terms that an output lacks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice
 from typing import NamedTuple
 
-# Each pattern visits a character a bounded number of times, so that long texts take linear time.
+# Each pattern visits a character a bounded number of times, so the time is linear in the text.
 ADDRESS = (
     r"(?<!\w)(?:https?://|www\.)[^\s<>\"]*[^\s<>\".,;:!?'’”)\]}…]"
     r"|(?<![\w.+-])[\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+"
@@ -26,16 +26,16 @@ DIGITS = re.compile(r"\d+")
 
 
 class RequiredTerm(NamedTuple):
-    """Text that an output must contain, for the source phrase ``sentence[start:end]``.
+    """Text that an output must contain for the source phrase ``sentence[start:end]``.
 
-    ``text`` equals ``source`` for a protected span, and is the target phrase for a term of a glossary.
+    For a protected span, ``text`` equals ``source``; for a glossary term, it is the target phrase.
     """
 
     start: int
     end: int
     source: str
     text: str
-    is_number: bool = False  # its digits suffice, grouped in any way
+    is_number: bool = False  # only its digits must occur, grouped in any way
 
 
 def find_protected_spans(sentence: str) -> list[RequiredTerm]:
@@ -45,7 +45,7 @@ def find_protected_spans(sentence: str) -> list[RequiredTerm]:
 
 
 def missing_terms(terms: Sequence[RequiredTerm], output: str) -> list[RequiredTerm]:
-    """Return the terms that ``output`` lacks, in order; of a term that occurs too seldom, the last ones."""
+    """Return the terms missing from ``output``, in order; if a repeated term occurs too rarely, its last instances."""
     required = Counter((term.source, term.text) for term in terms if not term.is_number)
     lacking = {key: count - _occurrences(*key, output) for key, count in required.items()}
     numbers = [[_ascii_digits(group) for group in DIGITS.findall(match)] for match in GROUPED_NUMBER.findall(output)]
@@ -60,7 +60,7 @@ def missing_terms(terms: Sequence[RequiredTerm], output: str) -> list[RequiredTe
 def _occurrences(source: str, text: str, output: str) -> int:
     """Count the occurrences of a term in ``output``.
 
-    A protected span must stand as a whole word. A term of a glossary may be inflected, and capitalized at the start.
+    A protected span must be a whole word. A glossary term may be inflected, and capitalized at the start of the output.
     """
     if source != text:
         capital = capitalized(text)
@@ -70,15 +70,15 @@ def _occurrences(source: str, text: str, output: str) -> int:
 
 
 def capitalized(text: str) -> str:
-    """Return ``text`` with a capital first letter, the rest unchanged."""
+    """Return ``text`` with its first letter capitalized."""
     return text[:1].upper() + text[1:]
 
 
 def _consume_number(number: str, output_numbers: list[list[str]]) -> bool:
-    """Return whether the digits of ``number`` stand in the output, and remove them, so that they count once.
+    """Return whether the output contains the digits of ``number``, and remove them, so they count once.
 
-    ``output_numbers``: of each number of the output, its groups of digits. The digits may stand in one number, however
-    grouped, or group by group in several.
+    ``output_numbers`` has the digit groups of each number of the output. The digits may be in one number with any
+    grouping, or distributed over several, group by group.
     """
     groups = [_ascii_digits(group) for group in DIGITS.findall(number)]
     for output_groups in output_numbers:
@@ -93,5 +93,5 @@ def _consume_number(number: str, output_numbers: list[list[str]]) -> bool:
 
 
 def _ascii_digits(number: str) -> str:
-    """Return the digits of ``number`` in ASCII, whatever script they are written in."""
+    """Return the digits of ``number``, of any script, in ASCII."""
     return "".join(str(unicodedata.decimal(character)) for character in number if character.isdecimal())

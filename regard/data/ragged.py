@@ -1,4 +1,4 @@
-"""Ragged arrays: rows of different lengths end to end, on disk and read through a memory map, whatever their size."""
+"""Ragged arrays: rows of different lengths, one after another, on disk and read through a memory map."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ OFFSETS = np.dtype("<i8")
 Values = npt.NDArray[Any]
 Offsets = npt.NDArray[np.int64]
 Count = Annotated[int, Field(ge=0, lt=1 << 60)]
-# A closed list: for some other types NumPy follows addresses that are in the file.
+# A closed list: for some other types, NumPy dereferences addresses stored in the file.
 NumberType = Literal["|b1", "|u1", "|i1", "<u2", "<i2", "<u4", "<i4", "<u8", "<i8", "<f2", "<f4", "<f8"]
 
 
 class Checked(BaseModel):
-    """A part of a head, which may be received: its types are not converted, and unknown keys are ignored."""
+    """A part of a head, which may come from others: types are not converted, and unknown keys are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", strict=True)
 
@@ -40,7 +40,7 @@ class ArrayHead(Checked):
         shape: of the value at one position.
         positions: the number of values over all rows.
         rows: the number of rows.
-        sha256: of the values, followed by that of the offsets if they have a file. Earlier heads have none.
+        sha256: of the values, followed by that of the offsets if they have a file. Empty in earlier heads.
     """
 
     dtype: NumberType
@@ -59,17 +59,17 @@ class Ragged:
     """
 
     def __init__(self, values: Values, offsets: Offsets, *, path: Path | None = None, head: ArrayHead | None = None):
-        """For arrays in memory; ``open`` checks those on disk and adds their ``path`` and ``head``."""
+        """Initialize an array in memory; ``open`` checks arrays on disk and adds their ``path`` and ``head``."""
         self.values, self.offsets, self.path, self.head = values, offsets, path, head
 
     @classmethod
     def of_lengths(cls, values: Values, lengths: npt.NDArray[np.integer]) -> Self:
-        """Return rows of these lengths, whose values are end to end."""
+        """Return rows of these lengths, whose values are concatenated."""
         return cls(values, np.concatenate([[0], np.cumsum(lengths, dtype=np.int64)]))
 
     @classmethod
     def of_rows(cls, rows: Sequence[Values]) -> Self:
-        """Return rows in memory; there must be one."""
+        """Return rows in memory; at least one is required."""
         return cls.of_lengths(np.concatenate(rows), np.fromiter(map(len, rows), np.int64, len(rows)))
 
     @classmethod
@@ -87,7 +87,7 @@ class Ragged:
         Args:
             values: the file of the values.
             offsets: the file of the offsets; None if the array is one row.
-            head: what the files must hold.
+            head: the expected contents of the files.
             dtypes: the types that the reader supports.
             shape: the shape that the reader expects at each position.
 
@@ -118,12 +118,12 @@ class Ragged:
 
     @property
     def lengths(self) -> Offsets:
-        """(rows,): the positions of each row."""
+        """Number of positions of each row, (rows,)."""
         return np.diff(self.offsets)
 
     @property
     def longest(self) -> int:
-        """The positions of the longest row, in constant memory."""
+        """Number of positions of the longest row, computed in constant memory."""
         return max((int(np.diff(part).max(initial=0)) for part in _overlapping(self.offsets)), default=0)
 
     def select(self, chosen: npt.NDArray[np.bool_]) -> Ragged:
@@ -132,14 +132,17 @@ class Ragged:
 
     def truncate(self, limit: int) -> Ragged:
         """Return the first ``limit`` positions of each row."""
-        place = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
-        return Ragged.of_lengths(self.values[place < limit], np.minimum(self.lengths, limit))
+        position = np.arange(len(self.values)) - np.repeat(self.offsets[:-1], self.lengths)
+        return Ragged.of_lengths(self.values[position < limit], np.minimum(self.lengths, limit))
 
     def require_intact(self, limit: int | None = None) -> None:
-        """Read an opened array once, in constant memory.
+        """Verify an opened array by reading it once, in constant memory.
+
+        Args:
+            limit: exclusive upper bound of the values; None for no bound.
 
         Raises:
-            DataError: a value is not below ``limit``, or the files have another digest than the head.
+            DataError: a value is not below ``limit``, or the digest differs from the head.
         """
         assert self.path is not None and self.head is not None
         digests = []
@@ -148,22 +151,22 @@ class Ragged:
             for begin in range(0, len(array), CHUNK):
                 part = array[begin : begin + CHUNK]
                 if limit is not None and array is self.values and int(part.max()) >= limit:
-                    raise damaged(self.path, f"it holds token {part.max()} of {limit}")
+                    raise damaged(self.path, f"it contains the token {part.max()}; the vocabulary has {limit}")
                 if self.head.sha256:
                     digest.update(np.ascontiguousarray(part).data)
             digests.append(digest.hexdigest())
         if self.head.sha256 and "".join(digests) != self.head.sha256:
-            raise damaged(self.path, "its digest is not the one in its head")
+            raise damaged(self.path, "its digest differs from the one in its head")
 
 
 class RaggedWriter:
-    """Append rows to the files of a new array, in constant memory; use it as a context manager.
+    """Writer that appends rows to the files of a new array, in constant memory; a context manager.
 
-    Not atomic: write into a folder that ``prepared.replacing_folder`` publishes.
+    Writes are not atomic: use a folder that ``prepared.replacing_folder`` publishes.
     """
 
     def __init__(self, values: Path, offsets: Path | None, dtype: NumberType, shape: tuple[int, ...] = ()) -> None:
-        """Args: as of ``Ragged.open``; with ``offsets`` None all parts become one row."""
+        """Open the files; arguments as in ``Ragged.open``. If ``offsets`` is None, all parts become one row."""
         self.dtype, self.shape, self.positions, self.rows = np.dtype(dtype), shape, 0, 0
         self._files = [path.open("wb") for path in (values, offsets) if path is not None]
         self._digests = [hashlib.sha256() for _ in self._files]
@@ -178,14 +181,14 @@ class RaggedWriter:
             file.close()
 
     def append(self, part: Ragged) -> None:
-        """Append the rows of another array, in memory or opened; their values are converted to ``dtype``."""
+        """Append the rows of another array; their values are converted to ``dtype``."""
         self._write(0, part.values.astype(self.dtype, copy=False))
         if len(self._files) > 1:
             self._write(1, (self.positions + part.offsets[1:]).astype(OFFSETS))
         self.positions, self.rows = self.positions + len(part.values), self.rows + len(part)
 
     def append_values(self, values: Values) -> None:
-        """Append one row; to an array that is one row, more values of it."""
+        """Append one row; if the array is one row, extend it."""
         self.append(Ragged(values, np.array([0, len(values)])))
 
     @property
@@ -203,21 +206,21 @@ class RaggedWriter:
 
 
 def map_npy(path: Path) -> Values:
-    """Map the numbers (rows, columns) of a ``.npy`` file without reading them; raises DataError for other files."""
+    """Map the numbers (rows, columns) of a ``.npy`` file without reading them. DataError for other files."""
     refuse_pipe(path)
-    with foreign_errors("the file is no .npy of plain numbers", path):
+    with foreign_errors("the file is not a .npy of plain numbers", path):
         array: Any = np.load(path, mmap_mode="r", allow_pickle=False)
     if not isinstance(array, np.memmap) or array.ndim != 2 or array.dtype.kind not in "fiu" or not min(array.shape):
         shape, dtype = getattr(array, "shape", "no array"), getattr(array, "dtype", "no numbers")
-        raise DataError("features are numbers (nodes, features)", where=str(path), why=f"it has {shape}, {dtype}")
+        raise DataError("features must be numbers (nodes, features)", where=str(path), why=f"it has {shape}, {dtype}")
     if not array.flags.c_contiguous:
         help = "numpy.save(path, numpy.ascontiguousarray(x))"
-        raise DataError("features lie column by column", where=str(path), why="rows are read", help=help)
+        raise DataError("features are stored in column order", where=str(path), why="row order is required", help=help)
     return array
 
 
 def damaged(path: Path, why: str) -> DataError:
-    """Return the error for a file of a prepared folder that does not hold what its head states."""
+    """Return the error for a file of a prepared folder that does not match its head."""
     help = f"delete the folder, then prepare it again: rm -r {shlex.quote(str(path.parent))}"
     return DataError("the prepared data are damaged", where=str(path), why=why, help=help)
 
@@ -237,11 +240,11 @@ def _map(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...]) -> Values:
 
 
 def _overlapping(offsets: Offsets) -> Iterator[Offsets]:
-    """Parts of the offsets, each of which begins with the last one of the part before."""
+    """Yield chunks of the offsets; each begins with the last offset of the previous one."""
     return (offsets[begin : begin + CHUNK + 1] for begin in range(0, len(offsets), CHUNK))
 
 
 def _rises(offsets: Offsets, positions: int) -> bool:
-    # Compared, not subtracted: a difference of numbers far apart wraps around.
+    # Compare instead of subtracting: differences of distant numbers may overflow.
     ends = offsets[0] == 0 and offsets[-1] == positions
     return bool(ends) and all((part[1:] >= part[:-1]).all() for part in _overlapping(offsets))

@@ -1,4 +1,4 @@
-"""Parallel text from files: plain, TSV, JSON lines and tables with named columns; strict about what it accepts."""
+"""Parallel text from files: plain text, TSV, JSON lines and tables with named columns; input is checked strictly."""
 
 from __future__ import annotations
 
@@ -13,24 +13,28 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from regard.core.wording import pluralize
 from regard.data.alignment import first_shifted_line
 from regard.data.column_names import PAIR, pair_columns
-from regard.data.file_names import FileNames, named_files, paired_files, spelled
+from regard.data.file_names import FileNames, named_files, paired_files, summarize
 from regard.data.rows import column_names, describe_keys, form_of, parse_object, read_rows, text_of
 from regard.data.shared_files import PartName, falls_into
 from regard.data.text_files import filter_command, read_lines, refuse_pipe
 from regard.errors import DataError
 
-NAMED_LINES = 10  # how many line numbers a message lists
+NAMED_LINES = 10  # maximum number of line numbers in a message
 
 
 class CorpusConfig(BaseModel):
-    """The files of one parallel corpus. Without ``target``, ``source`` is a .tsv, .jsonl, .csv or .parquet of both.
+    """The files of one parallel corpus. Without ``target``, ``source`` is a file with both sides.
 
-    Either may be a list of files or a pattern of their names, ``part-*.en``; such lines are numbered through.
-    ``weight`` is this corpus's part of the mixture when there are several; the keys are for JSON lines and columns of
-    tables, which may also be named otherwise where the names are well known (``data/column_names``). ``header``: the
-    first line of a TSV names its columns. ``part`` keeps the rows that a column assigns to a part, ("split", "train").
-    ``share`` keeps the pairs whose source falls into this part of [0, 1) by its hash: (0, 0.02) and (0.02, 1) of
-    one file have no source in common, which holds out a fiftieth of it, equal sources together.
+    Attributes:
+        source: the source file, a list of files, or a pattern such as ``part-*.en``; lines are numbered consecutively.
+        target: the target files, likewise. Without them, ``source`` is a .tsv, .jsonl, .csv or .parquet.
+        weight: share of this corpus in a mixture of several.
+        source_key: key of JSON lines or column of tables; well-known names (``data/column_names``) are also found.
+        target_key: the same for the target.
+        header: whether the first line of a TSV names its columns.
+        part: keeps the rows that a column assigns to a split: ("split", "train").
+        share: keeps the pairs whose source has a hash within this part of [0, 1). (0, 0.02) and (0.02, 1) of one file
+            have no source in common: they hold out a fiftieth, and equal sources stay together.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -47,39 +51,39 @@ class CorpusConfig(BaseModel):
     @model_validator(mode="after")
     def _share_is_a_part(self) -> CorpusConfig:
         if not 0 <= self.share[0] < self.share[1] <= 1:
-            raise ValueError(f"share is a part of the interval from 0 to 1, not {list(self.share)}")
+            raise ValueError(f"share must be a part of the interval from 0 to 1, not {list(self.share)}")
         return self
 
     @model_validator(mode="after")
     def _paths_are_names(self) -> CorpusConfig:
         if any("\0" in str(path) for names in (self.source, self.target) for path in _listed(names)):
-            raise ValueError("a path holds no character 0")
+            raise ValueError("a path cannot contain a null character")
         if self.source == () or self.target == ():
-            raise ValueError("a list of files has at least one")
+            raise ValueError("a list of files needs at least one file")
         return self
 
     @property
     def name(self) -> str:
         """The source files, for messages."""
-        return spelled(self.source)
+        return summarize(self.source)
 
     def each_file(self) -> list[FileCorpus]:
-        """A corpus for each file, or each source with its target, in their order. DataError where they do not fit."""
+        """Return a corpus for each file, or each source with its target, in order. DataError if they do not match."""
         rest = self.model_dump(exclude={"source", "target"})
         return [FileCorpus(source=one, target=two, **rest) for one, two in paired_files(self.source, self.target)]
 
 
 class FileCorpus(CorpusConfig):
-    """A corpus of one file, or of one on each side."""
+    """A corpus of one file, or of one file on each side."""
 
     source: Path
     target: Path | None = None
 
 
-def given_corpus(files: Sequence[Path]) -> CorpusConfig | None:
-    """Return the corpus that files on a command line are; None where they are no pairs.
+def corpus_of_files(files: Sequence[Path]) -> CorpusConfig | None:
+    """Return the corpus that files on a command line represent; None if they are not pairs.
 
-    They are SOURCE TARGET, two texts (or patterns of texts), or one or more files that have both sides.
+    They are SOURCE TARGET, two texts (or patterns of texts), or one or more files with both sides.
     """
     actual = [file for name in files for file in named_files(name)]
     forms = {form_of(file) for file in actual}
@@ -90,8 +94,8 @@ def given_corpus(files: Sequence[Path]) -> CorpusConfig | None:
             return None
         source, target = sides or PAIR
         header = form == "tsv" and sides is not None
-        found = files[0] if len(files) == 1 else tuple(files)
-        return CorpusConfig(source=found, source_key=source, target_key=target, header=header)
+        names_of_source = files[0] if len(files) == 1 else tuple(files)
+        return CorpusConfig(source=names_of_source, source_key=source, target_key=target, header=header)
     return CorpusConfig(source=files[0], target=files[1]) if len(files) == 2 and forms == {"text"} else None
 
 
@@ -100,12 +104,15 @@ def _listed(names: FileNames | None) -> Sequence[Path]:
 
 
 class PairReader:
-    """The pairs of a corpus as (line number from 1, source, target), read anew by every loop over it.
+    """The pairs of a corpus as (line number from 1, source, target).
 
-    Of several files the lines are numbered through; ``files`` says after a loop how many lines come before each.
-    A pair that is blank on both sides is left out; ``blank`` counts them after a loop. Constant memory.
-    Raises DataError naming the file and line of whatever is not parallel text; a different number of lines
-    and lines blank on one side only are told at the end of the loop, all at once. A pipe is refused, too.
+    Each loop reads the files again, in constant memory. Lines of several files are numbered consecutively; after a
+    loop, ``files`` has the number of lines before each file. Pairs that are blank on both sides are left out; after a
+    loop, ``blank`` is their number.
+
+    Raises:
+        DataError: with file and line, for input that is not parallel text, and for a pipe. Different numbers of lines,
+            and lines blank on one side, are reported together at the end of the loop.
     """
 
     def __init__(self, config: CorpusConfig) -> None:
@@ -127,7 +134,7 @@ class PairReader:
             raise self._blank_on_one_side()
 
     def _of_file(self, config: FileCorpus, before: int) -> Generator[tuple[int, str, str], None, int]:
-        """The pairs of one file, their lines numbered on from those before it; returns the last number."""
+        """Yield the pairs of one file with line numbers after ``before``; return the last line number."""
         number = 0
         for number, source, target in read_each_pair(config):
             has_source, has_target = bool(source.strip()), bool(target.strip())
@@ -147,32 +154,32 @@ class PairReader:
         path = config.target if side == "target" and config.target is not None else config.source
         several = len(self.files) > 1
         named = ", ".join(
-            f"{f'{each.source}:' if several else ''}{number} ({side})" for each, number, side in self._one_sided
+            f"{f'{corpus.source}:' if several else ''}{number} ({side})" for corpus, number, side in self._one_sided
         )
         more = ", …" if self._one_sided_count > len(self._one_sided) else ""
         plural = "line is" if self._one_sided_count == 1 else "lines are"
         return DataError(
             f"{self._one_sided_count} {plural} blank on one side only",
             where=f"{path}:{first}",
-            why=f"a sentence there has no partner: {named}{more}",
+            why=f"these lines lack one side: {named}{more}",
             help="delete these lines from both sides, or restore the missing text",
         )
 
 
 def refuse_pipes(config: FileCorpus) -> None:
-    """DataError for a pipe: a corpus is read several times, to check it, to count it, to cut it into pieces."""
+    """Raise DataError for a pipe: a corpus is read several times, to check, count and tokenize it."""
     for path in (config.source, config.target):
         if path is not None:
             refuse_pipe(path)
 
 
 def read_pairs(config: CorpusConfig) -> PairReader:
-    """The pairs of ``config``; see PairReader. Both sides may also come from one .tsv or .jsonl file."""
+    """Return the pairs of ``config``; see ``PairReader``."""
     return PairReader(config)
 
 
 class Sentences:
-    """The sentences of one side, or of both in turn, of several corpora; read anew by every loop. Constant memory."""
+    """The sentences of one side, or of both alternately, of several corpora. Each loop reads the files again."""
 
     def __init__(self, corpora: Sequence[CorpusConfig], side: Literal["source", "target", "both"]) -> None:
         self.corpora, self.side = corpora, side
@@ -187,7 +194,7 @@ class Sentences:
 
 
 def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl", "table"]:
-    """Return the layout of the two sides in the files of ``config``. DataError when there is a source only."""
+    """Return the layout of the two sides in the files of ``config``. DataError if there is only a source."""
     if config.target is not None:
         return "two files"
     form = form_of(config.source)
@@ -199,18 +206,18 @@ def layout(config: FileCorpus) -> Literal["two files", "tsv", "jsonl", "table"]:
         return "jsonl"
     if not config.source.is_file():
         raise DataError(
-            "there is no such corpus", where=str(config.source), help="regard data list; regard train --help"
+            "the corpus does not exist", where=str(config.source), help="regard data list; regard train --help"
         )
     raise DataError(
         "the corpus has a source but no target",
         where=str(config.source),
-        why="only a .tsv, .jsonl, .csv (or .gz of one) or .parquet holds both sides",
-        help="name the target file too",
+        why="only .tsv, .jsonl, .csv (also as .gz) and .parquet files contain both sides",
+        help="also name the target file",
     )
 
 
 def read_each_pair(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
-    """Every pair with the number of its line, blank ones too."""
+    """Yield every pair with its line number, blank pairs included."""
     kind = layout(config)
     if kind == "tsv":
         return _tab_separated(config.source)
@@ -237,9 +244,9 @@ def _two_files(source: Path, target: Path) -> Iterator[tuple[int, str, str]]:
 def _different_lengths(source: Path, target: Path, counts: tuple[int, int]) -> DataError:
     line = first_shifted_line(map(len, read_lines(source)), map(len, read_lines(target)))
     if line > min(counts):
-        why = f"they look parallel up to line {min(counts)}, where the shorter one ends"
+        why = f"they seem parallel up to line {min(counts)}, the end of the shorter one"
     else:
-        why = f"they look shifted from about line {line} on: a line is missing, extra or broken in two there"
+        why = f"they seem shifted from about line {line} on: a line is missing, extra or split there"
     longer = source if counts[0] > counts[1] else target
     return DataError(
         f"source and target have different numbers of lines: {counts[0]:,} and {counts[1]:,}",
@@ -255,26 +262,26 @@ def _tab_separated(path: Path) -> Iterator[tuple[int, str, str]]:
 
 
 def parse_tab_pair(line: str, *, where: str) -> tuple[str, str]:
-    """Both columns of a TSV line; two empty ones of a blank line. DataError naming ``where`` otherwise."""
+    """Return both columns of a TSV line; two empty texts for a blank line. DataError naming ``where`` otherwise."""
     columns = line.split("\t")
     if len(columns) == 2:
         return columns[0], columns[1]
     if not line.strip():
         return "", ""
-    found = "no tab" if len(columns) == 1 else f"{pluralize(len(columns), 'column')}"
+    size = "no tab" if len(columns) == 1 else f"{pluralize(len(columns), 'column')}"
     raise DataError(
         "a line of a TSV file needs two columns, source and target",
         where=where,
-        why=f"it has {found}",
+        why=f"it has {size}",
         help=_help_with_columns(columns, where) if len(columns) > 2 and ":" in where else None,
     )
 
 
 def _help_with_columns(cells: Sequence[str], where: str) -> str:
-    """Return what to do with a row of more than two cells: a command that keeps those that look like text."""
-    texts = [place for place, cell in enumerate(cells, start=1) if " " in cell.strip()]
+    """Return the remedy for a row of more than two cells: a command that keeps the cells that look like text."""
+    texts = [number for number, cell in enumerate(cells, start=1) if " " in cell.strip()]
     if len(texts) < 2:
-        texts = [place for place, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
+        texts = [number for number, cell in enumerate(cells, start=1) if not cell.strip().replace(".", "").isdigit()]
     help = "name it .csv if its first line names the columns, such as text and label, or user and item"
     if len(texts) < 2:
         return help
@@ -296,7 +303,7 @@ def _json_lines(config: FileCorpus) -> Iterator[tuple[int, str, str]]:
 
 
 def parse_json_pair(line: str, config: CorpusConfig, *, where: str) -> tuple[str, str]:
-    """Both sides of one JSON line; two empty ones of a blank line. DataError naming ``where`` otherwise."""
+    """Return both sides of a JSON line; two empty texts for a blank line. DataError naming ``where`` otherwise."""
     if not line.strip():
         return "", ""
     row = parse_object(line, where=where)
@@ -307,14 +314,14 @@ def _text(row: dict[str, object], key: str, where: str) -> str:
     if key not in row:
         near = difflib.get_close_matches(key, row, n=1)
         raise DataError(
-            f'a line has no key "{key}"',
+            f'the line has no key "{key}"',
             where=where,
             why=describe_keys(row),
-            help=f'source_key or target_key = "{near[0]}"?' if near else "set source_key and target_key",
+            help=f'set source_key or target_key to "{near[0]}"' if near else "set source_key and target_key",
         )
     value = row[key]
     if not isinstance(value, str):
         raise DataError(f'"{key}" is not a string', where=where)
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise DataError(f'"{key}" holds half of a surrogate pair, which is no text', where=where)
+        raise DataError(f'"{key}" contains an unpaired surrogate, which is not valid text', where=where)
     return value

@@ -1,7 +1,7 @@
-"""Rows of files as named cells, whatever the format: CSV, TSV, Parquet, JSON lines, CoNLL-U, FASTA.
+"""Rows of files as named cells, for all formats: CSV, TSV, Parquet, JSON lines, CoNLL-U, FASTA.
 
-Every reader of examples goes through ``read_rows``: it finds columns by number or by name in any case, reads lists in
-cells, takes the rows of one part, and names the file and line of what it cannot read.
+Every reader of examples uses ``read_rows``. It finds columns by number or by name in any case, parses lists in cells,
+selects the rows of a split, and reports errors with file and line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from regard.core.untrusted_files import parse_json, shortened
-from regard.core.wording import pluralize, pluralize_with_verb
+from regard.core.wording import pluralize
 from regard.data.column_names import is_head, part_of
 from regard.data.file_names import CONLL_U, JSON_LINES, has_ending
 from regard.data.molecules import FASTA, read_fasta
@@ -24,8 +24,8 @@ from regard.data.tables import CSV, PARQUET, Cell, TableRow, missing_column, par
 from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 
-Column = int | str  # a number from 1; or a name of the first line, in any case, or a key of JSON lines
-Part = tuple[str, str]  # a column, and the part of the data that its cells name: ("split", "train")
+Column = int | str  # a number from 1, a name in the first line (in any case), or a key of JSON lines
+Part = tuple[str, str]  # a column, and the split to select by its cells: ("split", "train")
 Form = Literal["csv", "tsv", "parquet", "json-lines", "conll-u", "word-lines", "fasta", "npz", "text"]
 
 TSV, WORD_LINES = (".tsv", ".tab"), (".conll", ".bio", ".iob", ".iob2", ".iobes", ".bioes", ".bilou")
@@ -33,20 +33,20 @@ ENDINGS: dict[Form, tuple[str, ...]] = {
     "csv": CSV, "tsv": TSV, "parquet": PARQUET, "json-lines": JSON_LINES, "conll-u": CONLL_U, "word-lines": WORD_LINES,
     "fasta": FASTA, "npz": (".npz",),
 }  # fmt: skip
-SAMPLED = 100  # rows, all of whose cells of a column must be lists for the column to hold lists
-DOCUMENT_START = "-DOCSTART-"  # the word of a line that divides documents (CoNLL-2003)
+SAMPLED = 100  # a column has lists if all cells of this many first rows are lists
+DOCUMENT_START = "-DOCSTART-"  # separates documents in CoNLL-2003
 MAX_COLUMN = 1 << 20
-# Possessive, so that each character is examined once, whatever the cell holds.
+# Possessive quantifiers: each character is examined once, so the time is linear for any cell.
 ITEM = re.compile(r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+"|-?(?:0|[1-9][0-9]*+)(?:\.[0-9]++)?+""")
 BLANK = r"[ \t\r\n]*+"
 PYTHON_LIST = re.compile(
     rf"\[{BLANK}(?:(?:{ITEM.pattern}){BLANK}(?:,{BLANK}(?:{ITEM.pattern}){BLANK})*+(?:,{BLANK})?+)?+\]"
 )
-PLAIN_TEXT = re.compile(r"""(["'])[^\\\n\r\0]*+""")  # quoted, without an escape
+PLAIN_TEXT = re.compile(r"""(["'])[^\\\n\r\0]*+""")  # quoted, without escapes
 
 
 class Row(NamedTuple):
-    """Cells of the requested columns, each a text or a tuple of texts; its file, and its first line (or row) from 1."""
+    """Cells of the requested columns, each a text or a tuple of texts; the file, and the first line (or row) from 1."""
 
     cells: Mapping[Column, Cell]
     path: Path
@@ -58,23 +58,22 @@ class Row(NamedTuple):
 
 
 class FileHead(NamedTuple):
-    """The form of a file, and the names of its columns: () where they have none."""
+    """The format of a file, and the names of its columns: () if they have no names."""
 
     form: Form
     names: tuple[str, ...]
 
 
 def form_of(path: Path) -> Form:
-    """Return the form of a file by its ending, in any case, ``.gz`` or not; text for all others."""
+    """Return the format of a file by its ending, in any case, ``.gz`` or not; "text" for all others."""
     return next((form for form, endings in ENDINGS.items() if has_ending(path, endings)), "text")
 
 
 def read_head(path: Path) -> FileHead:
-    """Read the names of the columns of a file; of JSON lines the keys of the first one, of a .npz its arrays.
+    """Read the column names of a file: for JSON lines, the keys of the first line; for a .npz, its arrays.
 
-    DataError if it is unreadable.
-
-    The first line of a TSV names its columns where its cells are well-known names (``column_names.is_head``).
+    The first line of a TSV names its columns if its cells are well-known names (``column_names.is_head``). DataError if
+    the file is unreadable.
     """
     refuse_pipe(path)
     form = form_of(path)
@@ -95,7 +94,7 @@ def read_head(path: Path) -> FileHead:
 
 
 def column_names(path: Path) -> tuple[str, ...]:
-    """Return the names of the columns of a file; () where they have none."""
+    """Return the column names of a file; () if the columns have no names."""
     return read_head(path).names
 
 
@@ -110,23 +109,23 @@ def read_rows(
     """Yield the rows of a file with the cells of ``columns``.
 
     Args:
-        path: a file of any form; plain or ``.gz``.
-        columns: numbers from 1 or names. Of a TSV names mean that its first line names the columns. Of FASTA the first
-            column is the sequence, the last one the last word of the line above it.
-        lists: those of the columns that may hold lists. Where all cells of the first hundred rows of such a column are
+        path: a file of any format, plain or ``.gz``.
+        columns: numbers from 1 or names. For a TSV, names mean that its first line is a header. For FASTA, the first
+            column is the sequence and the last one is the last word of the header line.
+        lists: those of the columns that may have lists. If all cells of the first hundred rows of such a column are
             lists in JSON or Python (``['a', 'b']``), all of its cells must be.
-        grouped: whether the lines of a TSV up to a blank one are one row, each cell the tuple of its column.
-        part: the rows whose cell of that column names that part.
+        grouped: whether the lines of a TSV up to a blank line are one row, each cell the tuple of its column.
+        part: keeps the rows whose cell in that column names that split.
 
     Raises:
-        DataError: with file and line, for a missing column, a row without it, and what the form does not allow.
+        DataError: with file and line, for a missing column or cell, and for contents that the format does not allow.
     """
     refuse_pipe(path)
     if form_of(path) == "npz":
-        what, why = "a .npz cannot be read as rows of cells", f"its arrays are {', '.join(array_names(path))}"
+        what, why = "cannot read a .npz as rows of cells", f"its arrays are {', '.join(array_names(path))}"
         raise DataError(what, where=str(path), why=why, help="docs/how-to/your-own-data.md lists the formats of a task")
     requested = [*columns, *([part[0]] if part is not None and part[0] not in columns else [])]
-    if form_of(path) != "json-lines":  # of which a number is a key
+    if form_of(path) != "json-lines":  # in which a number is a key
         _require_numbers(requested, path)
     rows = _with_lists(_rows_of(path, requested, grouped), lists)
     for row in rows:
@@ -135,45 +134,45 @@ def read_rows(
 
 
 def _require_numbers(columns: Sequence[Column], path: Path) -> None:
-    """DataError for the number of a column that no file has."""
+    """Raise DataError for an impossible column number."""
     for column in columns:
         if isinstance(column, int) and not 1 <= column <= MAX_COLUMN:
-            why = f"columns are numbered from 1, and at most {MAX_COLUMN:,} are read"
-            raise DataError(f"there is no column {column}", where=str(path), why=why)
+            why = f"columns are numbered from 1 to at most {MAX_COLUMN:,}"
+            raise DataError(f"invalid column number {column}", where=str(path), why=why)
 
 
 def text_of(row: Row, column: Column) -> str:
-    """Return the text of a cell. DataError where it is a list."""
+    """Return the text of a cell. DataError if it is a list."""
     cell = row.cells[column]
     if isinstance(cell, str):
         return cell
-    raise DataError(f"{column!r} is a list", where=row.where, why="one text is read from this column")
+    raise DataError(f"{column!r} is a list", where=row.where, why="this column needs one text per row")
 
 
 def tokens_of(row: Row, column: Column) -> tuple[str, ...]:
-    """Return the tokens of a cell: a list, or a text with spaces between. DataError if one is blank or has lines."""
+    """Return the tokens of a cell: a list, or a space-separated text. DataError for blank tokens and line breaks."""
     cell = row.cells[column]
     tokens = tuple(cell.split()) if isinstance(cell, str) else cell
     if not all(token.strip() and len(token.splitlines()) == 1 for token in tokens):
-        raise DataError("a word or a tag is empty", where=row.where, why="each is a text in one line")
+        raise DataError("empty word or tag", where=row.where, why="words and tags are nonblank texts of one line")
     return tokens
 
 
 def aligned_tokens(row: Row, columns: Sequence[Column]) -> list[tuple[str, ...]]:
-    """Return the tokens and the tags of two cells. DataError if there is none, or more of one than of the other."""
+    """Return the tokens and the tags of two cells. DataError if their numbers differ or are 0."""
     tokens, tags = cells = [tokens_of(row, column) for column in columns]
     if len(tokens) != len(tags) or not tokens:
-        what = f"{pluralize_with_verb(len(tags), 'tag', 'does', 'do')} not fit {pluralize(len(tokens), 'token')}"
-        raise DataError(what, where=row.where, why="every token has one tag, and a sentence has tokens")
+        what = f"found {pluralize(len(tags), 'tag')} for {pluralize(len(tokens), 'token')}"
+        raise DataError(what, where=row.where, why="a sentence needs at least one token, and each token one tag")
     return cells
 
 
 def _single(cell: Cell, column: Column, where: str) -> str:
-    """Return the one value of a cell, or of a group of lines with equal ones."""
+    """Return the value of a cell, or the common value of a group of lines."""
     if isinstance(cell, str):
         return cell
     if len({*cell}) != 1:
-        raise DataError(f"column {column} has several values in one sentence", where=where)
+        raise DataError(f"column {column} has different values within one sentence", where=where)
     return cell[0]
 
 
@@ -195,45 +194,51 @@ def _rows_of(path: Path, columns: Sequence[Column], grouped: bool) -> Iterator[R
 
 
 def _table_rows(path: Path, columns: Sequence[Column]) -> Iterator[Row]:
-    """Rows of a CSV or Parquet file. DataError where there is none."""
+    """Yield the rows of a CSV or Parquet file. DataError if it has no rows."""
     csv = form_of(path) == "csv"
     rows = read_cells(path) if csv else iter(())
     head = next((row.cells for row in rows), ()) if csv else parquet_names(path)
     names, where = [str(name) for name in head], f"{path}:1" if csv else str(path)
-    places = [_place(column, names, where) for column in columns]
-    read = _csv_cells(rows, places, len(names), path) if csv else read_parquet(path, [names[at] for at in places])
+    positions = [_position(column, names, where) for column in columns]
+    table_rows = (
+        _csv_cells(rows, positions, len(names), path)
+        if csv
+        else read_parquet(path, [names[position] for position in positions])
+    )
     number = 0
-    for number, cells in read:
+    for number, cells in table_rows:
         yield Row(dict(zip(columns, cells, strict=True)), path, number)
     if not number:
-        raise DataError("the table has no rows", where=str(path), why="it holds nothing but the names of its columns")
+        raise DataError("the table has no rows", where=str(path), why="it has a header row only")
 
 
-def _csv_cells(rows: Iterator[TableRow], places: Sequence[int], width: int, path: Path) -> Iterator[TableRow]:
+def _csv_cells(rows: Iterator[TableRow], positions: Sequence[int], width: int, path: Path) -> Iterator[TableRow]:
     for number, cells in rows:
         if len(cells) != width:
             raise DataError(
                 f"the row has {pluralize(len(cells), 'cell')}",
                 where=f"{path}:{number}",
-                why=f"the first line names {pluralize(width, 'column')}",
-                help="a cell with a comma or a line break is written in quotes",
+                why=f"the header row has {pluralize(width, 'column')}",
+                help="quote cells that contain a comma or a line break",
             )
-        yield TableRow(number, tuple(cells[place] for place in places))
+        yield TableRow(number, tuple(cells[position] for position in positions))
 
 
-def _place(column: Column, names: Sequence[str], where: str) -> int:
-    """Return the place of a column, by number or by name: as it is written, or else in any case."""
+def _position(column: Column, names: Sequence[str], where: str) -> int:
+    """Return the position of a column, by number or by name: the exact name first, otherwise in any case."""
     if isinstance(column, int):
         if column > len(names):
             raise missing_column(f"number {column}", names, where)
         return column - 1
-    same = [place for place, name in enumerate(names) if name == column]
-    same = same or [place for place, name in enumerate(names) if name.strip().lower() == column.strip().lower()]
-    if not same:
+    positions = [position for position, name in enumerate(names) if name == column]
+    positions = positions or [
+        position for position, name in enumerate(names) if name.strip().lower() == column.strip().lower()
+    ]
+    if not positions:
         raise missing_column(column, names, where)
-    if len(same) > 1:
-        raise DataError(f"two columns are named {column!r}", where=where, help="give each a name of its own")
-    return same[0]
+    if len(positions) > 1:
+        raise DataError(f"two columns are named {column!r}", where=where, help="rename one of them")
+    return positions[0]
 
 
 def _json_row(line: str, columns: Sequence[Column], path: Path, number: int) -> Row:
@@ -244,7 +249,7 @@ def _json_row(line: str, columns: Sequence[Column], path: Path, number: int) -> 
 
 
 def parse_object(line: str, *, where: str | None) -> dict[str, Any]:
-    """Return the JSON object of a line; raises DataError, with the place, if the line holds none."""
+    """Return the JSON object of a line; raises DataError, with the place, if the line is not an object."""
     try:
         value = parse_json(line)
     except ValueError as error:
@@ -261,60 +266,67 @@ def describe_keys(row: Mapping[str, object]) -> str:
 
 
 def _json_cell(keys: Mapping[str, Any], key: str, where: str) -> Cell:
-    name = next((each for each in (key, *keys) if each in keys and each.strip().lower() == key.strip().lower()), None)
+    name = next(
+        (
+            candidate
+            for candidate in (key, *keys)
+            if candidate in keys and candidate.strip().lower() == key.strip().lower()
+        ),
+        None,
+    )
     value = None if name is None else keys[name]
     if isinstance(value, str | int | float):
         return str(value)
     if isinstance(value, list):
-        if all(type(each) in (str, int) for each in value):
+        if all(type(item) in (str, int) for item in value):
             return tuple(map(str, value))
         why = f"it is {shortened(str(value))}"
-        raise DataError(f"the list under {key!r} holds neither texts nor whole numbers", where=where, why=why)
+        raise DataError(f"the list {key!r} must have only texts or only integers", where=where, why=why)
     near = missing_column(key, [*islice(keys, 20)], where).help
-    raise DataError(f"the line has no text under {key!r}", where=where, why=describe_keys(keys), help=near)
+    raise DataError(f"the line has no text with the key {key!r}", where=where, why=describe_keys(keys), help=near)
 
 
 def _fasta_row(words: Sequence[str], sequence: str, columns: Sequence[Column], where: str) -> Row:
     if len(columns) > 1 and len(words) < 2:
         what = "the record has no label"
-        raise DataError(what, where=where, why="it is the last word of the line: >name label")
+        raise DataError(what, where=where, why="the label is its last word: >name label")
     path, _, number = where.rpartition(":")
     return Row({columns[0]: sequence} | dict.fromkeys(columns[1:], words[-1]), Path(path), int(number))
 
 
 def _cells(line: str, form: Form) -> list[str]:
-    """Return the cells of a line: between tabs; of word lines without a tab between spaces."""
+    """Return the cells of a line: separated by tabs; for word lines without a tab, by spaces."""
     return line.split() if form == "word-lines" and "\t" not in line else line.split("\t")
 
 
 def _line_rows(path: Path, columns: Sequence[Column], form: Form) -> Iterator[Row | None]:
-    """Rows of a file of lines with tabs between cells; None for a blank line."""
-    places: list[int] | None = None
+    """Yield the rows of a file with tab-separated cells; None for a blank line."""
+    positions: list[int] | None = None
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip(" "):
             yield None
             continue
         cells = _cells(line, form)
         if form == "conll-u" and (line.startswith("#") or not cells[0].isdigit()):
-            continue  # a comment; 1-2, a token of several words; 1.1, a word that is not written
-        if places is None:
+            continue  # comments, multiword tokens (1-2), empty nodes (1.1)
+        if positions is None:
             numbers = [column for column in columns if isinstance(column, int)]
             if len(numbers) < len(columns):
-                places = [_place(column, cells, f"{path}:1") for column in columns]
+                positions = [_position(column, cells, f"{path}:1") for column in columns]
                 continue
-            places = [number - 1 for number in numbers]
-        if len(cells) <= max(places):
+            positions = [number - 1 for number in numbers]
+        if len(cells) <= max(positions):
             raise DataError(
                 f"the line has {pluralize(len(cells), 'column')}",
                 where=f"{path}:{number}",
-                why=f"columns {', '.join(map(str, columns))} are read",
-                help="cells are separated by tabs; a config names the columns that are read (regard train --help)",
+                why=f"the requested columns are {', '.join(map(str, columns))}",
+                help="separate cells by tabs; the config names the columns (regard train --help)",
             )
-        yield Row({column: cells[place] for column, place in zip(columns, places, strict=True)}, path, number)
+        yield Row({column: cells[position] for column, position in zip(columns, positions, strict=True)}, path, number)
 
 
 def _groups(rows: Iterator[Row | None], path: Path) -> Iterator[Row]:
-    """Rows of the lines between blank ones; lines that divide documents are left out."""
+    """Yield one row for the lines between blank lines; document separators are left out."""
     group: list[Row] = []
     for row in chain(rows, [None]):
         if row is not None and next(iter(row.cells.values())) != DOCUMENT_START:
@@ -324,13 +336,13 @@ def _groups(rows: Iterator[Row | None], path: Path) -> Iterator[Row]:
             for column in cells:
                 if "" in cells[column]:
                     line = group[cells[column].index("")]
-                    raise DataError(f"column {column} is empty", where=line.where, why="every word has each column")
+                    raise DataError(f"column {column} is empty", where=line.where, why="every word needs all columns")
             yield Row(cells, path, group[0].number)
             group = []
 
 
 def _with_lists(rows: Iterator[Row], columns: Collection[Column]) -> Iterator[Row]:
-    """Rows in which the cells of these columns are lists where the first rows have lists alone."""
+    """Parse the cells of these columns as lists if all cells of the first rows are lists."""
     if not columns:
         yield from rows
         return
@@ -346,21 +358,21 @@ def _looks_like_list(cell: Cell) -> bool:
 
 
 def _python_list(text: str) -> Any:
-    """Return the list that a text of Python is; None where it is none, has an unknown escape or half of a character."""
+    """Return the list in a Python literal; None for other text, unknown escapes and unpaired surrogates."""
     if not PYTHON_LIST.fullmatch(text):
         return None
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("error")  # of an unknown escape, which Python reads as it stands
-            found = [_python_item(item[0]) for item in ITEM.finditer(text)]
-        "".join(map(str, found)).encode()
+            warnings.simplefilter("error")  # unknown escapes, which Python would keep as they are
+            items = [_python_item(item[0]) for item in ITEM.finditer(text)]
+        "".join(map(str, items)).encode()
     except (SyntaxError, ValueError):
         return None
-    return found
+    return items
 
 
 def _python_item(item: str) -> str | int | float:
-    """Return the text or number of one item. The syntax tree of a whole list takes 500 times its length."""
+    """Return the text or number of one item. Parsing a whole list at once would take 500 times its length in memory."""
     if item[0] not in "\"'":
         return float(item) if "." in item else int(item)
     value: str = item[1:-1] if PLAIN_TEXT.fullmatch(item) else ast.literal_eval(item)
@@ -368,14 +380,16 @@ def _python_item(item: str) -> str | int | float:
 
 
 def _parsed_list(cell: Cell, column: Column, where: str) -> tuple[str, ...]:
-    """Return the items of a list that is written in JSON, or in Python as a data frame writes it."""
+    """Return the items of a list in JSON or in Python syntax, as written by a data frame."""
     if not isinstance(cell, str):
         return cell
     try:
-        found = parse_json(cell)
+        items = parse_json(cell)
     except ValueError:
-        found = _python_list(cell.strip())
-    if not isinstance(found, list) or not all(isinstance(each, str | int | float) for each in found):
-        why = f"the other cells of this column are lists, and this one is {shortened(cell)}"
-        raise DataError(f"the cell of {column!r} is not a list", where=where, why=why, help='["a", "b"], or []')
-    return tuple(map(str, found))
+        items = _python_list(cell.strip())
+    if not isinstance(items, list) or not all(isinstance(item, str | int | float) for item in items):
+        why = f"the other cells of this column are lists; this one is {shortened(cell)}"
+        raise DataError(
+            f"the cell of {column!r} is not a list", where=where, why=why, help='write lists as ["a", "b"] or []'
+        )
+    return tuple(map(str, items))

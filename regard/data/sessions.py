@@ -1,4 +1,4 @@
-"""Sessions of items from JSON lines, plain lines, TSV and tables of named columns."""
+"""Sessions of items from JSON lines, text lines, TSV and tables with named columns."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from regard.data.tables import Cell
 from regard.data.text_files import read_lines, refuse_pipe
 from regard.errors import DataError
 
-ITEMS = "items"  # the column of the rows that are returned
+ITEMS = "items"  # column of the returned rows
 
 
 class SessionColumns(NamedTuple):
-    """The column of a row's list of items; or those of a session, of one item, and of the time that sorts them."""
+    """The column with the list of items of a row; or the columns of the session, the item, and the time for sorting."""
 
     items: str = ITEMS
     session: Column | None = None
@@ -29,13 +29,13 @@ class SessionColumns(NamedTuple):
 
 
 def read_sessions(corpora: Sequence[FilesConfig], columns: SessionColumns) -> Iterator[Row]:
-    """Yield the sessions of files, in their order, as rows with a tuple ``ITEMS``.
+    """Yield the sessions of files, in order, as rows with a tuple ``ITEMS``.
 
-    A row of a file is a session with a list of items, or one item of a session. A line of any other text is a session,
-    with spaces between items. A share is taken by a hash of the items.
+    A row of a file is a session with a list of items, or one item of a session. In a text file, each line is a session
+    with space-separated items. Shares are selected by a hash of the items.
 
     Raises:
-        DataError: a file holds something else; with file and line.
+        DataError: with file and line, for invalid contents.
     """
     for corpus in corpora:
         for path in named_files(corpus.source):
@@ -45,18 +45,18 @@ def read_sessions(corpora: Sequence[FilesConfig], columns: SessionColumns) -> It
 
 
 def require_items(cell: Cell, where: str) -> tuple[str, ...]:
-    """Return the items of a list, or of a text with spaces between them. Raises DataError if one is no item."""
+    """Return the items of a list, or of a space-separated text. Raises DataError for an invalid item."""
     items = tuple(cell.split()) if isinstance(cell, str) else cell
-    if " ".join(items).split() != [*items]:  # much faster than to check each item
+    if " ".join(items).split() != [*items]:  # much faster than checking each item
         return tuple(_item(item, where) for item in items)
     return items
 
 
 def _item(item: str, where: str) -> str:
-    """Return the name of an item: a text without white space. Raises DataError for any other."""
+    """Return the name of an item: a text without white space. Raises DataError for other texts."""
     if len(item.split()) != 1 or item != item.strip():
         why = "an item is a number, or a text without spaces"
-        raise DataError(f"{item[:40]!r} is no item", where=where, why=why)
+        raise DataError(f"invalid item {item[:40]!r}", where=where, why=why)
     return item
 
 
@@ -76,7 +76,7 @@ def _of_file(path: Path, columns: SessionColumns, corpus: FilesConfig) -> Iterat
 
 
 def _session_and_item(path: Path, columns: SessionColumns) -> tuple[Column, Column] | None:
-    """Return the columns of a session and of one of its items; None where a row is a whole session."""
+    """Return the columns of the session and the item; None if each row is a whole session."""
     names = column_names(path)
     named = columns.session is not None or columns.item is not None
     if columns.items in names and not named:
@@ -91,7 +91,10 @@ def _session_and_item(path: Path, columns: SessionColumns) -> tuple[Column, Colu
 
 
 def _by_session(path: Path, columns: SessionColumns, corpus: FilesConfig) -> Iterator[Row]:
-    """Yield sessions in the order of their first rows; rows of several may be mixed. A time sorts those of each."""
+    """Yield sessions in the order of their first rows, each sorted by time if there is a time column.
+
+    Rows of different sessions may be mixed.
+    """
     session, item, time = columns.session or 1, columns.item or 2, columns.time
     sessions: dict[str, list[tuple[float, str, int]]] = {}
     for row in read_rows(path, [session, item, *([] if time is None else [time])], part=corpus.part):
@@ -106,7 +109,7 @@ def _by_session(path: Path, columns: SessionColumns, corpus: FilesConfig) -> Ite
 
 
 def _moment(row: Row, column: Column) -> float:
-    """Return the time of a row as a number. Raises DataError for neither a number nor a date in ISO 8601."""
+    """Return the time of a row as a number. Raises DataError if it is neither a number nor an ISO 8601 date."""
     text = text_of(row, column).strip()
     try:
         moment = float(text)
@@ -117,5 +120,5 @@ def _moment(row: Row, column: Column) -> float:
             moment = math.nan
     if not math.isfinite(moment):
         why = "a time is a number, or a date such as 2024-05-31 or 2024-05-31T12:30:00"
-        raise DataError(f"{text[:40]!r} is not a time", where=row.where, why=why, help="--set data.time=")
+        raise DataError(f"invalid time {text[:40]!r}", where=row.where, why=why, help="--set data.time=")
     return moment

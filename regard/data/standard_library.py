@@ -1,4 +1,4 @@
-"""Python's standard library as documents: source whose names return thousands of bytes later."""
+"""Python's standard library as documents: a corpus in which names recur over thousands of bytes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import NamedTuple
 from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.errors import DataError
 
-PARTS = {"train": 90, "valid": 5, "test": 5}  # hundredths
+PARTS = {"train": 90, "valid": 5, "test": 5}  # percent
 LEFT_OUT = {"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"}
 
 
 class SourcePart(NamedTuple):
-    """One part of the library, written as JSON lines of documents."""
+    """One split of the library, written as JSON lines of documents."""
 
     path: Path
     files: int
@@ -24,21 +24,23 @@ class SourcePart(NamedTuple):
 
 
 def part_of(name: str) -> str:
-    """The part of a file by the hash of its name below the library, such as ``json/decoder.py``.
+    """Return the split of a file by the hash of its path below the library, such as ``json/decoder.py``.
 
-    So a file is in the same part whatever the version of the library holds beside it.
+    The split of a file therefore does not depend on the other files of a version.
     """
-    place = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") * 100 >> 32
+    position = int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") * 100 >> 32
     for part, share in PARTS.items():
-        if place < share:
+        if position < share:
             return part
-        place -= share
-    raise AssertionError("the parts are a hundred hundredths")
+        position -= share
+    raise AssertionError("the splits add up to 100 percent")
 
 
 def source_files(library: Path) -> Iterator[tuple[str, str]]:
-    """Name and text of every ``.py`` file of a library, by name; without tests, packages installed beside it, and
-    what is not UTF-8 or blank."""
+    """Yield the name and text of every ``.py`` file of a library, sorted by name.
+
+    Tests, installed packages, blank files and files that are not UTF-8 are left out.
+    """
     for path in sorted(library.rglob("*.py")):
         name = PurePosixPath(path.relative_to(library).as_posix())
         if LEFT_OUT & set(name.parts[:-1]):
@@ -52,7 +54,7 @@ def source_files(library: Path) -> Iterator[tuple[str, str]]:
 
 
 def write_parts(library: Path, folder: Path) -> dict[str, SourcePart]:
-    """Write ``train.jsonl``, ``valid.jsonl`` and ``test.jsonl``; DataError where the library has no source."""
+    """Write ``train.jsonl``, ``valid.jsonl`` and ``test.jsonl``; DataError if the library has no source files."""
     lines: dict[str, list[str]] = {part: [] for part in PARTS}
     sizes = dict.fromkeys(PARTS, 0)
     for name, text in source_files(library):
@@ -61,8 +63,8 @@ def write_parts(library: Path, folder: Path) -> dict[str, SourcePart]:
         sizes[part] += len(text.encode())
     if not lines["train"]:
         raise DataError(
-            "there is no source of a standard library here", where=str(library),
-            why="it has no .py files beside tests", help="--from FOLDER, such as /usr/lib/python3.11",
+            "the folder contains no standard library", where=str(library),
+            why="it has no .py files except tests", help="name its folder: --from /usr/lib/python3.11",
         )  # fmt: skip
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Texts as one stream of token numbers on disk: encoded once, then read through a memory map, whatever their size."""
+"""Texts as one token stream on disk: encoded once, then read through a memory map in constant memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 
 from regard.core.contents import require_unchanged
 from regard.data.encoding import encode_chunks, in_chunks, processes_for
-from regard.data.file_names import FileNames, named_files, spelled
+from regard.data.file_names import FileNames, named_files, summarize
 from regard.data.foreign_errors import foreign_errors
 from regard.data.prepared import PreparedFolder, PreparedHead, file_version, replacing_folder, token_type
 from regard.data.ragged import Count, RaggedWriter
@@ -29,52 +29,51 @@ CHUNK = 4096  # lines encoded and written at a time
 
 
 class TextConfig(BaseModel):
-    """One text, plain or ``.gz``, or a part of it: of a language model's corpus one stream, or documents.
+    """Text of a language model's corpus, plain or ``.gz``, or a part of it: one stream, or documents.
 
-    Several files are one text, as if they were written one after the other.
+    Several files form one text, as if they were concatenated.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: FileNames = Field(
-        description="a text file in UTF-8; may end in `.gz`; or, for documents, a folder of texts; also a list, or a "
-        "pattern such as `part-*.txt`, sorted by name"
+        description="a text file in UTF-8, plain or `.gz`; for documents, also a folder; a list, or a pattern such as "
+        "`part-*.txt`, sorted by name"
     )
     share: tuple[float, float] = Field(
         (0.0, 1.0),
-        description="the part of its characters, from beginning to end, or of its distinct documents, by their "
-        "digests: [0.0, 0.9] and [0.9, 1.0] split it",
+        description="part of its characters, from beginning to end, or of its distinct documents, by digest: "
+        "[0.0, 0.9] and [0.9, 1.0] split it",
     )
 
     part: tuple[str, PartName] | None = Field(
         None,
-        description="of a table or JSON lines of documents: the rows that a column assigns to a part, "
-        "[`split`, `train`]",
+        description="for documents in tables or JSON lines: a column and the split to select, [`split`, `train`]",
     )
 
     @field_validator("source")
     @classmethod
     def _path_is_a_name(cls, source: FileNames) -> FileNames:
         if any("\0" in str(path) for path in ((source,) if isinstance(source, Path) else source)):
-            raise ValueError("a path holds no character 0")
+            raise ValueError("a path cannot contain a null character")
         if source == ():
-            raise ValueError("a list of files has at least one")
+            raise ValueError("a list of files needs at least one file")
         return source
 
     @property
     def name(self) -> str:
         """The files, for messages."""
-        return spelled(self.source)
+        return summarize(self.source)
 
     @model_validator(mode="after")
     def _is_a_part(self) -> TextConfig:
         if not 0 <= self.share[0] < self.share[1] <= 1:
-            raise ValueError("share is a part of the text from 0 to 1, such as [0.0, 0.9]")
+            raise ValueError("share must be a part of the interval from 0 to 1, such as [0.0, 0.9]")
         return self
 
 
 class StreamHead(PreparedHead):
-    """The head of tokens: ``bytes`` and ``characters`` count the raw text."""
+    """The head of token files: ``bytes`` and ``characters`` count the raw text."""
 
     bytes: Count
     characters: Count
@@ -92,7 +91,7 @@ class StreamHead(PreparedHead):
 class Stream(PreparedFolder):
     """A prepared text: BEGIN, its tokens, END.
 
-    ``bytes`` and ``characters`` count the raw text: what bits per byte and per character are divided by.
+    ``bytes`` and ``characters`` count the raw text; bits per byte and per character are divided by them.
     """
 
     file = "stream.json"
@@ -101,14 +100,14 @@ class Stream(PreparedFolder):
     offset_file: ClassVar[str | None] = None
 
     def __init__(self, folder: Path, head: StreamHead) -> None:
-        """For ``Stream.open``; raises DataError where the tokens are not those that ``head`` states."""
+        """Initialize for ``Stream.open``; raises DataError if the tokens do not match ``head``."""
         super().__init__(folder, head)
         self.bytes, self.characters = head.bytes, head.characters
         self.rows = self._open_tokens("tokens", "tokens", self.offset_file)
         self.tokens = self.rows.values
 
     def unknown(self) -> int:
-        """Number of tokens that the vocabulary lacks. Reads all of them once."""
+        """Return the number of unknown tokens. Reads all tokens once."""
         return int((self.tokens == UNKNOWN).sum())
 
     def __len__(self) -> int:
@@ -116,13 +115,13 @@ class Stream(PreparedFolder):
 
 
 def read_text_lines(config: TextConfig) -> Iterator[str]:
-    """The lines of the text, their ends with them, as they are. DataError for what is missing or no UTF-8."""
+    """Yield the lines of the text, unchanged, with their ends. DataError for missing files and other encodings."""
     files = named_files(config.source)
     begin, end = (round(part * sum(map(_characters, files))) for part in config.share)
-    at = 0
+    position = 0
     for line in chain.from_iterable(map(_lines, files)):
-        piece = line[max(begin - at, 0) : max(end - at, 0)]
-        at += len(line)
+        piece = line[max(begin - position, 0) : max(end - position, 0)]
+        position += len(line)
         if piece:
             yield piece
 
@@ -136,10 +135,10 @@ def open_or_prepare_stream(
     processes: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Stream:
-    """Open ``folder`` if it was made of this very file and tokenizer; encode the text otherwise, in constant memory.
+    """Open ``folder`` if it was prepared from these files and this tokenizer; otherwise encode the text.
 
-    With ``content``, the ``Stream.content`` of before, a file that was copied or touched will do, another text not.
-    ``processes``: see ``encoding.processes_for``.
+    Memory is constant. With ``content``, an earlier ``Stream.content``, copied or touched files are accepted; other
+    text is a DataError. ``processes``: see ``encoding.processes_for``.
     """
     fingerprint = _fingerprint(config, tokenizer)
     if stream := Stream.reopen(folder, fingerprint, len(tokenizer)):
@@ -168,7 +167,7 @@ def _write(
                 progress(tokens.positions)
         tokens.append_values(np.array([END]))
     if not characters:
-        raise DataError("there is no text to learn from", where=config.name, why="it is empty")
+        raise DataError("the text is empty", where=config.name)
     return StreamHead(
         name=config.name, fingerprint="", content=digest.hexdigest(), arrays={"tokens": tokens.head}, bytes=count,
         characters=characters,
@@ -177,7 +176,7 @@ def _write(
 
 def _lines(path: Path) -> Iterator[str]:
     refuse_pipe(path)
-    with foreign_errors(f"{path} cannot be read", path), open_bytes(path) as raw:
+    with foreign_errors(f"cannot read {path}", path), open_bytes(path) as raw:
         with io.TextIOWrapper(raw, encoding="utf-8", newline="") as file:
             try:
                 yield from file
@@ -193,7 +192,7 @@ def _characters(path: Path) -> int:
 
 
 def _fingerprint(config: TextConfig, tokenizer: Tokenizer) -> str:
-    """A sha256 over all that decides the prepared numbers. A file counts by path, size and time of change."""
+    """Return a sha256 of everything that determines the prepared tokens. Files count by path, size and change time."""
     files = [file_version(path) if path.exists() else [str(path)] for path in named_files(config.source)]
-    told = [FORMAT, files[0] if len(files) == 1 else files, list(config.share), tokenizer.digest()]
-    return hashlib.sha256(json.dumps(told).encode()).hexdigest()
+    facts = [FORMAT, files[0] if len(files) == 1 else files, list(config.share), tokenizer.digest()]
+    return hashlib.sha256(json.dumps(facts).encode()).hexdigest()

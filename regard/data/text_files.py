@@ -1,4 +1,4 @@
-"""Lines of text files, gzipped or not; strict about what is text, exact about what is wrong."""
+"""Lines of text files, plain or gzipped, with strict checks and exact error messages."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from regard.errors import DataError, RegardError
 
 CHUNK = 1 << 16  # bytes
 DAMAGED = "a gzip file is truncated or damaged"
-SIGNATURE = 1 << 12  # bytes at the start of a file that tell what it is
-ZEROS = 16  # bytes of 0 among them, from which on a file is no text
+SIGNATURE = 1 << 12  # bytes at the start of a file that identify its type
+ZEROS = 16  # files with this many zero bytes among them are not text
 
-# The first bytes of files that are no text in UTF-8: what they are, and a command that makes text of them.
+# Signatures of files that are not UTF-8 text: their type, and a command that converts them to text.
 UTF_16, UTF_32 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 PACKED = {
     b"\x1f\x8b": ("gzip", "gzip -dc {file} > {stem}"),
@@ -34,26 +34,26 @@ OTHERS = {
     b"RIFF": "a recording", b"ID3": "a recording", b"fLaC": "a recording", b"OggS": "a recording",
     b"SQLite format 3": "a database", b"\x7fELF": "a program",
 }  # fmt: skip
-ARRAYS = "`regard train` and `regard evaluate` read a graph (edges, y, x) or series (frames, offsets, label) of arrays"
+ARRAYS = "`regard train` and `regard evaluate` read graphs (edges, y, x) or series (frames, offsets, label)"
 
 
 def refuse_pipe(path: Path) -> None:
-    """DataError for a path that is neither a file nor a folder; nothing where there is none."""
+    """Raise DataError for a path that is neither a file nor a folder; a missing path is accepted."""
     try:
-        there = path.exists() and not path.is_file() and not path.is_dir()
+        is_special = path.exists() and not path.is_file() and not path.is_dir()
     except OSError as error:  # such as a name that is too long
         raise unreadable(path, error) from error
-    if there:
+    if is_special:
         raise DataError(
             "a pipe or device cannot be a corpus",
             where=str(path),
             why="it can be read only once",
-            help="save it to a file first; a file may be gzipped",
+            help="save it to a file first, plain or gzipped",
         )
 
 
 def require_content(path: Path) -> None:
-    """DataError for a file, ``.gz`` or not, that is empty or has blank lines alone; read as far as its first sign."""
+    """Raise DataError for a file, ``.gz`` or not, that is empty or blank; reads up to the first character."""
     read = 0
     try:
         with foreign_errors("the file is damaged", path), open_unpacked(path) as file:
@@ -64,10 +64,10 @@ def require_content(path: Path) -> None:
     except RegardError:  # reported by the next reader
         return
     raise DataError(
-        "there is nothing in this file",
+        "the file has no content",
         where=str(path),
         why="all of its lines are blank" if read else "it is empty",
-        help="leave it out, or restore it; regard train --help says what files are taken",
+        help="omit or restore it; regard train --help lists the supported files",
     )
 
 
@@ -76,8 +76,8 @@ def read_lines(path: Path) -> Iterator[str]:
 
     Raises:
         DataError: for bytes that are not UTF-8 (a byte-order mark at the start is dropped), with file and line; for a
-            file that is no text by its first bytes; for a missing file (with the nearest name), a folder, damaged
-            gzip, and an empty file.
+            file whose first bytes are not text; for a missing file (with the nearest name), a folder, damaged gzip, and
+            an empty file.
     """
     number = 0
     for number, raw in enumerate(read_raw_lines(path), start=1):
@@ -85,7 +85,7 @@ def read_lines(path: Path) -> Iterator[str]:
             yield raw.decode("utf-8")
         except UnicodeDecodeError as error:
             raise DataError(
-                "a line is not valid UTF-8",
+                "the line is not valid UTF-8",
                 where=f"{path}:{number}",
                 why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
                 help=f"{_recode(path, 'WINDOWS-1252')}, if that is its encoding",
@@ -95,28 +95,28 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def first_bytes(path: Path) -> bytes:
-    """Return the first bytes of a text file, unpacked. DataError where it cannot be read or is no text."""
+    """Return the first bytes of a text file, unpacked. DataError if it cannot be read or is not text."""
     with foreign_errors(DAMAGED, path, line=lambda: 1), open_bytes(path) as file:
         return file.peek(SIGNATURE).removeprefix(codecs.BOM_UTF8)
 
 
 def read_raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield lines as ``read_lines`` does, but undecoded: an empty file has no lines."""
+    """Yield lines like ``read_lines``, but undecoded; an empty file has no lines."""
     number = 0
     with foreign_errors(DAMAGED, path, line=lambda: number + 1), open_bytes(path) as file:
         limit = longest_line(path)
         for number, raw in enumerate(file, start=1):
             if len(raw) > limit:
-                what, help = f"a line has more than {limit:,} bytes", f"gunzip {path}, and name the unpacked file"
+                what, help = f"the line has more than {limit:,} bytes", f"gunzip {path}, then use the unpacked file"
                 raise DataError(what, where=f"{path}:{number}", help=help)
             line = raw.removeprefix(codecs.BOM_UTF8) if number == 1 else raw
             yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def open_bytes(path: Path) -> io.BufferedReader:
-    """Open a text file, unpacked where its name ends in ``.gz``; read within ``foreign_errors``.
+    """Open a text file, unpacked if its name ends in ``.gz``; read within ``foreign_errors``.
 
-    DataError where its first bytes are of no text.
+    DataError if its first bytes are not text.
     """
     file = open_unpacked(path)
     try:
@@ -128,17 +128,17 @@ def open_bytes(path: Path) -> io.BufferedReader:
 
 
 def _refuse_other_kinds(path: Path, first: bytes) -> None:
-    """DataError for the first bytes of a file that is packed, in another encoding, or no text at all."""
+    """Raise DataError if the first bytes are those of a packed file, another encoding, or a binary file."""
     stem = path.with_suffix("") if path.suffix else path.with_name(f"{path.name}.txt")
     names = {"file": shlex.quote(str(path)), "stem": shlex.quote(str(stem))}
     if first.startswith(UTF_32 + UTF_16):
         kind = "UTF-32" if first.startswith(UTF_32) else "UTF-16"
-        raise DataError(f"the file is {kind}, and text is read as UTF-8", where=str(path), help=_recode(path, kind))
+        raise DataError(f"the file is {kind}; text must be UTF-8", where=str(path), help=_recode(path, kind))
     for mark, (kind, command) in PACKED.items():
         if first.startswith(mark):
             rename = kind == "gzip" and not is_gzipped(path)
-            help = "name it .gz: packed text is read as it is" if rename else command.format_map(names)
-            raise DataError(f"the file is packed with {kind}", where=str(path), help=help)
+            help = "rename it to .gz: gzipped text is supported" if rename else command.format_map(names)
+            raise DataError(f"the file is compressed with {kind}", where=str(path), help=help)
     if first.startswith(ARCHIVE) and path.suffix.lower() == ".npz":
         raise DataError("the file is an archive of NumPy arrays, not text", where=str(path), help=ARRAYS)
     if first.startswith(ARCHIVE):
@@ -151,18 +151,18 @@ def _refuse_other_kinds(path: Path, first: bytes) -> None:
     if first.count(b"\0") >= ZEROS:
         wide = max(first[0::2].count(0), first[1::2].count(0)) > len(first) // 4
         command = _recode(path, f"UTF-16{'BE' if first[0] == 0 else 'LE'}")
-        why = f"{first.count(bytes(1)):,} of its first {pluralize(len(first), 'byte')} are 0"
+        why = f"{first.count(bytes(1)):,} of its first {pluralize(len(first), 'byte')} are zero"
         raise DataError("the file is not text", where=str(path), why=why, help=command if wide else None)
     if b"\n" not in first and first.count(b"\r") > 1:
         raise DataError(
-            "carriage returns end the lines of the file, and line feeds are expected",
+            "lines end in carriage returns; line feeds are expected",
             where=f"{path}:1",
             help=filter_command("tr '\\r' '\\n'", path, f"lf-{path.name}"),
         )
 
 
 def _help_with(mark: bytes, file: str) -> str | None:
-    """Return what makes text of another kind of file, where something does."""
+    """Return the remedy that converts another type of file to text; None if it cannot be converted."""
     return {MIDI: f"regard data notes {file} -o music.jsonl", OFFICE: "save it as CSV or as plain text"}.get(mark)
 
 
@@ -171,7 +171,7 @@ def _recode(path: Path, encoding: str) -> str:
 
 
 def filter_command(command: str, path: Path, name: str) -> str:
-    """Return the shell line that runs ``command`` on a file, unpacked, and writes a file ``name`` next to it."""
+    """Return the shell command that runs ``command`` on a file, unpacked, and writes ``name`` in the same folder."""
     file, output = shlex.quote(str(path)), path.with_name(name)
     if is_gzipped(path):
         output = output.with_suffix("") if is_gzipped(output) else output
@@ -180,7 +180,7 @@ def filter_command(command: str, path: Path, name: str) -> str:
 
 
 def _is_utf8(first: bytes) -> bool:
-    """Return whether the beginning of a file is UTF-8; its last character may be cut."""
+    """Return whether the beginning of a file is UTF-8; its last character may be truncated."""
     try:
         codecs.getincrementaldecoder("utf-8")().decode(first)
     except UnicodeDecodeError:

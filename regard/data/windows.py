@@ -1,4 +1,4 @@
-"""Windows of token streams as examples of a language model: every token is predicted once an epoch."""
+"""Windows of token streams as examples of a language model: every token is predicted once per epoch."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from regard.data.tokenizers.tokenizer import PAD
 
 
 class TokenBatch(NamedTuple):
-    """Windows of tokens; a column beyond the end of a window is PAD and not valid. ``weight`` counts targets.
+    """Windows of tokens. Positions beyond the end are PAD and invalid. ``weight`` counts targets.
 
-    ``counted`` says which targets count in the loss, where these are not all that are valid. ``segment`` numbers the
-    documents of a row that holds several, and ``position`` is each column's within its document. ``fresh``: rows go on
-    where those of the batch before ended, but for these.
+    ``loss_mask``: targets that count in the loss, if not all valid ones. ``segment``: number of the document, for rows
+    with several documents; ``position`` is the position within it. ``fresh``: rows that begin a text; other rows
+    continue the row of the previous batch.
     """
 
     input: Tensor  # (rows, length) int64
@@ -29,7 +29,7 @@ class TokenBatch(NamedTuple):
     valid: Tensor  # (rows, length) bool
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
-    counted: Tensor | tuple[()] = ()  # (rows, length) bool
+    loss_mask: Tensor | tuple[()] = ()  # (rows, length) bool
     segment: Tensor | tuple[()] = ()  # (rows, length) int64
     position: Tensor | tuple[()] = ()  # (rows, length) int64
     fresh: Tensor | tuple[()] = ()  # (rows,) bool
@@ -38,14 +38,14 @@ class TokenBatch(NamedTuple):
 class WindowExamples:
     """Windows of ``context`` tokens over several streams, as ``core.task.Examples``.
 
-    Window k of a stream of n + 1 tokens predicts the tokens k · context + 1 … of it, so that each token but the first
-    is predicted once an epoch. In training the windows of epoch e begin ``shift(e)`` tokens earlier, drawn from
-    (seed, stream, e), so that the tokens at the head of a window, which see little before them, are others each time.
+    Window k of a stream of n + 1 tokens predicts its tokens k · context + 1 …, so each token except the first is
+    predicted once per epoch. In training, the windows of epoch e begin ``shift(e)`` tokens earlier, drawn from (seed,
+    stream, e). The tokens at the start of a window, which have little context, therefore differ between epochs.
 
-    Evaluation with a ``stride`` below the context has windows of its own, numbered after those of training: each begins
-    ``stride`` tokens after the one before it, and of a token that is in several the first counts.
+    Evaluation with a ``stride`` below the context has its own windows, numbered after those of training. Each begins
+    ``stride`` tokens after the previous one; a token in several windows counts in the first.
 
-    ``computed``: the order of training is computed batch by batch, in constant memory.
+    With ``computed``, the order of training is computed batch by batch, in constant memory.
     """
 
     def __init__(
@@ -60,11 +60,11 @@ class WindowExamples:
     ) -> None:
         self.streams, self.context, self.rows, self.seed = list(streams), context, max(tokens // context, 1), seed
         self.stride, self.computed = stride or context, computed
-        # One window more than evaluation needs: a shift may cut one in two.
+        # One window more than evaluation needs: a shift may split one in two.
         counts = [-(-(len(stream) - 1) // context) + 1 for stream in self.streams]
         self._training = sum(counts)
         if self.stride < context:
-            counts += [1 + -(-max(len(each) - 1 - context, 0) // self.stride) for each in self.streams]
+            counts += [1 + -(-max(len(stream) - 1 - context, 0) // self.stride) for stream in self.streams]
         self._counts = np.array(counts)
         self._first = np.concatenate([[0], np.cumsum(self._counts)])
 
@@ -72,13 +72,13 @@ class WindowExamples:
         return int(self._first[-1])
 
     def batches(self, epoch: int | None) -> Sequence[ExampleIndices]:
-        """See ``core.task.Examples``; in training in an order drawn from (seed, epoch), without replacement."""
+        """See ``core.task.Examples``. Training uses an order drawn from (seed, epoch), without replacement."""
         if self.computed and epoch is not None:
             first = np.cumsum([0, *(self._number(stream, epoch + 1) for stream in range(len(self.streams)))])
 
-            def numbered(places: Indices) -> Indices:
-                stream = np.searchsorted(first, places, side="right") - 1
-                return self._first[stream] + places - first[stream]
+            def numbered(numbers: Indices) -> Indices:
+                stream = np.searchsorted(first, numbers, side="right") - 1
+                return self._first[stream] + numbers - first[stream]
 
             return even_batches(int(first[-1]), self.rows, seed=self.seed, epoch=epoch, numbered=numbered)
         visit = 0 if epoch is None else epoch + 1
@@ -88,11 +88,11 @@ class WindowExamples:
         else:
             index = index[index < self._training]
             index = np.random.default_rng((self.seed, epoch)).permutation(index)
-        cut = [index[at : at + self.rows] for at in range(0, len(index), self.rows)]
-        return [ExampleIndices(each, np.full(len(each), visit)) for each in cut]
+        cut = [index[begin : begin + self.rows] for begin in range(0, len(index), self.rows)]
+        return [ExampleIndices(batch, np.full(len(batch), visit)) for batch in cut]
 
     def token_counts(self) -> npt.NDArray[np.int64]:
-        """(examples,): targets of each window that count, where nothing is shifted."""
+        """Return (examples,): counted targets of each window, without shifts."""
         return self._lengths(0) - self._seen(np.arange(len(self)))
 
     def collate(self, examples: ExampleIndices) -> TokenBatch:
@@ -108,41 +108,41 @@ class WindowExamples:
         seen = self._seen(examples.index)
         if not seen.any():
             return batch
-        counted = valid & torch.from_numpy(np.arange(width) >= seen[:, None])
-        return batch._replace(counted=counted, weight=float(counted.sum()))
+        loss_mask = valid & torch.from_numpy(np.arange(width) >= seen[:, None])
+        return batch._replace(loss_mask=loss_mask, weight=float(loss_mask.sum()))
 
     def where(self, index: int) -> str:
-        """The file, and where in it the window begins, in tokens."""
+        """Return the file, and the first token of the window in it."""
         group, window = self._find(index)
-        apart = self.context if group < len(self.streams) else self.stride
-        return f"{self.streams[group % len(self.streams)].name}: token {window * apart:,}"
+        distance = self.context if group < len(self.streams) else self.stride
+        return f"{self.streams[group % len(self.streams)].name}: token {window * distance:,}"
 
-    def texts_begun(self, indices: Indices) -> list[Stream]:
-        """The texts whose first windows are among these: over all windows, each text once."""
+    def texts_started(self, indices: Indices) -> list[Stream]:
+        """Return the texts whose first windows are among these: each text once over all windows."""
         chosen = {int(index) for index in indices}
         firsts = self._first[:-1][-len(self.streams) :]
         return [stream for stream, first in zip(self.streams, firsts, strict=True) if int(first) in chosen]
 
     def _find(self, index: int) -> tuple[int, int]:
-        """The stream of a window, counted on for windows that overlap, and its number."""
+        """Return the group (stream, or stream + number of streams for evaluation windows) and the window in it."""
         group = int(np.searchsorted(self._first, index, side="right")) - 1
         return group, int(index - self._first[group])
 
     def _seen(self, index: Indices) -> npt.NDArray[np.int64]:
-        """Targets at the head of each window that a window before it counts: none but where windows overlap."""
+        """Return the number of targets at the start of each window that a previous, overlapping window counts."""
         index = np.asarray(index, np.int64)
         group = np.searchsorted(self._first, index, side="right") - 1
         window = index - self._first[group]
         return np.where((index >= self._training) & (window > 0), self.context - self.stride, 0)
 
     def _shift(self, stream: int, visit: int) -> int:
-        """Evaluation, visit 0, shifts nothing."""
+        """Return the shift of a stream; 0 for evaluation (visit 0)."""
         if visit == 0:
             return 0
         return int(np.random.default_rng((self.seed, stream, visit)).integers(self.context))
 
     def _number(self, stream: int, visit: int) -> int:
-        """Windows of a stream that hold anything: all, or all but the last."""
+        """Return the number of nonempty windows of a stream: all, or all except the last."""
         begin, _ = self._bounds(stream, self._counts[stream : stream + 1] - 1, visit)
         return int(self._counts[stream] - (begin[0] >= len(self.streams[stream]) - 1))
 

@@ -1,1 +1,1 @@
-"""Fields: the inputs of networks, from the cells of a row to padded positions."""
+"""Fields: the inputs of networks, from the cells of a row to padded tensors."""

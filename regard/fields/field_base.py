@@ -1,4 +1,4 @@
-"""Defaults of the contract of ``core/field.py``."""
+"""Default implementation of the contract in ``core/field.py``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.core.field import EncodedRow, VisitDraws
 
 
 class FieldBase:
-    """A field whose rows are padded, encoded as one sequence, and the same in training as in prediction."""
+    """A field with padded rows, one row for each value, and the same rows in training and prediction."""
 
     packed = False
 

@@ -1,4 +1,4 @@
-"""A series of frames, each of equally many numbers, such as readings of sensors or spectra of sound."""
+"""Series of frames, each with the same number of channels, such as sensor readings or spectra of sound."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from regard.fields.field_base import FieldBase
 from regard.fields.hiding import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
-REMEDY = "an input is a list of frames, each a list of equally many finite numbers: [[0.5, 1], [2, 0]]"
+REMEDY = "write a list of frames, each a list of finite numbers of equal length: [[0.5, 1], [2, 0]]"
 
 
 class FrameSeries(NamedTuple):
-    """A value: the number of channels, and the numbers as bytes of float32, so that equal series have equal hashes."""
+    """A value: the number of channels, and the numbers as float32 bytes; equal series have equal hashes."""
 
     channels: int
     numbers: bytes
@@ -38,7 +38,7 @@ class FrameSeries(NamedTuple):
 
 
 class Frames(FieldBase):
-    """Frames x as (x − mean) / deviation of each channel in training; those after ``max_length`` are cut off."""
+    """Frames x, standardized per channel as (x − mean) / deviation of training; truncated to ``max_length`` frames."""
 
     reads_json = True
     kind: ClassVar[SurfaceKind] = "frames"
@@ -58,33 +58,33 @@ class Frames(FieldBase):
     def accept(self, value: Any, where: str | None = None) -> FrameSeries:
         series = value if isinstance(value, FrameSeries) else _series(value, where)
         if self.scale.size and series.channels != self.scale.shape[1]:
-            what = f"frames of {series.channels} numbers do not fit this model"
-            raise DataError(what, where=where, why=f"they had {self.scale.shape[1]} in training")
+            what = f"the frames have {pluralize(series.channels, 'number')}"
+            raise DataError(what, where=where, why=f"the model was trained on frames of {self.scale.shape[1]}")
         return series
 
     def parse(self, text: str) -> FrameSeries:
         try:
             return self.accept(parse_json(text))
         except ValueError as error:
-            raise DataError("the line is no series of frames", why=f"not JSON: {error}", help=REMEDY) from error
+            raise DataError("cannot parse frames", why=f"not JSON: {error}", help=REMEDY) from error
 
     def text(self, value: FrameSeries) -> str:
         return json.dumps([[float(str(number)) for number in frame] for frame in value.frames])
 
     def learn(self, run: RunFiles, values: Sequence[FrameSeries], log: Report) -> Frames:
-        if run.config.start is not None:  # the weights of another run expect its scale
+        if run.config.start is not None:  # the weights of the other run expect its scale
             return self.open(run)
         widths = {value.channels: f"example {number}" for number, value in enumerate(values, start=1)}
         if len(widths) != 1:
-            why = ", ".join(f"{place} has {width} numbers a frame" for width, place in widths.items())
-            what, where = "the frames of the training data have no common width", run.config.data.train[0].name
-            raise DataError(what, where=where, why=why or "none exist")
+            why = ", ".join(f"{example} has {width} numbers per frame" for width, example in widths.items())
+            what, where = "the frames of the training data differ in length", run.config.data.train[0].name
+            raise DataError(what, where=where, why=why or "no frames exist")
         count = sum(len(value.frames) for value in values)
         mean = sum(value.frames.sum(0, dtype=np.float64) for value in values) / count
         variance = sum(np.square(value.frames - mean).sum(0) for value in values) / count
         self.scale = np.stack([mean, np.where(variance > 0, np.sqrt(variance), 1.0)])
         save_codec_file(run.tokenizers / FILE, self.scale.tolist())
-        log(f"frames: {count:,}, each of {pluralize(len(mean), 'number')}")
+        log(f"{count:,} frames of {pluralize(len(mean), 'number')}")
         return self
 
     def open(self, run: RunFiles) -> Frames:
@@ -111,17 +111,17 @@ class Frames(FieldBase):
 def _saved_scale(saved: Any) -> npt.NDArray[np.float64]:
     mean, deviation = scale = np.array(saved, np.float64)
     if mean.ndim != 1 or not 0 < len(mean) <= MAX_CHANNELS or not np.isfinite(scale).all() or (deviation <= 0).any():
-        raise ValueError("each channel has a finite mean, and a deviation above 0")
+        raise ValueError("each channel needs a finite mean and a deviation above 0")
     return scale
 
 
 def _series(value: Any, where: str | None) -> FrameSeries:
-    """Return an array or lists of numbers as a value. Raises DataError, with the position, for anything else."""
+    """Return an array or lists of numbers as a value. Raises DataError, with the position, for other input."""
 
     def refuse(why: str) -> DataError:
-        return DataError("the input is no series of frames", where=where, why=why, help=REMEDY)
+        return DataError("cannot parse frames", where=where, why=why, help=REMEDY)
 
-    if isinstance(value, list | tuple):  # checked first: NumPy takes memory for equally long texts
+    if isinstance(value, list | tuple):  # checked first: NumPy would allocate memory for texts
         if not all(isinstance(frame, list | tuple) and {*map(type, frame)} <= {int, float} for frame in value):
             raise refuse("it is not a list of lists of numbers")
         try:
@@ -133,7 +133,7 @@ def _series(value: Any, where: str | None) -> FrameSeries:
         raise refuse(f"it has the shape {table.shape} and the type {table.dtype}")
     with np.errstate(over="ignore"):  # reported as not finite
         numbers = np.ascontiguousarray(table, np.float32)
-    if len(wrong := np.argwhere(~np.isfinite(numbers))):
-        frame, channel = wrong[0].tolist()
+    if len(invalid := np.argwhere(~np.isfinite(numbers))):
+        frame, channel = invalid[0].tolist()
         raise refuse(f"number {channel + 1} of frame {frame + 1} is {table[frame, channel]}, not finite in float32")
     return FrameSeries(table.shape[1], numbers.tobytes())

@@ -1,4 +1,4 @@
-"""A graph: nodes with features, labels, degrees, returns of walks and noise, and the edges between them."""
+"""Graphs as inputs: nodes with features, labels, degrees, random-walk features and noise, and edges."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from regard.errors import DataError
 from regard.fields.field_base import FieldBase
 from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
 
-FILE, MAX_WALKED = "nodes.json", 4096  # nodes of a graph on which walks are followed
+FILE, MAX_WALKED = "nodes.json", 4096  # maximum number of nodes for random-walk features
 
 
 class Graphs(FieldBase):
-    """Graphs whose nodes have these columns: 1, their features, label, degree and walks; then noise.
+    """Graphs whose nodes have these columns: 1, their features, label, degree and random-walk features, and noise.
 
     Args:
         columns: the column of the graph.
-        directed: whether an edge lets only its first node see its second.
-        degrees: the largest number of neighbors that is distinguished; 0: none is.
-        walks: nodes have the chances that walks of 2 … ``walks`` steps return; 0: none.
-        noise: columns of normal numbers, drawn anew at each visit.
-        layer: heads and width of a layer, and whether every node looks at every other, for ``cost``.
+        directed: whether only the first node of an edge attends to the second.
+        degrees: the largest number of neighbors that is distinguished; 0 omits degrees.
+        walks: adds the return probabilities of walks of 2 … ``walks`` steps; 0 omits them.
+        noise: number of columns of standard normal noise, drawn at each visit.
+        layer: heads and width of a layer, and whether all nodes attend to each other, for ``cost``.
     """
 
     reads_json, packed = True, True
@@ -45,7 +45,7 @@ class Graphs(FieldBase):
     ) -> None:  # fmt: skip
         self.columns, self.directed, self.layer = columns, directed, layer
         self.degrees, self.walks, self.noise = degrees, walks, noise
-        self.codec: NodeCodec | None = None  # None: nothing was learned yet
+        self.codec: NodeCodec | None = None  # None before ``learn`` or ``open``
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -58,14 +58,17 @@ class Graphs(FieldBase):
 
     def accept(self, value: Any, where: str | None = None) -> GraphLine:
         if not isinstance(value, GraphLine | Mapping):
-            help = 'an object such as {"edges": [[0, 1], [1, 2]]}'
-            raise DataError("the input is no graph", where=where, why=f"it is {value!r:.80}", help=help)
+            help = 'pass an object such as {"edges": [[0, 1], [1, 2]]}'
+            raise DataError("the input is not a graph", where=where, why=f"it is {value!r:.80}", help=help)
         graph = value if isinstance(value, GraphLine) else graph_of(value, where=where, key=None)
         if self.codec is not None:
             self.codec.require(graph, where)
         if self.walks and graph.nodes > MAX_WALKED:
-            what, why = f"the graph has {pluralize(graph.nodes, 'node')}", f"walks are followed on up to {MAX_WALKED:,}"
-            raise DataError(what, where=graph.where or where, why=why, help="data.walks = 0")
+            what, why = (
+                f"the graph has {pluralize(graph.nodes, 'node')}",
+                f"random-walk features allow up to {MAX_WALKED:,}",
+            )
+            raise DataError(what, where=graph.where or where, why=why, help="set data.walks = 0")
         return graph
 
     def parse(self, text: str) -> GraphLine:
@@ -80,7 +83,7 @@ class Graphs(FieldBase):
     def learn(self, run: RunFiles, values: Sequence[GraphLine], log: Report) -> Graphs:
         if not values:
             why = "the files, or their share, are empty"
-            raise DataError("there is no graph", where=run.config.data.train[0].name, why=why)
+            raise DataError("no graphs to train on", where=run.config.data.train[0].name, why=why)
         self.codec = NodeCodec.of(values)
         save_codec_file(run.tokenizers / FILE, self.codec._asdict())
         return self

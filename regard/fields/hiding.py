@@ -1,4 +1,4 @@
-"""Rows without one of their pieces, for the influence of each on a prediction (``core.field.HidingField``)."""
+"""Occluded rows: rows without one of their pieces, for the influence of each (``core.field.HidingField``)."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ UNKNOWN_PIECE = "replaced by the unknown piece"
 MEAN_FRAME = "replaced by the mean frame of the training data"
 
 
-def without(row: EncodedRow, places: Any) -> EncodedRow:
-    """Return a row of pieces with some of them unknown, and without their subword features."""
+def without(row: EncodedRow, positions: Any) -> EncodedRow:
+    """Return a row in which the pieces at these positions are unknown and have no subword features."""
     row = row.copy()
-    row[places] = 0
-    numbers_of(row)[places] = UNKNOWN
+    row[positions] = 0
+    numbers_of(row)[positions] = UNKNOWN
     return row
 
 
 def hidden_pieces(row: EncodedRow) -> list[EncodedRow]:
-    """Return a row without each of its pieces; as it is for a special one."""
-    return [without(row, place) if hides else row for place, hides in enumerate(is_piece(numbers_of(row)))]
+    """Return one row without each of its pieces; for a special piece, the row itself."""
+    return [without(row, position) if is_text else row for position, is_text in enumerate(is_piece(numbers_of(row)))]
 
 
 def hidden_tokens(row: EncodedRow) -> list[EncodedRow]:
-    """Return a row without each of its tokens, whose first pieces the last column marks."""
+    """Return one row without each of its tokens; the last column of a row marks the first pieces of tokens."""
     rows = []
     for token in range(1, int(row[:, -1].sum()) + 1):
-        places = np.flatnonzero((row[:, -1].cumsum() == token) & is_piece(numbers_of(row)))
-        hidden = without(row, places)
+        positions = np.flatnonzero((row[:, -1].cumsum() == token) & is_piece(numbers_of(row)))
+        hidden = without(row, positions)
         hidden[:, -1] = row[:, -1]
         rows.append(hidden)
     return rows
 
 
 def hidden_frames(row: EncodedRow) -> list[EncodedRow]:
-    """Return a row of standardized frames with each of them 0, which is the mean."""
-    return [np.where(np.arange(len(row))[:, None] == place, np.float32(0), row) for place in range(len(row))]
+    """Return one row of standardized frames with each of them replaced by 0, the mean."""
+    return [np.where(np.arange(len(row))[:, None] == frame, np.float32(0), row) for frame in range(len(row))]

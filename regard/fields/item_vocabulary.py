@@ -1,4 +1,4 @@
-"""The vocabulary of items of a run: a type for each item, which the field reads and the answer predicts."""
+"""The item vocabulary of a run: one token for each item, which the field reads and the answer predicts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard.errors import DataError, ModelError
 def learn_items(run: RunFiles, sessions: Sequence[Sequence[str]]) -> Tokenizer:
     """Learn the items of training sessions, and save them. Raises DataError if there are fewer than two."""
     if len({item for items in sessions for item in items}) < 2:
-        what = "there are fewer than two items to learn"
-        raise DataError(what, where=run.config.data.train[0].name, why="a session is a list of items")
+        what = "the training data has fewer than two items"
+        raise DataError(what, where=run.config.data.train[0].name, why="each session must be a list of items")
     tokenizer = train_tokenizer((" ".join(items) for items in sessions), run.config.data.tokenizer)
     tokenizer.save(run.tokenizers, "text")
     return tokenizer
@@ -28,11 +28,11 @@ def open_items(run: RunFiles) -> Tokenizer:
     tokenizer = load_tokenizer(run.tokenizers, "text")
     items = range(len(SPECIALS), len(tokenizer))
     if tokenizer.config.kind != "word" or len({*tokenizer.pieces(items)}) < len(items):
-        what = "the items of the model cannot be read"
-        raise ModelError(what, where=str(run.tokenizers), why="they are no list of different items")
+        what = "the item vocabulary is damaged"
+        raise ModelError(what, where=str(run.tokenizers), why="it is not a list of distinct items")
     return tokenizer
 
 
 def item_numbers(tokenizer: Tokenizer, items: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Return the number of each item; UNKNOWN for one that training did not have."""
+    """Return the number of each item; UNKNOWN for items that are not in the training data."""
     return np.array(tokenizer.encode(" ".join(items)), np.int64)

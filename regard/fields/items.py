@@ -1,4 +1,4 @@
-"""The items of a session, each read with the task of predicting the one after it."""
+"""Items of a session as inputs; each position predicts the next item."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from regard.errors import DataError
 from regard.fields.field_base import FieldBase
 from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
 
-FORMS = "a session is items with spaces between them, or a {} of items"
+FORMS = "a session must be a text with spaces between items, or a {} of items"
 Session = tuple[str, ...]
 
 
 class Items(FieldBase):
-    """A session as the items before each of its items, BEGIN before the first: a ``ContinuedField``.
+    """A session as the items that precede each of its items, beginning with BEGIN: a ``ContinuedField``.
 
     Args:
         columns: the column of the items.
-        max_length: items of a row; a longer session has several rows, each of which begins with the item before it.
-        key: of the list of items in a JSON object that ``parse`` reads.
+        max_length: items of a row; a longer session has several rows, each beginning with the preceding item.
+        key: key of the list of items in JSON objects.
     """
 
     reads_json = True
@@ -71,7 +71,7 @@ class Items(FieldBase):
     def learn(self, run: RunFiles, values: Sequence[Session], log: Report) -> Items:
         self.tokenizer = learn_items(run, values)
         items, events = len(self.tokenizer) - len(SPECIALS), sum(map(len, values))
-        log(f"{pluralize(items, 'item')}, {pluralize(events, 'time')} in {pluralize(len(values), 'session')}")
+        log(f"{pluralize(items, 'item')}, {pluralize(events, 'event')} in {pluralize(len(values), 'session')}")
         return self
 
     def open(self, run: RunFiles) -> Items:
@@ -87,7 +87,7 @@ class Items(FieldBase):
         return [before[start : start + self.max_length] for start in range(0, len(items), self.max_length)]
 
     def continued(self, values: Sequence[Session]) -> EncodedRows:
-        """Encode the known items of each session, the last ``max_length`` positions of them after BEGIN."""
+        """Encode the known items of each session: BEGIN and the items, limited to the last ``max_length`` positions."""
         known = [item_numbers(self.tokenizer, items) for items in values]
         rows = [np.array([BEGIN, *numbers[numbers != UNKNOWN]], np.int64) for numbers in known]
         return EncodedRows([row[-self.max_length :] for row in rows], [len(row) > self.max_length for row in rows])

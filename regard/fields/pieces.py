@@ -1,4 +1,4 @@
-"""Rows of token numbers, with or without subword features: which positions hold pieces of a text."""
+"""Rows of tokens, with or without subword features: which positions are pieces of a text."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from regard.data.tokenizers.tokenizer import END, UNKNOWN
 
 
 def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
-    """Return the token number of each position, a view of the row (positions,) or (positions, 1 + affixes)."""
+    """Return the token of each position, a view of the row (positions,) or (positions, 1 + affixes)."""
     return row if row.ndim == 1 else row[:, 0]
 
 
 def is_piece(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Return which positions hold pieces of a text, unknown ones included; not BEGIN, END or padding."""
+    """Return a mask of the positions that are pieces of a text, also unknown ones; not BEGIN, END or padding."""
     return np.asarray((numbers > END) | (numbers == UNKNOWN))

@@ -1,4 +1,4 @@
-"""One or several texts as token numbers, with subword features, word dropout and the other strand of DNA."""
+"""One or several texts as tokens, with subword features, word dropout and reverse complements of DNA."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from regard.fields.hiding import UNKNOWN_PIECE, hidden_pieces, without
 from regard.fields.pieces import is_piece, numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
 
-STRAND, DROPOUT = 3, 4  # streams of draws
+STRAND, DROPOUT = 3, 4  # random streams
 Texts = tuple[str, ...]
 
 
@@ -32,12 +32,13 @@ class Text(FieldBase):
     """Texts of one example as one row: BEGIN, then the pieces of each text and END.
 
     Args:
-        columns: of the texts.
-        max_length: pieces of a text; longer ones are truncated.
-        subword_features: buckets of the affixes of each piece, which follow its number in a row; 0: none.
+        columns: columns of the texts.
+        max_length: maximum number of pieces of a text; longer texts are truncated.
+        subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row; 0: no
+            features.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
-        other_strand: whether training reads the reverse complement of every second text.
-        apart: whether the network encodes each text separately.
+        other_strand: whether training reads half of the texts as their reverse complements.
+        separate: whether the network encodes each text separately.
     """
 
     reads_json = False
@@ -46,10 +47,10 @@ class Text(FieldBase):
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
-        other_strand: bool = False, apart: bool = False,
+        other_strand: bool = False, separate: bool = False,
     ) -> None:  # fmt: skip
         self.columns, self.max_length, self.subword_features = columns, max_length, subword_features
-        self.word_dropout, self.other_strand, self.apart = word_dropout, other_strand, apart
+        self.word_dropout, self.other_strand, self.separate = word_dropout, other_strand, separate
         self.tokenizer: Tokenizer
 
     @property
@@ -65,10 +66,10 @@ class Text(FieldBase):
             return texts
         named = "" if all(isinstance(column, int) for column in columns) else f": {', '.join(map(str, columns))}"
         raise DataError(
-            f"{pluralize(len(texts), 'text')} where the model reads {len(columns)}", where=where,
-            why=f"an example was {pluralize(len(columns), 'text')} in training{named}",
-            help="the texts of one example: a tab between two of a line, a tuple in Python"
-            if len(columns) > 1 else "one text alone",
+            f"found {pluralize(len(texts), 'text')}; the model reads {len(columns)}", where=where,
+            why=f"the training examples have {pluralize(len(columns), 'text')}{named}",
+            help="separate the texts of an example by a tab; in Python, pass a tuple"
+            if len(columns) > 1 else "pass a single text",
         )  # fmt: skip
 
     def parse(self, text: str) -> Texts:
@@ -99,7 +100,7 @@ class Text(FieldBase):
         row = np.array([BEGIN, *(piece for part in parts for piece in (*part, END))], np.int64)
         if not self.subword_features:
             return row
-        if self.tokenizer.config.kind == "word":  # as written: unknown words have their affixes, too
+        if self.tokenizer.config.kind == "word":  # the original words: unknown words have affixes, too
             words = [word for text in texts for word in text.split()[: self.max_length]]
         else:
             words = [word for part in parts for word in self.tokenizer.pieces(part)]
@@ -124,7 +125,7 @@ class Text(FieldBase):
         return without(row, pieces[draws.stream(DROPOUT).random(len(pieces)) < self.word_dropout])
 
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
-        if not self.apart:
+        if not self.separate:
             return [row]
         ends = (np.flatnonzero(numbers_of(row) == END) + 1).tolist()
         bounds = zip([1, *ends[:-1]], ends, strict=True)
@@ -133,14 +134,14 @@ class Text(FieldBase):
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
         values, valid = padded([part for row in rows for part in self.parts(row)])
         shape = (len(rows), len(self.columns))
-        return Padded(values.unflatten(0, shape), valid.unflatten(0, shape)) if self.apart else Padded(values, valid)
+        return Padded(values.unflatten(0, shape), valid.unflatten(0, shape)) if self.separate else Padded(values, valid)
 
     def unpad(self, row: EncodedRow, values: torch.Tensor) -> torch.Tensor:
-        if not self.apart:
+        if not self.separate:
             return values[: len(row)]
-        # Each part repeats BEGIN, which the row has once.
-        first, *others = (numbers[: len(part)] for numbers, part in zip(values, self.parts(row), strict=True))
-        return torch.cat([first, *(numbers[1:] for numbers in others)])
+        # BEGIN occurs in each part, but only once in the row.
+        first, *rest = (numbers[: len(part)] for numbers, part in zip(values, self.parts(row), strict=True))
+        return torch.cat([first, *(numbers[1:] for numbers in rest)])
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(self.tokenizer.pieces(numbers_of(row)))

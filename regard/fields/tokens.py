@@ -1,4 +1,4 @@
-"""The tokens of a sentence as pieces, with subword features and word dropout; long sentences have several rows."""
+"""Tokens of a sentence as pieces, with subword features and word dropout; long sentences have several rows."""
 
 from __future__ import annotations
 
@@ -25,20 +25,22 @@ from regard.fields.hiding import UNKNOWN_PIECE, hidden_tokens
 from regard.fields.pieces import numbers_of
 from regard.fields.text_tokenizer import make_text_tokenizer
 
-DROPOUT = 2  # stream of draws
+DROPOUT = 2  # random stream
 Sentence = tuple[str, ...]
 
 
 class Tokens(FieldBase):
-    """Tokens with an answer each, as rows of BEGIN, the pieces of each token and END.
+    """Tokens with one answer each, as rows of BEGIN, the pieces of each token and END.
 
-    The last column of a row is 1 at the first piece of each token, where its answer is. The network reads the others.
+    The last column of a row is 1 at the first piece of each token, which has its answer. The network reads the other
+    columns.
 
     Args:
         columns: the column of the tokens.
-        max_length: pieces of a row; a longer sentence has several rows of whole tokens.
-        subword_features: buckets of the affixes of each token, next to its first piece; 0: none.
-        word_dropout: share of the tokens whose first piece training replaces by UNKNOWN, but not their affixes.
+        max_length: maximum number of pieces of a row; a longer sentence has several rows of whole tokens.
+        subword_features: number of hash buckets of the affixes of each token, stored with its first piece; 0: no
+            features.
+        word_dropout: share of the tokens whose first piece training replaces by UNKNOWN; their affixes are kept.
     """
 
     reads_json = True
@@ -62,7 +64,7 @@ class Tokens(FieldBase):
     def accept(self, value: str | Sequence[str], where: str | None = None) -> Sentence:
         tokens = value.split() if isinstance(value, str) else value
         if not isinstance(tokens, list | tuple) or [token for token in tokens if not isinstance(token, str)]:
-            raise DataError("a sentence is a text or a list of tokens", where=where, why=f"it is {tokens!r:.80}")
+            raise DataError("a sentence must be a text or a list of tokens", where=where, why=f"it is {tokens!r:.80}")
         return tuple(tokens)
 
     def parse(self, text: str) -> Sentence:
@@ -70,9 +72,9 @@ class Tokens(FieldBase):
         if not isinstance(tokens, list):
             return tuple(text.split())
         if not all(isinstance(token, str) and token.strip() for token in tokens):
-            raise DataError("a token is empty or no text", help="a text, or a JSON list of tokens")
+            raise DataError("a token is empty or not a text", help="pass a text, or a JSON list of tokens")
         if any(len(token.splitlines()) > 1 for token in tokens):
-            raise DataError("a token has several lines", help="a text, or a JSON list of tokens")
+            raise DataError("a token has several lines", help="pass a text, or a JSON list of tokens")
         return tuple(tokens)
 
     def text(self, value: Sentence) -> str:
@@ -81,7 +83,7 @@ class Tokens(FieldBase):
         return line if plain else json.dumps(value, ensure_ascii=False)
 
     def learn(self, run: RunFiles, values: Sequence[Sentence], log: Report) -> Tokens:
-        # Grouped by token: some tokenizers depend on the order of their lines.
+        # Grouped by token, since the result of some tokenizers depends on the order of lines.
         self.tokenizer = make_text_tokenizer(run, Counter(t for tokens in values for t in tokens).elements(), log)
         return self
 
@@ -95,7 +97,7 @@ class Tokens(FieldBase):
         return EncodedRows([row for parts in rows for row in parts], [False] * len(values), [*map(len, rows)])
 
     def _rows(self, tokens: Sentence, pieces: Sequence[Sequence[int]]) -> Iterator[EncodedRow]:
-        """Yield rows, each with as many tokens as fit into ``max_length`` pieces, and with one at least."""
+        """Yield rows of whole tokens, each with up to ``max_length`` pieces and at least one token."""
         start = 0
         while start < len(tokens):
             end, length = start + 1, len(pieces[start])

@@ -1,1 +1,1 @@
-"""Trained models at work: from text to text."""
+"""Inference with trained models: decoding engines, search and results."""

@@ -1,4 +1,4 @@
-"""Decoders of a language model: its fast form where there is one, or the model itself."""
+"""Decoders of language models: the fast form if it exists, otherwise the model itself."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from regard.attention.positions.absolute import NoPosition
 from regard.engine.language_model import FastLanguageModel
 from regard.engine.language_model import obstacle as fast_obstacle
 from regard.engine.native_language_model import NativeLanguageModel, obstacle
-from regard.inference.decoding import Engine, Wanted, kernels_missing, possible, torch_dtype
+from regard.inference.decoding import Engine, RequestedEngine, kernels_missing, possible, torch_dtype
 from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 
 
 def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | FastLanguageModel | NativeLanguageModel:
-    """``start`` and ``step`` of the model, made for one ``engine``; by the kernels in C where they know the model.
+    """Return the model with ``start`` and ``step`` for one ``engine``; C kernels are used if they support the model.
 
-    ValueError for 8 bits without the kernels.
+    ValueError for int8 without the kernels.
     """
     if engine == "reference":
         return model
@@ -23,18 +23,18 @@ def causal_decoder(model: LanguageModel, engine: Engine) -> LanguageModel | Fast
     return FastLanguageModel(model, dtype=torch_dtype(engine))
 
 
-def possible_engine(model: LanguageModel, engine: Wanted | None) -> Engine:
-    """Return the requested engine, or the fastest exact one; raises ConfigError if the model has no such form."""
+def possible_engine(model: LanguageModel, engine: RequestedEngine | None) -> Engine:
+    """Return the requested engine, or the fastest exact one; raises ConfigError if the model does not support it."""
     return possible(engine, fast_obstacle(model), native_obstacle(model))
 
 
 def native_obstacle(model: LanguageModel) -> str | None:
-    """The reason why the kernels in C do not compute this model; None if they do."""
+    """Return the reason why the C kernels do not support this model; None if they do."""
     return kernels_missing(model.head.weight) or obstacle(model)
 
 
-def forgets(model: LanguageModel) -> bool:
-    """Whether the model reads on without end: each layer looks back a limited way, and positions are relative."""
+def has_bounded_context(model: LanguageModel) -> bool:
+    """Return whether the model can read without end: each layer has a limited history, and positions are relative."""
     if not isinstance(model.embedding, TokenInput) or type(model.embedding.position) is not NoPosition:
         return False
     return all(getattr(layer.mixer, "back", None) is not None for layer in model.stack)

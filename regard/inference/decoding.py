@@ -1,4 +1,4 @@
-"""A trained model as a function from source pieces to hypotheses: what decodes, and how a search begins."""
+"""A trained model as a function from source tokens to hypotheses: engines, and the start of a search."""
 
 from __future__ import annotations
 
@@ -25,16 +25,19 @@ from regard.native.library import find
 from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
 
 Engine = Literal["reference", "float32", "torch", "bfloat16", "int8"]
-Wanted = Engine | Literal["auto"]  # auto: by trial, of a run
+RequestedEngine = Engine | Literal["auto"]  # auto: by trial, for a run
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN))
 
 
 class Decoding:
-    """Sources are opened, and ``step`` then feeds all that run a token; made for one ``engine`` (see Translator)."""
+    """An encoder-decoder for one ``engine`` (see Translator).
+
+    ``open`` encodes sources; ``step`` feeds a token to all rows.
+    """
 
     def __init__(self, model: EncoderDecoder, engine: Engine) -> None:
         self.device = model.head.weight.device
-        self.positions = max_positions(model)  # no output goes beyond a learned table
+        self.positions = max_positions(model)  # outputs cannot exceed a learned position table
         self._model: EncoderDecoder | FastEncoderDecoder | NativeEncoderDecoder = model
         self._chunked_step: ChunkedStep = chunked(model.step)
         if engine != "reference":
@@ -45,14 +48,16 @@ class Decoding:
     def open(
         self, ids: Sequence[int], inputs: Sequence[SearchInput], settings: ChoiceConfig, watch: WatchBeam | None = None
     ) -> StatePair:
-        """See ``SearchModel``. ``inputs``: sources, which are read in one pass."""
+        """See ``SearchModel``. ``inputs``: sources, which are encoded in one pass."""
         assert isinstance(settings, SearchConfig)
         source, valid = (x.to(self.device) for x in pad_sources([list(input.tokens) for input in inputs]))
         longest = valid.sum(1) + settings.max_extra
         for limit in (settings.max_length, self.positions):
             longest = longest if limit is None else longest.clamp_max(limit)
         session = self._model.session(source, Span.of(valid))
-        best = settings.beam if settings.covers else None  # the coverage penalty ranks all that a beam finished
+        best = (
+            settings.beam if settings.covers else None
+        )  # the coverage penalty ranks all finished hypotheses of a beam
         state, rows = start_search(
             ids, inputs, settings, SYMBOLS, max_lengths=longest, best=best, watch=watch
         )  # fmt: skip
@@ -60,14 +65,17 @@ class Decoding:
 
     @torch.no_grad()
     def step(self, tokens: Tensor, session: State, read: Reduce) -> tuple[tuple[Tensor, ...], State]:
-        """A ``ChunkedStep``. ModelError where the model computes no probabilities."""
+        """See ``ChunkedStep``. ModelError if the model computes no probabilities."""
         reduced, session = self._chunked_step(tokens, session, read)
         require_probabilities(reduced)
         return reduced, session
 
 
 def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | NativeEncoderDecoder:
-    """Kernels in C where they know the model and its format, torch elsewhere. ValueError for 8 bits without kernels."""
+    """Return the model for the C kernels if they support it and the format, otherwise for torch.
+
+    ValueError for int8 without the kernels.
+    """
     parts: dict[str, Any] = {
         "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
     }  # fmt: skip
@@ -77,12 +85,12 @@ def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Nat
 
 
 def native_obstacle(model: EncoderDecoder) -> str | None:
-    """The reason why the kernels in C do not decode with this model; None if they do."""
+    """Return the reason why the C kernels do not support this model; None if they do."""
     return _copies(model) or kernels_missing(model.head.weight) or decoder_obstacle(model.decoder)
 
 
 def torch_obstacle(model: EncoderDecoder) -> str | None:
-    """The reason why packed matrices do not decode with this model, whatever computes them; None if they do."""
+    """Return the reason why the model cannot be decoded with packed matrices, on any engine; None if it can."""
     return _copies(model) or layers_obstacle(model.decoder)
 
 
@@ -91,36 +99,39 @@ def _copies(model: EncoderDecoder) -> str | None:
 
 
 def kernels_missing(weight: Tensor) -> str | None:
-    """The reason why there are no kernels for a model with such weights; None where there are."""
+    """Return the reason why the kernels cannot be used with such weights; None if they can."""
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
         dtype = str(weight.dtype).removeprefix("torch.")
-        return f"they are for float32 on a CPU, and the model is in {dtype} on {weight.device.type}"
+        return f"they require float32 on a CPU, and the model is {dtype} on {weight.device.type}"
     return find().reason
 
 
-def possible(engine: Wanted | None, reason: str | None, missing: str | None) -> Engine:
-    """The engine that was asked for, or the best of those with the model's own outputs.
+def possible(engine: RequestedEngine | None, reason: str | None, missing: str | None) -> Engine:
+    """Return the requested engine, or by default the best one with the model's own outputs.
 
-    ``reason``: why the model has no fast form; None if it has one. ``missing``: why the kernels in C do not compute it,
-    which alone have 8-bit products; None if they do.
+    Args:
+        engine: the requested engine; None for the default.
+        reason: why the model has no fast form; None if it has one.
+        missing: why the C kernels, the only engine for 8-bit products, do not support it; None if they do.
     """
     if engine is None:
         return "float32" if reason is None else "reference"
     if engine == "auto" or engine not in get_args(Engine):
-        why = "a run's folder says what it is: regard.load" if engine == "auto" else None
-        raise ConfigError(f"{engine!r} is no engine", where="engine", why=why, help=", ".join(get_args(Engine)))
+        why = "auto requires a run folder: use regard.load" if engine == "auto" else None
+        help = f"use one of {', '.join(get_args(Engine))}"
+        raise ConfigError(f"unknown engine {engine!r}", where="engine", why=why, help=help)
     if engine == "int8" and reason is None and missing is not None:
         raise ConfigError(
-            "this model cannot decode in int8", where="engine", why=f"8-bit products need the kernels in C: {missing}",
-            help="leave it out: float32 gives the model's own outputs; regard doctor tells of the kernels",
+            "the model cannot decode in int8", where="engine", why=f"8-bit products need the C kernels: {missing}",
+            help="omit it to use float32, which is exact; regard doctor shows the state of the kernels",
         )  # fmt: skip
     if reason is not None and engine != "reference":
         raise ConfigError(
-            f"this model cannot decode in {engine}", where="engine", why=reason, help="leave it out, or say reference"
+            f"the model cannot decode in {engine}", where="engine", why=reason, help="omit it, or use reference"
         )
     return engine
 
 
 def torch_dtype(engine: Engine) -> torch.dtype | None:
-    """The number format that torch computes an engine in, None for that of the model."""
+    """Return the number format in which torch computes an engine; None for that of the model."""
     return torch.bfloat16 if engine == "bfloat16" else None

@@ -1,4 +1,4 @@
-"""Choice of an engine by trial: all that a model and a machine have read the same lines, timed in turn."""
+"""Automatic choice of an engine: all available engines decode the same lines and are timed in turn."""
 
 from __future__ import annotations
 
@@ -23,33 +23,33 @@ from regard.native.library import find
 from regard.search.best_types import BestTypes
 from regard.search.contract import ChunkedStep
 
-DIFFERENCE = 0.02  # nats; mean distance of log-probabilities from those of float32
-AGREEMENT = 0.99  # share of places, along given outputs, where the likeliest type is that of float32
-GAIN = 0.95  # of float32's time at most: what differs by less may change with the weather of a machine
-ROUNDS, SECONDS = 5, 2.0  # rounds in which all take their turn, the last of which begins within so many seconds
-ROWS, COLUMNS = 32, 24  # of the lines to measure on
-NONE = 1e9  # nats; the difference of what are no numbers
+DIFFERENCE = 0.02  # nats; maximum mean difference of log-probabilities from those of float32
+AGREEMENT = 0.99  # minimum share of positions with the same most likely token as float32
+GAIN = 0.95  # maximum share of float32's time: smaller differences may be noise
+ROUNDS, SECONDS = 5, 2.0  # maximum number of rounds over all engines; the last round begins within these seconds
+ROWS, COLUMNS = 32, 24  # size of the lines to measure on
+NONE = 1e9  # nats; the difference of NaN
 
 
 class Lines(NamedTuple):
-    """Tokens to read, column by column, and those that follow them."""
+    """Input tokens, fed position by position, and the tokens that follow them."""
 
-    given: Int[Tensor, "rows columns"]
-    wanted: Int[Tensor, "rows columns"]
-    counted: Bool[Tensor, "rows columns"]
+    inputs: Int[Tensor, "rows columns"]
+    targets: Int[Tensor, "rows columns"]
+    target_mask: Bool[Tensor, "rows columns"]
     source: Int[Tensor, "rows length"] | None = None
     source_span: Span | None = None
 
 
-class Judged(NamedTuple):
-    """Log-probabilities of the wanted tokens that count, and the likeliest types at their places."""
+class Predictions(NamedTuple):
+    """Log-probabilities of the target tokens, and the most likely tokens at their positions."""
 
     log_p: Float[Tensor, "tokens"]
     best: Int[Tensor, "tokens"]
 
 
 class EngineFigures(NamedTuple):
-    """One engine: seconds for the lines, and how near it comes to float32."""
+    """Figures of one engine: seconds for the lines, and the difference from float32."""
 
     seconds: float
     difference: float
@@ -57,35 +57,35 @@ class EngineFigures(NamedTuple):
 
     @property
     def exact(self) -> bool:
-        """Return whether it may stand for float32."""
+        """True if it may replace float32."""
         return self.difference <= DIFFERENCE and self.agreement >= AGREEMENT
 
 
 class Trial(Protocol):
-    """An engine that reads lines: to be judged, or to be timed."""
+    """An engine applied to lines, to compare its predictions or to time it."""
 
-    def judged(self) -> Judged:
-        """Probabilities of the lines."""
+    def predictions(self) -> Predictions:
+        """Return the predictions on the lines."""
 
     def run(self) -> None:
-        """Decoding as a greedy search does it."""
+        """Decode as in greedy search."""
 
 
 class EngineTrials(Protocol):
-    """The engines of a run's network, as its task declares them (``core.task.Task.engine_trials``)."""
+    """The engines for a run's network, as declared by its task (``core.task.Task.engine_trials``)."""
 
     def candidates(self) -> list[Engine]:
-        """Return the engines to choose from, float32 first: see ``usable_engines``."""
+        """Return the engines to choose from, float32 first; see ``usable_engines``."""
 
     def lines(self) -> Lines | None:
-        """Return lines of the run's prepared data to measure on; None if there are none."""
+        """Return lines of the run's prepared data to measure on; None if there is no data."""
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
         """Return the trial of one of the candidates."""
 
 
 def first_lines(data: Path, read: Callable[[Path], Lines | None]) -> Lines | None:
-    """Return the lines of the prepared validation data of a run, or else of its training data; None if neither has any.
+    """Return lines of the prepared validation data of a run, else of its training data; None if neither has any.
 
     Args:
         data: the folder of the prepared data.
@@ -99,40 +99,40 @@ def first_lines(data: Path, read: Callable[[Path], Lines | None]) -> Lines | Non
 
 
 class ReadingTrial:
-    """A ``Trial`` of an engine that reads a column at each step, from the state of ``start``."""
+    """A ``Trial`` of an engine that reads one position per step, from the state of ``start``."""
 
     def __init__(self, step: ChunkedStep, start: Callable[[], State], lines: Lines) -> None:
         self.step, self.start, self.lines = step, start, lines
 
     @torch.no_grad()
-    def judged(self) -> Judged:
-        state, found = self.start(), []
-        for column, wanted in zip(self.lines.given.split(1, 1), self.lines.wanted.unbind(1), strict=True):
-            each, state = self.step(column, state, partial(_judge, wanted))
-            found.append(each)
-        log_p, best = (torch.stack(each, 1)[self.lines.counted] for each in zip(*found, strict=True))
-        return Judged(log_p, best)
+    def predictions(self) -> Predictions:
+        state, steps = self.start(), []
+        for tokens, targets in zip(self.lines.inputs.split(1, 1), self.lines.targets.unbind(1), strict=True):
+            reduced, state = self.step(tokens, state, partial(_target_scores, targets))
+            steps.append(reduced)
+        log_p, best = (torch.stack(values, 1)[self.lines.target_mask] for values in zip(*steps, strict=True))
+        return Predictions(log_p, best)
 
     @torch.no_grad()
     def run(self) -> None:
         state = self.start()
-        for column in self.lines.given.split(1, 1):
-            _, state = self.step(column, state, BestTypes(1))
+        for tokens in self.lines.inputs.split(1, 1):
+            _, state = self.step(tokens, state, BestTypes(1))
 
 
-def _judge(
-    wanted: Int[Tensor, "rows"], log_p: Float[Tensor, "some types"], rows: slice
+def _target_scores(
+    targets: Int[Tensor, "rows"], log_p: Float[Tensor, "some types"], rows: slice
 ) -> tuple[Float[Tensor, "some"], Int[Tensor, "some"]]:
-    return log_p.gather(1, wanted[rows, None])[:, 0], log_p.argmax(1)
+    return log_p.gather(1, targets[rows, None])[:, 0], log_p.argmax(1)
 
 
 def usable_engines(weight: Tensor, obstacle: str | None, missing: str | None) -> list[Engine]:
-    """Return the engines to choose from, float32 first; none without a fast form or on another device than a CPU.
+    """Return the engines to choose from, float32 first; [] without a fast form, or on a device other than a CPU.
 
     Args:
-        weight: of the network.
+        weight: a weight of the network.
         obstacle: the reason why it has no fast form; None if it has one.
-        missing: the reason why the kernels in C do not compute it; None if they do.
+        missing: the reason why the C kernels do not support it; None if they do.
     """
     if obstacle is not None or weight.device.type != "cpu":
         return []
@@ -143,11 +143,11 @@ def usable_engines(weight: Tensor, obstacle: str | None, missing: str | None) ->
 
 def spread(count: int, number: int = ROWS) -> list[int]:
     """Return ``number`` of the numbers below ``count``, or all, evenly spaced."""
-    return sorted({place * count // number for place in range(number)}) if count else []
+    return sorted({index * count // number for index in range(number)}) if count else []
 
 
 def kernel_set() -> str | None:
-    """Return the instruction set that the kernels in C use on this machine; None without kernels."""
+    """Return the instruction set that the C kernels use on this machine; None without kernels."""
     library = find().library
     return None if library is None else library.set
 
@@ -155,43 +155,43 @@ def kernel_set() -> str | None:
 def measure(
     trials: Mapping[Engine, Trial], clock: Callable[[], float] = time.perf_counter
 ) -> dict[Engine, EngineFigures]:
-    """Time and exactness of each; float32 is among them."""
-    plain = trials["float32"].judged()
-    judged = {name: plain if name == "float32" else each.judged() for name, each in trials.items()}
-    for each in trials.values():
-        each.run()  # the first prepares buffers and kernels
+    """Return the time and the exactness of each engine; float32 is among them."""
+    plain = trials["float32"].predictions()
+    predictions = {name: plain if name == "float32" else trial.predictions() for name, trial in trials.items()}
+    for trial in trials.values():
+        trial.run()  # warm-up: prepares buffers and kernels
     seconds: dict[Engine, list[float]] = {name: [] for name in trials}
     end = clock() + SECONDS
     for number in range(ROUNDS):
         if number and clock() > end:
             break
-        for name, each in trials.items():
+        for name, trial in trials.items():
             began = clock()
-            each.run()
+            trial.run()
             seconds[name].append(clock() - began)
-    return {name: EngineFigures(median(seconds[name]), *_distance(judged[name], plain)) for name in trials}
+    return {name: EngineFigures(median(seconds[name]), *_distance(predictions[name], plain)) for name in trials}
 
 
-def _distance(found: Judged, plain: Judged) -> tuple[float, float]:
-    difference = (found.log_p - plain.log_p).abs().mean().nan_to_num(NONE, NONE)
-    return float(difference), float((found.best == plain.best).float().mean())
+def _distance(actual: Predictions, plain: Predictions) -> tuple[float, float]:
+    difference = (actual.log_p - plain.log_p).abs().mean().nan_to_num(NONE, NONE)
+    return float(difference), float((actual.best == plain.best).float().mean())
 
 
 def choose(measured: Mapping[Engine, EngineFigures]) -> Engine:
-    """The fastest that is exact; float32 unless another gains something."""
-    most = GAIN * measured["float32"].seconds
-    quicker = {name: each.seconds for name, each in measured.items() if each.exact and each.seconds <= most}
-    return min(quicker, key=lambda name: quicker[name], default="float32")
+    """Return the fastest exact engine; float32 unless another one is notably faster."""
+    limit = GAIN * measured["float32"].seconds
+    faster = {name: figures.seconds for name, figures in measured.items() if figures.exact and figures.seconds <= limit}
+    return min(faster, key=lambda name: faster[name], default="float32")
 
 
 def explain(measured: Mapping[Engine, EngineFigures]) -> str:
-    """The choice in one sentence."""
+    """Return the choice and its reasons in one line."""
     chosen = choose(measured)
-    times = ", ".join(f"{name} {1e3 * each.seconds:.3g} ms" for name, each in measured.items())
-    told = [
-        f"{name} {'is' if each.exact else 'is not'} exact enough ({each.agreement:.1%} of its likeliest tokens are "
-        f"those of float32, log-probabilities {each.difference:.2g} nats apart)"
-        for name, each in measured.items()
-        if name == chosen != "float32" or not each.exact
+    times = ", ".join(f"{name} {1e3 * figures.seconds:.3g} ms" for name, figures in measured.items())
+    differences = [
+        f"{name} {'is' if figures.exact else 'is not'} exact enough ({figures.agreement:.1%} of its most likely tokens "
+        f"equal those of float32, log-probabilities differ by {figures.difference:.2g} nats)"
+        for name, figures in measured.items()
+        if name == chosen != "float32" or not figures.exact
     ]
-    return f"engine {chosen}: {'; '.join([times, *told])}"
+    return f"engine {chosen}: {'; '.join([times, *differences])}"

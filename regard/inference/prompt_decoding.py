@@ -1,4 +1,4 @@
-"""A language model as a search uses it: prompts are read, and each row continues in windows of a context."""
+"""A language model for a search: prompts are read, and each row is continued within windows of a context."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from regard.inference.search_model import SearchInput, WatchBeam, require_probab
 from regard.search.contract import ChunkedStep, Reduce, StatePair, Symbols, chunked
 
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN, UNKNOWN))
-READ_AT_ONCE = 1 << 24  # maximum of log-probabilities in memory when prompts are read together
+READ_AT_ONCE = 1 << 24  # maximum number of log-probabilities in memory while prompts are read together
 LogPNext = Float[Tensor, "rows types"]
 
 
 class DecodedModel(Protocol):
-    """A language model, or anything that decodes as one."""
+    """A language model, or anything with its decoding interface."""
 
     def start(self, rows: int) -> State:
         """Return the state before the first token."""
@@ -31,14 +31,14 @@ class DecodedModel(Protocol):
     def step(
         self, tokens: Int[Tensor, "rows length"], state: State
     ) -> tuple[Float[Tensor, "rows length types"], State]:
-        """Return log-probabilities of the token after each, and the state after them."""
+        """Return the log-probabilities of the token after each position, and the new state."""
 
 
 class PromptState(NamedTuple):
     """Rows of texts: the model's state, the number of tokens in it, and the last tokens of each text.
 
-    ``following``: log-probabilities of the next token where the texts were just read; the next step needs no pass.
-    ``texts`` has none where the model reads on without end.
+    ``following``: log-probabilities of the next token for texts that were just read; the next step then needs no pass.
+    ``texts`` is empty if the model has a bounded context.
     """
 
     state: State
@@ -47,40 +47,41 @@ class PromptState(NamedTuple):
     following: LogPNext | None = None
 
     def select(self, rows: Int[Tensor, "rows"]) -> PromptState:
-        """Return the state of these rows; texts are copied, since rows that repeat continue in different ways."""
+        """Return the state of these rows. Texts are copied, since repeated rows continue differently."""
         numbers = rows.tolist()
         following = None if self.following is None else self.following[rows]
         lengths, texts = [self.lengths[row] for row in numbers], [list(self.texts[row]) for row in numbers]
         return PromptState(select(self.state, rows), lengths, texts, following)
 
     def repeat(self, times: int) -> PromptState:
-        """Return the state with each row so many times."""
+        """Return the state with each row repeated ``times`` times."""
         following = None if self.following is None else repeat(self.following, times)
         texts = [list(text) for text in self.texts for _ in range(times)]
         return PromptState(repeat(self.state, times), [n for n in self.lengths for _ in range(times)], texts, following)
 
     def join(self, states: Sequence[PromptState]) -> PromptState:
-        """Return the rows of several states, all of them with ``following`` or none."""
-        following = [each.following for each in states if each.following is not None]
+        """Return the rows of several states; either all have ``following`` or none has."""
+        following = [part.following for part in states if part.following is not None]
         return PromptState(
-            join([each.state for each in states]),
-            [length for each in states for length in each.lengths],
-            [text for each in states for text in each.texts],
+            join([part.state for part in states]),
+            [length for part in states for length in part.lengths],
+            [text for part in states for text in part.texts],
             torch.cat(following) if following else None,
         )
 
 
 class PromptDecoding:
-    """A ``SearchModel`` whose rows never see more than ``context`` tokens: beyond, the last half is read again."""
+    """A ``SearchModel`` whose rows see at most ``context`` tokens; beyond, the last half is read again."""
 
     def __init__(self, model: DecodedModel, *, context: int | None, types: int, device: torch.device) -> None:
         """Prepare a model.
 
         Args:
             model: the language model.
-            context: maximum of tokens that a prediction sees; None for a model that reads on without end.
+            context: maximum number of tokens that a prediction sees; None for a model with a bounded context of its
+                own.
             types: size of the vocabulary.
-            device: of the model.
+            device: device of the model.
         """
         self.model, self.context, self.device = model, context or sys.maxsize, device
         self._chunked_step: ChunkedStep = getattr(model, "chunked_step", None) or chunked(model.step)
@@ -92,7 +93,7 @@ class PromptDecoding:
     def open(
         self, ids: Sequence[int], inputs: Sequence[SearchInput], settings: ChoiceConfig, watch: WatchBeam | None = None
     ) -> StatePair:
-        """See ``SearchModel``. ``inputs``: prompts. ``settings.length``: maximum of tokens of each output."""
+        """See ``SearchModel``. ``inputs``: prompts. ``settings.length``: maximum number of tokens of each output."""
         length: int = settings.length  # type: ignore[attr-defined]
         longest = torch.full((len(inputs),), length, dtype=torch.int64, device=self.device)
         search_state, rows = start_search(
@@ -105,7 +106,7 @@ class PromptDecoding:
     def step(
         self, tokens: Int[Tensor, "rows 1"], state: PromptState, reduce: Reduce
     ) -> tuple[tuple[Tensor, ...], PromptState]:
-        """A ``ChunkedStep``. ModelError where the model computes no probabilities."""
+        """See ``ChunkedStep``. ModelError if the model computes no probabilities."""
         if state.following is not None:
             reduced = reduce(state.following, slice(0, len(state.following)))
             state = state._replace(following=None)
@@ -115,18 +116,18 @@ class PromptDecoding:
         return reduced, state
 
     def read(self, texts: Sequence[list[int]]) -> PromptState:
-        """Read whole texts; the last half of a context of those that do not fit. Equal texts are read once."""
+        """Read whole texts; of texts longer than the context, the last half of it. Equal texts are read once."""
         half = max(self.context // 2, 1)
         windows = [tuple(text if len(text) <= self.context else text[-half:]) for text in texts]
-        place = {window: row for row, window in enumerate(dict.fromkeys(windows))}
-        state = self._read([list(window) for window in place])
-        rows = [place[window] for window in windows]
-        return state if rows == list(range(len(place))) else state.select(self._tensor(rows))
+        row_of_window = {window: row for row, window in enumerate(dict.fromkeys(windows))}
+        state = self._read([list(window) for window in row_of_window])
+        rows = [row_of_window[window] for window in windows]
+        return state if rows == list(range(len(row_of_window))) else state.select(self._tensor(rows))
 
     def _fed(
         self, tokens: Int[Tensor, "rows 1"], state: PromptState, reduce: Reduce
     ) -> tuple[tuple[Tensor, ...], PromptState]:
-        """Feed each row a token; rows whose window is full read the last half of it and the token."""
+        """Feed each row a token. Rows whose window is full read its last half and the token."""
         if self._keeps_texts:
             for text, token in zip(state.texts, tokens[:, 0].tolist(), strict=True):
                 text.append(token)
@@ -134,19 +135,19 @@ class PromptDecoding:
         if not full:
             reduced, after = self._chunked_step(tokens, state.state, reduce)
             return reduced, state._replace(state=after, lengths=[length + 1 for length in state.lengths])
-        again = self.read([state.texts[row] for row in full])
-        others = [row for row in range(len(tokens)) if row not in set(full)]
-        if others:
-            index = self._tensor(others)
+        refilled = self.read([state.texts[row] for row in full])
+        unfilled = [row for row in range(len(tokens)) if row not in set(full)]
+        if unfilled:
+            index = self._tensor(unfilled)
             rest = state.select(index)
             log_p, after = self.model.step(tokens[index], rest.state)
             lengths = [length + 1 for length in rest.lengths]
             rest = PromptState(after, lengths, rest.texts, log_p[:, -1])
-            again = rest.join([rest, again])
-        order = sorted(range(len(tokens)), key=(others + full).__getitem__)
-        again = again.select(self._tensor(order)) if others else again
-        assert again.following is not None
-        return reduce(again.following, slice(0, len(tokens))), again._replace(following=None)
+            refilled = rest.join([rest, refilled])
+        order = sorted(range(len(tokens)), key=(unfilled + full).__getitem__)
+        refilled = refilled.select(self._tensor(order)) if unfilled else refilled
+        assert refilled.following is not None
+        return reduce(refilled.following, slice(0, len(tokens))), refilled._replace(following=None)
 
     def _read(self, texts: Sequence[list[int]]) -> PromptState:
         groups = list(self._groups([len(text) for text in texts]))
@@ -157,13 +158,16 @@ class PromptDecoding:
         return states[0].join(states).select(self._tensor(sorted(range(len(order)), key=order.__getitem__)))
 
     def _groups(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Rows to read at once: padded to less than twice their length, or of one length; not too many tokens."""
+        """Yield groups of rows to read together.
+
+        A group has a bounded number of tokens, and lengths within a factor of two, or equal lengths.
+        """
         groups: defaultdict[int, list[int]] = defaultdict(list)
         for row, length in enumerate(lengths):
             groups[length.bit_length() if self._pads else length].append(row)
         for rows in groups.values():
             size = max(self._at_once // max(lengths[row] for row in rows), 1)
-            yield from (rows[at : at + size] for at in range(0, len(rows), size))
+            yield from (rows[begin : begin + size] for begin in range(0, len(rows), size))
 
     def _read_together(self, texts: Sequence[list[int]]) -> PromptState:
         lengths = [len(text) for text in texts]
@@ -172,7 +176,7 @@ class PromptDecoding:
         if min(lengths) < max(lengths):
             try:
                 state = truncate(state, self._tensor(lengths))
-            except TypeError:  # a memory that cannot forget the padding
+            except TypeError:  # the state cannot be truncated to drop the padding
                 self._pads = False
                 return self._read(texts)
         last = self._tensor([length - 1 for length in lengths])

@@ -1,4 +1,4 @@
-"""TokenChoice of what reads for a classifier or a tagger: torch, or the kernels in float32 or in 8 bits."""
+"""Engines for networks that read (classifiers, taggers): torch, or the C kernels in float32 or 8 bits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from regard.inference.decoding import Engine
 
 
 def reading_form(net: Any, engine: Engine | None) -> nn.Module:
-    """The network in the form that computes under an engine; its weights as they are now.
+    """Return the network in the form for an engine, with its current weights.
 
-    ``float32``, unless given: the kernels where they know its ``encoder``, else the network itself; ``int8``: the
-    kernels; ``torch`` and ``reference``: the network itself. ConfigError for others, and for 8 bits without kernels.
+    ``float32`` (the default): the C kernels if they support its ``encoder``, otherwise the network itself; ``int8``:
+    the kernels; ``torch`` and ``reference``: the network itself. ConfigError for other engines, and for int8 without
+    kernels.
     """
     if engine not in (None, "float32", "int8", "torch", "reference"):
-        known = f"{engine!r} is no engine" if engine not in get_args(Engine) else f"no label is told in {engine}"
-        raise ConfigError(known, where="engine", help="float32, int8, torch or reference")
+        what = f"unknown engine {engine!r}" if engine not in get_args(Engine) else f"{engine} is not supported here"
+        raise ConfigError(what, where="engine", help="use float32, int8, torch or reference")
     if engine in ("torch", "reference") or not hasattr(net, "encoder"):
         return net
     encoder = getattr(net, "encoder", None)
@@ -27,6 +28,6 @@ def reading_form(net: Any, engine: Engine | None) -> nn.Module:
     if reason is None:
         return read_by_kernels(net, "int8" if engine == "int8" else "float32")
     if engine == "int8":
-        help = "leave it out: float32 gives the model's own outputs; regard doctor tells of the kernels"
-        raise ConfigError("this model cannot read in int8", where="engine", why=reason, help=help)
+        help = "omit it to use float32, which is exact; regard doctor shows the state of the kernels"
+        raise ConfigError("the model cannot read in int8", where="engine", why=reason, help=help)
     return net

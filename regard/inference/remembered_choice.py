@@ -1,4 +1,4 @@
-"""Memory of what was measured of engines: a small file beside a run, for each machine and checkpoint."""
+"""Saved measurements of engines: a small file in the run folder, by machine and checkpoint."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from regard.inference.decoding import Engine
 from regard.inference.engine_choice import EngineFigures
 
 NAME = "engine.json"
-KEPT = 16  # machines and checkpoints, the newest
-PATIENCE = 60.0  # seconds to wait for another process that measures
+MAX_CHOICES = 16  # newest combinations of machine and checkpoint
+PATIENCE = 60.0  # seconds to wait for another measuring process
 
 
 class _Figures(BaseModel):
@@ -36,39 +36,42 @@ class _Choice(BaseModel):
 
 
 class _File(BaseModel):
-    """Whoever made the file, nothing of it is used but names of this list, and figures to choose among them."""
+    """The file, which may come from others: only names of engines and their figures are used."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: Literal[1] = 1
-    choices: Annotated[list[_Choice], Field(max_length=KEPT)] = []
+    choices: Annotated[list[_Choice], Field(max_length=MAX_CHOICES)] = []
 
 
-def recall(folder: Path, key: str) -> dict[Engine, EngineFigures] | None:
-    """Figures that were stored under that key; None where nothing was, or the file is none of ours."""
+def load_choice(folder: Path, key: str) -> dict[Engine, EngineFigures] | None:
+    """Return the figures saved for a key; None if they are missing or the file is invalid."""
     for choice in _read(folder).choices:
         if choice.key == key and "float32" in choice.engines:
-            return {name: EngineFigures(**each.model_dump()) for name, each in choice.engines.items()}
+            return {name: EngineFigures(**figures.model_dump()) for name, figures in choice.engines.items()}
     return None
 
 
-def remember(folder: Path, key: str, measured: Mapping[Engine, EngineFigures]) -> None:
-    """Add to the file; nothing happens where the folder cannot be written."""
-    others = [choice for choice in _read(folder).choices if choice.key != key][1 - KEPT :]
-    figures = {name: _Figures.model_validate(each._asdict()) for name, each in measured.items()}
-    file = _File(choices=[*others, _Choice(key=key, engines=figures)])
+def save_choice(folder: Path, key: str, measured: Mapping[Engine, EngineFigures]) -> None:
+    """Save figures to the file; nothing happens if the folder is not writable."""
+    other_choices = [choice for choice in _read(folder).choices if choice.key != key][1 - MAX_CHOICES :]
+    figures = {name: _Figures.model_validate(one._asdict()) for name, one in measured.items()}
+    file = _File(choices=[*other_choices, _Choice(key=key, engines=figures)])
     try:
         atomic_files.write_json(folder / NAME, file.model_dump())
     except StorageError:
-        pass  # it is measured anew each time
+        pass  # engines are then measured each time
 
 
 @contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time measure, so that workers of one server take the same; not in a read-only folder."""
-    with ExitStack() as held:
+def exclusive(folder: Path) -> Iterator[None]:
+    """Let one process at a time measure, so all workers of a server use the same engine.
+
+    Has no effect in a read-only folder.
+    """
+    with ExitStack() as stack:
         try:
-            held.enter_context(atomic_files.locked(folder / f".{NAME}.lock", patience=PATIENCE))
+            stack.enter_context(atomic_files.locked(folder / f".{NAME}.lock", patience=PATIENCE))
         except (StorageError, BlockingIOError):
             pass
         yield

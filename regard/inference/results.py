@@ -1,4 +1,4 @@
-"""Results of a translation: the outputs for one input, with their scores and the attention of the best."""
+"""Results of a translation: outputs for one input, with scores and the attention of the best output."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from torch import Tensor
 from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
 
-REPR_LENGTH = 60  # characters of a text in a representation of one line
+REPR_LENGTH = 60  # maximum characters of a text in a one-line representation
 
 
 class Candidate(NamedTuple):
     """One output of a translation."""
 
     text: str
-    score: float  # the value that the search ranked it by
+    score: float  # the value by which the search ranked it
     log_probability: float  # log P(output | source) in nats
     pieces: list[str]
-    piece_log_probabilities: list[float]  # in nats; the end symbol's last, where the output is finished
-    finished: bool  # False where the length limit cut it
+    piece_log_probabilities: list[float]  # in nats; that of the end symbol is last, if the output is finished
+    finished: bool  # False if the length limit truncated it
 
     def __repr__(self) -> str:
         text, pieces = shortened(self.text, REPR_LENGTH), pluralize(len(self.pieces), "piece")
@@ -32,7 +32,7 @@ class Candidate(NamedTuple):
 
 
 def joined(parts: Sequence[Candidate]) -> Candidate:
-    """The outputs of the parts of one input, as one."""
+    """Combine the outputs of the parts of one input into one output."""
     return Candidate(
         " ".join(part.text for part in parts),
         sum(part.score for part in parts),
@@ -51,9 +51,9 @@ class Translation:
         candidates: the outputs.
         attend: computes ``attention``; called on first use.
         pieces: the pieces of the input.
-        unknown: parts of the input (characters, or words where pieces are words) that the model has no piece for, in
-            order, repeats included; the model reads ``<unk>`` in their place.
-        unread: pieces at the end of the input beyond what the model reads (``data.long_sources = "cropped"``).
+        unknown: unknown parts of the input (characters, or words if pieces are words), in order, with repetitions; the
+            model reads ``<unk>`` instead.
+        unread: number of pieces at the end of the input that were cropped (``data.long_sources = "cropped"``).
     """
 
     def __init__(
@@ -84,23 +84,23 @@ class Translation:
     def attention(self) -> Mapping[str, Tensor]:
         """The attention weights (heads, target, source) of the best output, by name (``decoder.3.source``, …).
 
-        Computed by one teacher-forced pass through the reference path. Row t is the query that predicts piece t + 1 of
-        the target, from the piece before it.
+        Computed by one teacher-forced pass with the reference implementation. Row t is the query at piece t of the
+        target, which predicts piece t + 1.
         """
         return self._attend()
 
-    def saying(self, text: str) -> Translation:
-        """This translation with another text for the best output (for its pieces see ``Translator.spelling``)."""
+    def with_text(self, text: str) -> Translation:
+        """Return this translation with another text for the best output (its pieces: ``Translator.spelling``)."""
         return self.with_candidates([self.candidates[0]._replace(text=text), *self.candidates[1:]])
 
     def with_candidates(self, candidates: list[Candidate]) -> Translation:
-        """Return this translation with other outputs; the attention stays that of the best output here."""
-        told: dict[str, Any] = {"pieces": self.pieces, "unknown": self.unknown, "unread": self.unread}
-        return Translation(self.source, candidates, lambda: self.attention, **told)
+        """Return this translation with other outputs; the attention remains that of its own best output."""
+        fields: dict[str, Any] = {"pieces": self.pieces, "unknown": self.unknown, "unread": self.unread}
+        return Translation(self.source, candidates, lambda: self.attention, **fields)
 
     def as_dict(self) -> dict[str, Any]:
-        """All that is known of it as plain JSON: the source, the best output's fields, the candidates."""
-        candidates = [each._asdict() for each in self.candidates]
+        """Return all values as plain JSON: the source, the fields of the best output, and the candidates."""
+        candidates = [candidate._asdict() for candidate in self.candidates]
         unknown = dict(Counter(self.unknown))
         unread = {"unread": self.unread} if self.unread else {}
         return {"source": self.source, **candidates[0], "unknown": unknown, **unread, "candidates": candidates}

@@ -1,4 +1,4 @@
-"""Search for the outputs of many inputs, some of them at once."""
+"""Search for the outputs of many inputs, several at a time."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def inputs_of(
     prefixes: Sequence[Sequence[int]] | None = None,
     listener: Callable[[], TokenListener] | None = None,
 ) -> list[SearchInput]:
-    """Return the inputs of a search, whose draws depend on their tokens and the seed of the settings alone.
+    """Return the inputs of a search; their random draws depend only on their tokens and the seed of the settings.
 
     Args:
-        tokens: of each input.
-        settings: of the search.
-        prefixes: tokens that the outputs of each input begin with.
-        listener: makes a receiver of the tokens of one output.
+        tokens: tokens of each input.
+        settings: settings of the search.
+        prefixes: tokens with which the outputs of each input begin.
+        listener: makes a receiver for the tokens of one output.
     """
     draws, outputs = settings.draw_temperature is not None, 1 if settings.draw_temperature is None else settings.nbest
     seed = secrets.randbits(64) if settings.seed is None else settings.seed
@@ -56,13 +56,13 @@ def run_search(
     rows: int,
     interrupted: Callable[[], bool] = not_interrupted,
 ) -> Iterator[list[Finished]]:
-    """Yield the inputs that finished, by their numbers, after each step; others take their places.
+    """Yield finished inputs with their numbers after each step; waiting inputs take their rows.
 
     Args:
         model: the model.
         inputs: numbers and inputs, in the order in which they begin.
-        settings: of the search.
-        rows: maximum of inputs that are searched at once.
+        settings: settings of the search.
+        rows: maximum number of inputs that are searched at a time.
         interrupted: called before each step; KeyboardInterrupt is raised once it returns True.
     """
     waiting = iter(inputs)
@@ -81,8 +81,8 @@ def run_search(
 
 
 def require_seed(seed: object) -> int:
-    """Return the seed. ConfigError if it is not a whole number of at most 64 bits."""
+    """Return the seed. ConfigError if it is not an integer of at most 64 bits."""
     if not isinstance(seed, int) or isinstance(seed, bool) or not -(2**63) <= seed < 2**64:
-        why = "it should be a whole number of at most 64 bits"
+        why = "it must be an integer of at most 64 bits"
         raise ConfigError(f"seed cannot be {shortened(repr(seed))}", where="seed", why=why)
     return seed

@@ -1,4 +1,4 @@
-"""Contract between a search and a trained model, which reads a source or continues a prompt."""
+"""Contract between a search and a trained model, which encodes a source or continues a prompt."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ WatchBeam = Callable[[int, BeamStep], None]
 
 @runtime_checkable
 class Searches(Protocol):
-    """Capability of a predictor: its outputs are searched step by step, those of many inputs at once."""
+    """Capability of a predictor whose outputs are searched step by step, for many inputs at a time."""
 
     @property
     def decoding(self) -> SearchModel:
-        """The model as a search uses it."""
+        """The model for the search."""
 
     def requested(self, request: Any) -> ChoiceConfig:
-        """Return the model's settings with those that a request sets. ConfigError for what they cannot be."""
+        """Return the model's settings, overridden by those of a request. ConfigError for invalid ones."""
 
     def search_inputs(self, input: Any, settings: ChoiceConfig) -> list[SearchInput]:
         """Return the parts of an input that are searched."""
@@ -45,10 +45,10 @@ class Searches(Protocol):
 
 @dataclass(frozen=True)
 class SearchInput:
-    """One input of a search: the tokens of a source or of a prompt, and what holds for its outputs alone.
+    """One input of a search: the tokens of a source or prompt, and settings for its outputs.
 
-    ``prefix``: tokens that they begin with. ``constraints``: sequences that they contain. ``draws``, ``listeners``: one
-    for each output; none where nothing is drawn, or nobody listens.
+    ``prefix``: tokens with which outputs begin. ``constraints``: sequences that outputs contain. ``draws``,
+    ``listeners``: one per output; empty without sampling or receivers.
     """
 
     tokens: Sequence[int]
@@ -59,29 +59,28 @@ class SearchInput:
 
 
 class SearchModel(Protocol):
-    """A trained model as a search uses it."""
+    """A trained model for a search."""
 
     def open(
         self, ids: Sequence[int], inputs: Sequence[SearchInput], settings: ChoiceConfig, watch: WatchBeam | None = None
     ) -> StatePair:
-        """Return a search for the outputs of these inputs, which are read, before its first step.
+        """Read the inputs and return a search for their outputs, before its first step.
 
-        Inputs with constraints are searched by a beam, whatever the settings say. ``watch``: called with each step of
-        a beam.
+        Inputs with constraints always use a beam. ``watch``: called with each step of a beam.
         """
 
     def step(self, tokens: Int[Tensor, "rows 1"], state: State, reduce: Reduce) -> tuple[tuple[Tensor, ...], State]:
-        """Feed each row a token: a ``ChunkedStep``. ModelError where the model computes no probabilities."""
+        """Feed each row a token; see ``ChunkedStep``. ModelError if the model computes no probabilities."""
 
 
 def choice_of(settings: ChoiceConfig) -> TokenChoice:
-    """Return how settings choose the next token of a row."""
+    """Return the choice of the next token that the settings define."""
     values = {name: getattr(settings, name) for name in TokenChoice._fields if name != "temperature"}
     return TokenChoice(temperature=settings.draw_temperature, **values)
 
 
 def rows_of(settings: ChoiceConfig) -> int:
-    """Return the rows of a running batch that an input takes."""
+    """Return the number of rows of a running batch that an input occupies."""
     return settings.nbest if settings.draw_temperature is not None else settings.beam
 
 
@@ -96,16 +95,16 @@ def start_search(
     best: int | None = None,
     watch: WatchBeam | None = None,
 ) -> tuple[SearchState, int]:
-    """Return the search that settings ask for, and the rows of each input before its first step.
+    """Return the search that the settings define, before its first step, and the number of rows per input.
 
     Args:
-        ids: one id an input.
+        ids: one id per input.
         inputs: all with constraints, or none.
-        settings: of the search.
+        settings: settings of the search.
         symbols: the special tokens.
-        max_lengths: maximum of tokens of the outputs of each input.
-        continues: outputs continue their inputs, whose tokens count as repeated, too.
-        best: outputs that a beam returns, where these are not ``settings.nbest``.
+        max_lengths: maximum number of tokens of the outputs of each input.
+        continues: outputs continue their inputs, whose tokens then also count as repetitions.
+        best: number of outputs of a beam, if it differs from ``settings.nbest``.
         watch: called with each step of a beam.
     """
     prefixes = [input.prefix for input in inputs] if any(input.prefix for input in inputs) else None
@@ -133,12 +132,12 @@ def start_search(
 
 
 def require_probabilities(reduced: tuple[Tensor, ...]) -> None:
-    """Raise ModelError where what was read of a model is no probability: one that is none makes all after it none."""
+    """Raise ModelError if values reduced from the log-probabilities are NaN: one NaN makes all later values NaN."""
     if any(
         bool((part[:, -1:] if part.dim() > 1 else part).isnan().any()) for part in reduced if part.is_floating_point()
     ):
         raise ModelError(
-            "this model computes no probabilities",
-            why="they are not numbers: its weights are not finite, as when training diverges",
-            help="--checkpoint best, or that of an earlier step",
+            "the model computes no probabilities",
+            why="its outputs are NaN: the weights are not finite, as after diverged training",
+            help="use --checkpoint best, or an earlier step",
         )

@@ -12,7 +12,7 @@ from typing import Any
 from regard.core.observation import Influence, Influenced, Observation, Observes, require_observation
 from regard.core.predictor_interface import read_input
 from regard.errors import ConfigError
-from regard.inference.decoding import Wanted
+from regard.inference.decoding import RequestedEngine
 from regard.inspection.aligner import Aligner, find_aligner
 from regard.inspection.build_document import ALL_PARTS, Part, SearchOptions, inspect_text
 from regard.inspection.document import Inspection
@@ -147,7 +147,7 @@ def inspect(
     *,
     checkpoint: str | None = None,
     device: str | None = None,
-    engine: Wanted | None = None,
+    engine: RequestedEngine | None = None,
     include: Collection[Part] | None = None,
     sentence: int | None = None,
     influence: bool = False,

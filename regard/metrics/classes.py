@@ -1,4 +1,4 @@
-"""Measures of classes told as sums over examples, and the ratios that they end in."""
+"""Classification metrics, computed as ratios of sums over examples."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from torch import Tensor
 
 from regard.core.task import MetricSums, MetricTable
 
-BINS = 15  # of the confidence, for the calibration error
+BINS = 15  # bins of confidence, for the calibration error
 
 
 def prediction_sums(log_p: Tensor, label: Tensor) -> MetricSums:
-    """Sums of (rows, classes) log-probabilities against labels (rows,).
+    """Return the sums for log-probabilities (rows, classes) and labels (rows,).
 
-    ``confusion`` (classes, classes) counts label by prediction; ``reliability`` (3, bins) holds examples, right ones
-    and the sum of confidences by the probability of the prediction.
+    ``confusion`` (classes, classes) counts examples by label and prediction. ``reliability`` (3, bins) has the number
+    of examples, of correct ones, and the sum of confidences, by confidence.
     """
     classes = log_p.shape[1]
     probability, predicted = log_p.double().exp().max(-1)
     confusion = torch.bincount(label * classes + predicted, minlength=classes**2).reshape(classes, classes)
-    place = (probability * BINS).long().clamp(0, BINS - 1)  # of NaN it is any number
+    bin_index = (probability * BINS).long().clamp(0, BINS - 1)  # any bin for NaN
     terms = torch.stack([torch.ones_like(probability), (label == predicted).double(), probability])
-    reliability = terms.new_zeros(3, BINS).index_add(1, place, terms)
+    reliability = terms.new_zeros(3, BINS).index_add(1, bin_index, terms)
     return {"confusion": confusion.double(), "reliability": reliability}
 
 
 class ClassFigures(NamedTuple):
-    """Precision, recall and F1 of one class, 0 where nothing was found, and its number of examples."""
+    """Precision, recall and F1 of one class (0 if undefined), and its number of examples."""
 
     precision: float
     recall: float
@@ -38,21 +38,26 @@ class ClassFigures(NamedTuple):
 
 
 def class_figures(confusion: Tensor) -> list[ClassFigures]:
-    """The figures of each class, by a table of counts, label by prediction."""
+    """Return the figures of each class for a confusion matrix (label, prediction)."""
     right, actual, predicted = confusion.diagonal(), confusion.sum(1), confusion.sum(0)
     return [
-        ClassFigures(hit / max(found, 1.0), hit / max(there, 1.0), 2 * hit / max(there + found, 1.0), int(there))
-        for hit, there, found in zip(right.tolist(), actual.tolist(), predicted.tolist(), strict=True)
+        ClassFigures(
+            hit / max(count_predicted, 1.0),
+            hit / max(count_actual, 1.0),
+            2 * hit / max(count_actual + count_predicted, 1.0),
+            int(count_actual),
+        )
+        for hit, count_actual, count_predicted in zip(right.tolist(), actual.tolist(), predicted.tolist(), strict=True)
     ]
 
 
 def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTable]:
-    """``classes``: figures of each. ``confusion``: how many examples of a label (row) got each label (column)."""
+    """Return ``classes``, the figures of each class, and ``confusion``: labels in rows, predictions in columns."""
     figures = class_figures(sums["confusion"])
     counts = sums["confusion"].long().tolist()
     return {
         "classes": MetricTable(
-            ("class", *ClassFigures._fields), tuple((label, *each) for label, each in zip(labels, figures, strict=True))
+            ("class", *ClassFigures._fields), tuple((label, *row) for label, row in zip(labels, figures, strict=True))
         ),
         "confusion": MetricTable(
             ("label", *labels), tuple((label, *row) for label, row in zip(labels, counts, strict=True)), square=True
@@ -61,20 +66,21 @@ def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTab
 
 
 def calibration_error(reliability: Tensor) -> float:
-    """Mean distance of confidence from accuracy, over bins of confidence (Guo et al. 2017, Eq. 3)."""
+    """Return the mean distance between confidence and accuracy, over bins of confidence (Guo et al. 2017, Eq. 3)."""
     number, right, confidence = reliability
     return float((right - confidence).abs().sum()) / max(float(number.sum()), 1.0)
 
 
 def class_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats an example. ``macro_f1``: the mean over the classes that occur, or are predicted.
+    """Compute the metrics from their sums.
 
-    ``majority``: the accuracy of always saying the label that these examples have most.
+    ``loss``: nats per example. ``macro_f1``: mean over the classes that occur or are predicted. ``majority``: accuracy
+    of always predicting the most frequent label of these examples.
     """
     confusion = sums["confusion"]
     total = float(confusion.sum())
     seen = (confusion.sum(0) + confusion.sum(1)) > 0
-    f1 = [each.f1 for each, counts in zip(class_figures(confusion), seen.tolist(), strict=True) if counts]
+    f1 = [figures.f1 for figures, counts in zip(class_figures(confusion), seen.tolist(), strict=True) if counts]
     return {
         "loss": float(sums["nll"]) / total,
         "accuracy": float(confusion.diagonal().sum()) / total,

@@ -1,4 +1,4 @@
-"""Measures of sets of labels told as sums over examples, and the ratios that they end in."""
+"""Multi-label metrics, computed as ratios of sums over examples."""
 
 from __future__ import annotations
 
@@ -11,40 +11,44 @@ from regard.core.task import MetricSums, MetricTable
 from regard.metrics.classes import ClassFigures
 
 
-def label_set_sums(told: Tensor, wanted: Tensor) -> MetricSums:
-    """Sums of (rows, classes) labels told against those wanted, both of bool.
+def label_set_sums(predicted: Tensor, targets: Tensor) -> MetricSums:
+    """Return the sums for predicted and target labels, both (rows, classes) of bool.
 
-    ``label_counts`` (3, classes): right, told and wanted of each. ``exact`` (2,): rows told wholly right, and all.
+    ``label_counts`` (3, classes): correct, predicted and target labels. ``exact`` (2,): exactly correct rows, and all
+    rows.
     """
-    counts = torch.stack([told & wanted, told, wanted]).sum(1).double()
-    exact = torch.stack([(told == wanted).all(1).sum(), torch.tensor(len(told), device=told.device)]).double()
+    counts = torch.stack([predicted & targets, predicted, targets]).sum(1).double()
+    exact = torch.stack(
+        [(predicted == targets).all(1).sum(), torch.tensor(len(predicted), device=predicted.device)]
+    ).double()
     return {"label_counts": counts, "exact": exact}
 
 
 def label_set_metrics(sums: MetricSums) -> dict[str, float]:
-    """``micro_f1`` of all labels together, ``macro_f1`` the mean over those that occur or are told.
+    """Compute the metrics from their sums.
 
-    ``usual_micro_f1``: of always saying the one label that these examples have most.
+    ``micro_f1`` is over all labels together, ``macro_f1`` the mean over labels that occur or are predicted.
+    ``usual_micro_f1``: F1 of always predicting only the most frequent label of these examples.
     """
-    right, told, wanted = sums["label_counts"]
+    right, predicted, targets = sums["label_counts"]
     rows = float(sums["exact"][1])
-    seen = (told + wanted) > 0
-    each = 2 * right[seen] / (told + wanted)[seen]
-    most, total = float(wanted.max()), float(wanted.sum())
+    seen = (predicted + targets) > 0
+    f1 = 2 * right[seen] / (predicted + targets)[seen]
+    majority, total = float(targets.max()), float(targets.sum())
     return {
         "loss": float(sums["nll"]) / rows,
         "exact_match": float(sums["exact"][0]) / rows,
-        "micro_f1": 2 * float(right.sum()) / max(float(told.sum()) + total, 1.0),
-        "macro_f1": float(each.mean()) if len(each) else 0.0,
-        "usual_micro_f1": 2 * most / max(rows + total, 1.0),
+        "micro_f1": 2 * float(right.sum()) / max(float(predicted.sum()) + total, 1.0),
+        "macro_f1": float(f1.mean()) if len(f1) else 0.0,
+        "usual_micro_f1": 2 * majority / max(rows + total, 1.0),
     }
 
 
 def label_set_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTable]:
-    """``classes``: precision, recall, F1 and the number of examples of each label."""
+    """Return ``classes``: precision, recall, F1 and the number of examples of each label."""
     figures = [
-        ClassFigures(hit / max(told, 1.0), hit / max(wanted, 1.0), 2 * hit / max(told + wanted, 1.0), int(wanted))
-        for hit, told, wanted in sums["label_counts"].T.tolist()
+        ClassFigures(hit / max(positive, 1.0), hit / max(total, 1.0), 2 * hit / max(positive + total, 1.0), int(total))
+        for hit, positive, total in sums["label_counts"].T.tolist()
     ]
-    rows = tuple((label, *each) for label, each in zip(labels, figures, strict=True))
+    rows = tuple((label, *row) for label, row in zip(labels, figures, strict=True))
     return {"classes": MetricTable(("class", *ClassFigures._fields), rows)}

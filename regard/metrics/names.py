@@ -1,3 +1,3 @@
-"""The names of the metrics of texts. Imports neither torch nor a metrics library."""
+"""Names of the text metrics. Imports neither torch nor a metrics library."""
 
 METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per", "rouge-1", "rouge-2", "rouge-l")

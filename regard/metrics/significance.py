@@ -1,8 +1,8 @@
 """Significance of the difference between two systems: paired bootstrap resampling (Koehn 2004).
 
-The test set is resampled 1,000 times, with replacement, the same lines for both systems. p is the share of samples in
-which their difference, minus its mean, exceeds the difference on the whole set: sacreBLEU's own test and seed for
-sacreBLEU's metrics, and the same over items for wer, per and ROUGE.
+The test set is resampled 1,000 times with replacement, with the same lines for both systems. p is the share of samples
+whose difference, minus its mean, exceeds the difference on the whole set. sacreBLEU's metrics use sacreBLEU's own test
+and seed; wer, per and ROUGE use the same test over items.
 """
 
 from __future__ import annotations
@@ -17,37 +17,44 @@ from regard.errors import DataError
 from regard.metrics.text import METRICS, SACREBLEU, EvaluationSet, evaluate, item_counts, sacrebleu_parts
 
 RESAMPLES = 1_000
-SEED = 12_345  # sacreBLEU's
+SEED = 12_345  # sacreBLEU's default
 
 
 class BootstrapDifference(NamedTuple):
-    """One metric of two systems."""
+    """Comparison of one metric between two systems."""
 
     metric: str
     value: float  # of the first system, percent
     other: float  # of the second system
-    p: float  # probability of so large a difference by chance
+    p: float  # probability of a difference this large by chance
 
 
 def compare_outputs(
-    metric: str, outputs: Sequence[str], others: Sequence[str], examples: EvaluationSet, *, language: str | None = None
+    metric: str,
+    outputs: Sequence[str],
+    baseline_outputs: Sequence[str],
+    examples: EvaluationSet,
+    *,
+    language: str | None = None,
 ) -> BootstrapDifference:
-    """Compare one metric of two systems' outputs, one a line of ``examples``; DataError where their numbers differ."""
-    if not len(outputs) == len(others) == len(examples.sources):
-        counts = f"{len(outputs):,}, {len(others):,} and {len(examples.sources):,}"
-        raise DataError("outputs to compare need a line for each line of the test set", why=f"there are {counts}")
-    if list(outputs) == list(others):  # for equal outputs the test would report significance
+    """Compare a metric of two systems' outputs, one per line of ``examples``. DataError if their numbers differ."""
+    if not len(outputs) == len(baseline_outputs) == len(examples.sources):
+        counts = f"{len(outputs):,}, {len(baseline_outputs):,} and {len(examples.sources):,}"
+        raise DataError("compared outputs need one line per line of the test set", why=f"the numbers are {counts}")
+    if list(outputs) == list(baseline_outputs):  # for equal outputs, the test would report significance
         value = evaluate(metric, *_with_references(metric, outputs, examples), language=language).value
         return BootstrapDifference(metric, value, value, 1.0)
     if metric not in SACREBLEU:
-        counted = (item_counts(metric, *_with_references(metric, lines, examples)) for lines in (outputs, others))
-        ours, theirs = (np.array(found, np.float64) for found in counted)
-        return _by_items(metric, ours, theirs)
-    return _by_sacrebleu(metric, outputs, others, examples, language)
+        counts_of_systems = (
+            np.array(item_counts(metric, *_with_references(metric, lines, examples)), np.float64)
+            for lines in (outputs, baseline_outputs)
+        )
+        return _by_items(metric, *counts_of_systems)
+    return _by_sacrebleu(metric, outputs, baseline_outputs, examples, language)
 
 
 def _with_references(metric: str, lines: Sequence[str], examples: EvaluationSet) -> tuple[list[str], list[list[str]]]:
-    """Outputs and their references, by line, or by item (with its first line's output) for ``by_source``."""
+    """Return outputs and references by line, or by item for ``by_source`` (with the output of its first line)."""
     if not METRICS[metric].by_source:
         return list(lines), examples.references
     items = examples.by_source()
@@ -56,23 +63,28 @@ def _with_references(metric: str, lines: Sequence[str], examples: EvaluationSet)
 
 
 def _by_sacrebleu(
-    metric: str, outputs: Sequence[str], others: Sequence[str], examples: EvaluationSet, language: str | None
+    metric: str, outputs: Sequence[str], baseline_outputs: Sequence[str], examples: EvaluationSet, language: str | None
 ) -> BootstrapDifference:
     with sacrebleu_parts(metric, examples.references, language) as (scorer, streams):
         from sacrebleu.significance import PairedTest
 
-        systems: list[tuple[str, Sequence[str]]] = [("other", others), ("ours", outputs)]  # the first is the baseline
+        systems: list[tuple[str, Sequence[str]]] = [
+            ("other", baseline_outputs),
+            ("ours", outputs),
+        ]  # PairedTest treats the first as the baseline
         test = PairedTest(systems, {metric: scorer}, streams, test_type="bs", n_samples=RESAMPLES)
         scores: dict[str, list[Any]] = test()[1]
-    baseline, ours = next(column for name, column in scores.items() if name != "System")
-    return BootstrapDifference(metric, float(ours.score), float(baseline.score), float(ours.p_value))
+    baseline, system = next(column for name, column in scores.items() if name != "System")
+    return BootstrapDifference(metric, float(system.score), float(baseline.score), float(system.p_value))
 
 
-def _by_items(metric: str, ours: npt.NDArray[np.float64], theirs: npt.NDArray[np.float64]) -> BootstrapDifference:
-    """The test over items; ``ours`` and ``theirs`` are (items, 2): errors and totals, or what else a mean is of."""
-    chosen = np.random.default_rng(SEED).choice(len(ours), size=(RESAMPLES, len(ours)), replace=True)
-    value, other = _rate(ours), _rate(theirs)
-    drawn = np.array([abs(_rate(ours[rows]) - _rate(theirs[rows])) for rows in chosen])
+def _by_items(
+    metric: str, counts: npt.NDArray[np.float64], baseline_counts: npt.NDArray[np.float64]
+) -> BootstrapDifference:
+    """Run the test over items; the counts are (items, 2): errors and totals, or other terms of a mean."""
+    chosen = np.random.default_rng(SEED).choice(len(counts), size=(RESAMPLES, len(counts)), replace=True)
+    value, other = _rate(counts), _rate(baseline_counts)
+    drawn = np.array([abs(_rate(counts[rows]) - _rate(baseline_counts[rows])) for rows in chosen])
     if not drawn.any():
         return BootstrapDifference(metric, value, other, 1.0)
     more = np.count_nonzero(drawn - drawn.mean() > abs(value - other))

@@ -1,14 +1,14 @@
-"""Metrics of text: BLEU, chrF and TER by sacreBLEU, error rates of pronunciation work, and ROUGE of summaries.
+"""Text metrics: BLEU, chrF and TER of sacreBLEU, error rates for pronunciation, and ROUGE for summaries.
 
-Every score has a signature of how it was computed; only scores with equal signatures can be compared.
+Every score has a signature of its computation; only scores with equal signatures are comparable.
 
-    bleu         sacreBLEU on plain text, cased, its own tokenizer
-    bleu-tok-lc  BLEU on tokenized, lowercased text, as in papers; the text must be tokenized already
+    bleu         sacreBLEU on plain text, cased, with its own tokenizer
+    bleu-tok-lc  BLEU on tokenized, lowercased text, as in papers; the text must already be tokenized
     chrf, ter    sacreBLEU
-    wer          percent of items whose output equals none of their references: the *word* error rate of the
-                 literature on pronunciation, where an item is a word. (Not the edit rate of speech recognition.)
-    per          the phoneme error rate: 100 × edits to the nearest reference / its tokens, over all items
-    rouge-1, -2, -l  the mean over outputs of F1 in words, pairs of words, the longest common subsequence
+    wer          percentage of items whose output equals none of their references: the *word* error rate of the
+        literature on pronunciation, in which an item is a word (not the edit rate of speech recognition)
+    per          phoneme error rate: 100 × edits to the nearest reference / its tokens, over all items
+    rouge-1, -2, -l  mean F1 over outputs of words, pairs of words, the longest common subsequence
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import VERSION
-from regard.core.wording import did_you_mean, pluralize, pluralize_with_verb
+from regard.core.wording import did_you_mean, pluralize
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
@@ -42,7 +42,7 @@ class EvaluationSet(NamedTuple):
     references: list[list[str]]
 
     def by_source(self) -> EvaluationSet:
-        """One item for each distinct source, with the references of all its lines, in order of first appearance."""
+        """Return one item per distinct source, in order of first appearance, with the references of all its lines."""
         grouped: dict[str, list[str]] = {}
         for source, references in zip(self.sources, self.references, strict=True):
             known = grouped.setdefault(source, [])
@@ -53,17 +53,25 @@ class EvaluationSet(NamedTuple):
 def evaluate(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, language: str | None = None
 ) -> MetricScore:
-    """One metric of ``outputs``, each against its own references; ``language`` is the target's, for sacreBLEU.
+    """Compute one metric of ``outputs``, each against its own references.
 
-    Raises ConfigError for an unknown metric, DataError where there is nothing to score.
+    Args:
+        metric: name of the metric.
+        outputs: one output per item.
+        references: one or more references per item.
+        language: target language, for sacreBLEU.
+
+    Raises:
+        ConfigError: the metric is unknown.
+        DataError: there is nothing to score, or an item has no reference.
     """
     check_names([metric])
     if not outputs:
-        raise DataError("there is nothing to score: the test set is empty")
+        raise DataError("the test set is empty")
     if len(outputs) != len(references) or not all(references):
         raise DataError(
-            f"{pluralize_with_verb(len(outputs), 'output', 'does', 'do')} not have one or more references each "
-            f"({pluralize(len(references), 'item')})"
+            f"each output needs one or more references: found {pluralize(len(outputs), 'output')} "
+            f"and references of {pluralize(len(references), 'item')}"
         )
     sums, signature = _measured(metric, outputs, references, language)
     return MetricScore(metric, metric_value(metric, sums), signature, METRICS[metric].lower_is_better)
@@ -72,31 +80,31 @@ def evaluate(
 def metric_sums(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], *, language: str | None = None
 ) -> list[float]:
-    """The sums that a metric is a ratio of, over these outputs: those of two parts of a test set add up.
+    """Return the sums of which a metric is a ratio; the sums of parts of a test set add up.
 
-    sacreBLEU's sufficient statistics (counts of n-grams, lengths; edits and words), and (errors, items) for wer,
-    (edits, tokens) for per, (sum of F1, items) for ROUGE.
+    These are sacreBLEU's sufficient statistics (n-gram counts and lengths; edits and words), (errors, items) for wer,
+    (edits, tokens) for per, and (sum of F1, items) for ROUGE.
     """
     return _measured(metric, outputs, references, language)[0]
 
 
 def metric_value(metric: str, sums: Sequence[float]) -> float:
-    """The metric, in percent, of the sums over a whole test set. DataError where there is nothing to divide by."""
+    """Return the metric, in percent, for the sums over a test set. DataError if the denominator is 0."""
     if metric in SACREBLEU:
         from sacrebleu import metrics
 
-        kind, options = SACREBLEU[metric]  # how text is cut no longer matters
+        kind, options = SACREBLEU[metric]  # the tokenizer no longer matters
         return float(getattr(metrics, kind)(**options)._compute_score_from_stats(list(sums)).score)
     errors, total = sums
     if not total:
-        raise DataError("the references hold no tokens")
+        raise DataError("the references contain no tokens")
     return 100 * errors / total
 
 
 def _measured(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]], language: str | None
 ) -> tuple[list[float], str]:
-    """The sums and the signature."""
+    """Return the sums and the signature."""
     if metric not in SACREBLEU:
         sums = _summed(item_counts(metric, outputs, references))
         return sums, _signature(metric.upper(), references)
@@ -106,24 +114,23 @@ def _measured(
 
 
 def _summed(counts: Sequence[Sequence[float]]) -> list[float]:
-    """In the order of the items, as sacreBLEU adds."""
+    """Add the counts in the order of the items, as sacreBLEU does."""
     return [sum(column) for column in zip(*counts, strict=True)]
 
 
 def check_names(names: Sequence[str]) -> None:
-    """Raise ConfigError for an unknown metric; to be called before decoding."""
+    """Raise ConfigError for unknown metrics; called before decoding."""
     unknown = [name for name in names if name not in METRICS]
     if unknown or not names:
         why, meant = f"the metrics are {', '.join(METRICS)}", [did_you_mean(name, METRICS) for name in unknown]
-        what = f"there is no metric {', '.join(unknown) or 'named'}"
+        what = f"unknown metric {', '.join(unknown)}" if unknown else "no metric named"
         raise ConfigError(what, why=why, help=next(filter(None, meant), None))
 
 
 def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: TokenizerConfig) -> EvaluationSet:
     """Read a test set: a .tsv or .jsonl file, or a source file and one file per reference.
 
-    References that were split into pieces with a joiner are joined, as outputs are. Raises DataError with file and line
-    where the files are not parallel.
+    Joiners of references are removed, as in outputs. DataError, with file and line, if the files are not parallel.
     """
     sources: list[str] = []
     references: list[list[str]] = []
@@ -139,7 +146,7 @@ def read_examples(source: Path, targets: Sequence[Path] = (), *, tokenizer: Toke
 def score_texts(
     name: str, texts: Mapping[str, str], examples: EvaluationSet, *, language: str | None = None
 ) -> MetricScore:
-    """One metric of ``texts``, the output of each distinct source: by item for wer and per, by line for others."""
+    """Compute one metric of ``texts``, the outputs by distinct source: by item for wer and per, otherwise by line."""
     items = examples.by_source() if METRICS[name].by_source else examples
     return evaluate(name, [texts[source] for source in items.sources], items.references, language=language)
 
@@ -147,13 +154,17 @@ def score_texts(
 def item_counts(
     metric: str, outputs: Sequence[str], references: Sequence[Sequence[str]]
 ) -> Sequence[tuple[float, float]]:
-    """(errors, total) of each item: for wer 0 or 1 of 1, ignoring white space; for per edits of the tokens of the
-    nearest reference, which has the fewest edits and, of several, the most tokens; for ROUGE (F1, 1)."""
+    """Return (errors, total) of each item.
+
+    For wer, errors are 0 or 1 of 1, ignoring white space. For per, they are the edits to the nearest reference, of its
+    tokens; among references with equal edits, the longest counts. For ROUGE, (F1, 1).
+    """
     if metric in ROUGE:
         return rouge_counts(metric, outputs, references)
     count = {"wer": _word_errors, "per": _token_errors}[metric]
     return [
-        count(output.split(), [each.split() for each in own]) for output, own in zip(outputs, references, strict=True)
+        count(output.split(), [reference.split() for reference in accepted])
+        for output, accepted in zip(outputs, references, strict=True)
     ]
 
 
@@ -162,23 +173,23 @@ def _word_errors(output: list[str], references: Sequence[list[str]]) -> tuple[in
 
 
 def _token_errors(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
-    edits, length = min((edit_distance(output, each), -len(each)) for each in references)
+    edits, length = min((edit_distance(output, reference), -len(reference)) for reference in references)
     return edits, -length
 
 
 def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
-    """The Levenshtein distance: insertions, deletions and substitutions, each of cost 1. O(|l|·|r|)."""
+    """Return the Levenshtein distance: insertions, deletions and substitutions have cost 1. O(|l|·|r|)."""
     row = list(range(len(right) + 1))
     for number, one in enumerate(left, start=1):
         diagonal, row[0] = row[0], number
-        for place, other in enumerate(right, start=1):
-            diagonal, row[place] = row[place], min(row[place] + 1, row[place - 1] + 1, diagonal + (one != other))
+        for column, other in enumerate(right, start=1):
+            diagonal, row[column] = row[column], min(row[column] + 1, row[column - 1] + 1, diagonal + (one != other))
     return row[-1]
 
 
 def _signature(name: str, references: Sequence[Sequence[str]]) -> str:
-    ours = f"version:regard-{VERSION}"
-    how = {"WER": f"match:any|{ours}", "PER": f"match:nearest|tok:space|{ours}"}.get(name) or rouge_signature()
+    version = f"version:regard-{VERSION}"
+    how = {"WER": f"match:any|{version}", "PER": f"match:nearest|tok:space|{version}"}.get(name) or rouge_signature()
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
     return f"{name}|nrefs:{number}|{how}"
@@ -188,12 +199,15 @@ def _signature(name: str, references: Sequence[Sequence[str]]) -> str:
 def sacrebleu_parts(
     metric: str, references: Sequence[Sequence[str]], language: str | None
 ) -> Iterator[tuple[Any, Any]]:
-    """sacreBLEU's metric and the references in its layout; ConfigError where it cannot compute the metric."""
+    """Yield sacreBLEU's metric, and the references in its layout. ConfigError if it cannot compute the metric."""
     kind, options = SACREBLEU[metric]
     if metric == "bleu" and language:
         options = {**options, "trg_lang": language.lower().partition("-")[0]}
-    most = max(map(len, references))
-    streams = [[own[number] if number < len(own) else None for own in references] for number in range(most)]
+    max_references = max(map(len, references))
+    streams = [
+        [accepted[number] if number < len(accepted) else None for accepted in references]
+        for number in range(max_references)
+    ]
     try:
         from sacrebleu import metrics
 
@@ -202,7 +216,7 @@ def sacrebleu_parts(
         raise ConfigError(
             f"sacreBLEU cannot compute {metric} for target language {language}",
             why=str(error).strip(),
-            help="install what it names, or set data.target_language= (nothing) and state so with the score",
+            help="install the named package, or set data.target_language= (empty) and report this with the score",
         ) from error
 
 

@@ -1,4 +1,4 @@
-"""Averaging of a run's checkpoints into a checkpoint of its own, ``checkpoints/average``."""
+"""Averaging of a run's checkpoints into the checkpoint ``checkpoints/average``."""
 
 from __future__ import annotations
 
@@ -16,47 +16,47 @@ from regard.runs.size_check import require_fitting
 
 
 def average_run(run: RunFolder, *, last: int = 10, steps: Sequence[int] | None = None) -> list[int]:
-    """Write ``checkpoints/average`` from the ``last`` checkpoints of a run, or from ``steps``; returns the steps used.
+    """Write ``checkpoints/average`` from the ``last`` checkpoints of a run, or from ``steps``; return the steps.
 
-    The write is atomic. Raises ModelError if a checkpoint is missing or damaged; an earlier average then stays.
+    The write is atomic. Raises ModelError if a checkpoint is missing or damaged; an earlier average is then kept.
     """
-    there = checkpoint.list_steps(run.checkpoints)
-    used = there[-last:] if steps is None else sorted(set(steps))
-    missing = [step for step in used if step not in there]
+    known_steps = checkpoint.list_steps(run.checkpoints)
+    used = known_steps[-last:] if steps is None else sorted(set(steps))
+    missing = [step for step in used if step not in known_steps]
     if missing or not used:
         raise ModelError(
             f"{run.path} has no checkpoint of step {', '.join(map(str, missing))}"
             if missing
             else f"{run.path} has no checkpoints",
             where=str(run.checkpoints),
-            help=f"there are {', '.join(map(str, there))}" if there else _how_to_train(run),
+            help=f"existing steps: {', '.join(map(str, known_steps))}" if known_steps else _how_to_train(run),
         )
     spec = run.task.open(run).spec
     for step in used:
-        found = checkpoint.step_path(run.checkpoints, step)
-        require_fitting(found, partial(run.task.build, run.config, spec), layers=run.config.layers)
+        path = checkpoint.step_path(run.checkpoints, step)
+        require_fitting(path, partial(run.task.build, run.config, spec), layers=run.config.layers)
     mean = checkpoint.average([checkpoint.step_path(run.checkpoints, step) for step in used])
     try:
         with atomic_files.locked(run.checkpoints):
-            _publish(run, used, there[-1], mean)
+            _publish(run, used, known_steps[-1], mean)
     except BlockingIOError as error:
-        what, help = "another process averages this run", "wait for it"
+        what, help = "another process is averaging this run", "wait until it has finished"
         raise ModelError(what, where=str(run.path), help=help) from error
     return used
 
 
 def _publish(run: RunFolder, used: list[int], newest: int, mean: dict[str, Tensor]) -> None:
-    """Make the checkpoint outside the checkpoints folder, where a training in progress would sweep it away half made.
+    """Write the checkpoint outside the checkpoints folder, where a running training would delete incomplete folders.
 
-    One process at a time: each removes what a kill left in the workshop.
+    The caller holds a lock: each process deletes what a killed one left in the temporary folder.
     """
-    workshop = atomic_files.hidden_sibling(run.checkpoints, "tmp")
-    with atomic_files.explain_os_errors(workshop):
-        shutil.rmtree(workshop, ignore_errors=True)
-    made = checkpoint.save(workshop, used[-1], {"model": mean}, {"averaged": used, "newest": newest}, keep=1)
-    atomic_files.commit_folder(made, run.checkpoints / "average")
-    with atomic_files.explain_os_errors(workshop):
-        workshop.rmdir()
+    temporary = atomic_files.hidden_sibling(run.checkpoints, "tmp")
+    with atomic_files.explain_os_errors(temporary):
+        shutil.rmtree(temporary, ignore_errors=True)
+    folder = checkpoint.save(temporary, used[-1], {"model": mean}, {"averaged": used, "newest": newest}, keep=1)
+    atomic_files.commit_folder(folder, run.checkpoints / "average")
+    with atomic_files.explain_os_errors(temporary):
+        temporary.rmdir()
 
 
 def _how_to_train(run: RunFolder) -> str | None:

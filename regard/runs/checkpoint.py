@@ -1,11 +1,11 @@
-"""The checkpoints of a run: saved whole or not at all, pruned, listed, and the best one remembered.
+"""Checkpoints of a run: saved atomically, pruned and listed; the best one is recorded.
 
     checkpoints/
         step-000500/    one checkpoint (``regard.runs.checkpoint_files``)
         best.json       the best checkpoint's step, metric and value
 
-A checkpoint is written under a hidden name, synced and renamed; a kill at any moment leaves the one before or the new
-one.
+A checkpoint is written under a hidden name, synced and renamed. A kill at any moment leaves either the previous or the
+new one.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from torch import Tensor
 from regard.core import atomic_files
 from regard.core.tensors import digest, mean
 from regard.core.untrusted_files import SMALL
-from regard.core.wording import describe_error, pluralize
+from regard.core.wording import describe_error
 from regard.errors import ModelError, RegardError
 from regard.runs.checkpoint_files import (
     FORMAT,
@@ -57,7 +57,7 @@ FOLDER = re.compile(r"(?:step-(\d{6,15})|\.step-(\d{6,15})\.old)")
 
 
 class Best(NamedTuple):
-    """The best checkpoint so far: its step, and the metric and value that made it so."""
+    """The best checkpoint so far: its step, the metric and its value."""
 
     step: int
     metric: str
@@ -81,15 +81,23 @@ def save(
     keep: int,
     protect: Collection[str] = (),
 ) -> Path:
-    """Store one checkpoint in ``folder`` and prune the others; returns its path.
+    """Store one checkpoint in ``folder``, prune the others, and return its path.
 
-    Tensors come back bit for bit, on the CPU; those that share memory under several names of one group are
-    stored once. ``state`` must be JSON with text keys. The last ``keep`` checkpoints stay, the best one, and
-    those named in ``protect`` ("step-000500"). Checkpoints beyond ``step`` are removed unless protected: training
-    stands at ``step``, so they are damaged or belong to a course that was abandoned.
+    Tensors are restored bit for bit, on the CPU. Tensors that share memory within a group are stored once. The last
+    ``keep`` checkpoints, the best one, and those in ``protect`` are kept. Checkpoints beyond ``step`` are removed
+    unless protected: training is at ``step``, so they are damaged or belong to an abandoned run. Holds one group twice
+    in memory.
 
-    Raises StorageError where the disk is full or may not be written; earlier checkpoints are then intact.
-    Holds one group twice in memory.
+    Args:
+        folder: the folder of checkpoints.
+        step: updates so far.
+        groups: tensors by group and name.
+        state: JSON values with text keys.
+        keep: number of latest checkpoints to keep.
+        protect: names of further checkpoints to keep ("step-000500").
+
+    Raises:
+        StorageError: the disk is full or not writable; earlier checkpoints are then intact.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
@@ -107,28 +115,28 @@ def save(
 
 
 def load_latest(folder: Path, on_problem: Callable[[str], None]) -> Checkpoint | None:
-    """Load the newest whole checkpoint of ``folder``; None where there has never been one.
+    """Load the newest intact checkpoint of ``folder``; None if there has never been one.
 
-    Each newer one that cannot be used is reported through ``on_problem``. Raises ModelError if there are checkpoints
-    and none can be used: starting afresh must be the user's decision.
+    Newer unusable checkpoints are reported through ``on_problem``. Raises ModelError if all checkpoints are unusable:
+    starting over must be the user's decision.
     """
     candidates = _candidates(folder)
     for step in sorted(candidates, reverse=True):
         try:
             return load(candidates[step])
         except ModelError as error:
-            on_problem(f"{candidates[step].name} cannot be used, trying the one before it. {error}")
+            on_problem(f"{candidates[step].name} is unusable; trying the previous one. {error}")
     if candidates:
         raise ModelError(
-            f"none of the {pluralize(len(candidates), 'checkpoint')} in {folder} can be used",
+            f"all checkpoints in {folder} are unusable ({len(candidates):,})",
             where=str(folder),
-            help="start again in a new run folder",
+            help="start over in a new run folder",
         )
     return None
 
 
 def list_steps(folder: Path) -> list[int]:
-    """Return the steps that have a checkpoint in ``folder``, ascending; only ``load`` tells whether one is whole."""
+    """Return the steps that have a checkpoint in ``folder``, ascending. They may be damaged: only ``load`` verifies."""
     return sorted(_candidates(folder))
 
 
@@ -138,12 +146,12 @@ def step_path(folder: Path, step: int) -> Path:
 
 
 def mark_best(folder: Path, step: int, metric: str, value: float) -> None:
-    """Point ``best.json`` at a step saved before; pruning spares it from then on."""
+    """Record a saved step in ``best.json``; pruning then keeps it."""
     atomic_files.write_json(Path(folder) / "best.json", {"step": step, "metric": metric, "value": value})
 
 
 def read_best(folder: Path) -> Best | None:
-    """Return what ``mark_best`` wrote last, or None; raises ModelError if the file is damaged."""
+    """Return the last record of ``mark_best``, or None; raises ModelError if the file is damaged."""
     path = Path(folder) / "best.json"
     if not path.exists():
         return None
@@ -156,7 +164,7 @@ def read_best(folder: Path) -> Best | None:
 def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "model") -> dict[str, Tensor]:
     """Return the mean of one group over checkpoints, each a path (loaded one at a time) or tensors.
 
-    Float64 sums, tied names once, integer buffers from the last; see ``regard.core.tensors.mean``.
+    Sums are float64; tied names are averaged once; integer buffers come from the last (``regard.core.tensors.mean``).
     """
 
     def tensors(source: Path | Mapping[str, Tensor]) -> Mapping[str, Tensor]:
@@ -166,7 +174,7 @@ def average(sources: Sequence[Path | Mapping[str, Tensor]], *, group: str = "mod
 
 
 def prune(folder: Path, step: int, keep: int, protect: Collection[str]) -> None:
-    """Remove checkpoints as ``save`` says, after that of ``step`` was saved."""
+    """Remove checkpoints as described in ``save``, after that of ``step`` was saved."""
     protected = {*protect, step_path(folder, step).name}
     best = best_or_none(folder)
     if best is not None and best.step > step:
@@ -174,15 +182,15 @@ def prune(folder: Path, step: int, keep: int, protect: Collection[str]) -> None:
     elif best is not None:
         protected = {*protected, step_path(folder, best.step).name}
     steps = list_steps(folder)
-    last = [each for each in steps if each <= step][-keep:]
-    for each in steps:
-        path = step_path(folder, each)
-        if each not in last and path.name not in protected:
+    last = [saved_step for saved_step in steps if saved_step <= step][-keep:]
+    for saved_step in steps:
+        path = step_path(folder, saved_step)
+        if saved_step not in last and path.name not in protected:
             atomic_files.remove_folder(path)
 
 
 def best_or_none(folder: Path) -> Best | None:
-    """Return what ``read_best`` does, but None for a damaged file, which must not stop training."""
+    """Return the result of ``read_best``, or None for a damaged file, which must not stop training."""
     try:
         return read_best(folder)
     except RegardError:
@@ -190,12 +198,12 @@ def best_or_none(folder: Path) -> Best | None:
 
 
 def _candidates(folder: Path) -> dict[int, Path]:
-    """Map each step to its folder; one that was set aside counts only if its successor never arrived."""
-    found: dict[int, Path] = {}
+    """Map each step to its folder; a set-aside folder counts only if its replacement is missing."""
+    folders: dict[int, Path] = {}
     if not Path(folder).is_dir():
-        return found
+        return folders
     for path in sorted(Path(folder).iterdir()):  # ".step-…old" sorts before "step-…", which then wins
         match = FOLDER.fullmatch(path.name)
         if match and path.is_dir():
-            found[int(match[1] or match[2])] = path
-    return found
+            folders[int(match[1] or match[2])] = path
+    return folders

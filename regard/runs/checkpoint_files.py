@@ -1,13 +1,13 @@
-"""The files of one checkpoint: tensors, state and manifest, written once and verified whenever they are read.
+"""Files of one checkpoint: tensors, state and manifest, written once and verified on every read.
 
     step-000500/
         model.safetensors       one file for each group of tensors
         optimizer.safetensors
-        state.json              format version, step, which names share one tensor, the caller's state
+        state.json              format version, step, names of shared tensors, the caller's state
         manifest.json           size and sha256 of each file above
 
-Where ranks share the weights, a group is several files, one from each (``regard.runs.row_files``).
-Loading verifies every byte that it reads and unpickles nothing.
+If ranks shard the weights, a group has one file per rank (``regard.runs.row_files``). Loading verifies every byte that
+it reads, and unpickles nothing.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from regard.errors import ModelError, StorageError
 from regard.models.saved_names import current_names
 from regard.runs import row_files
 
-FORMAT = 3  # raised when an older regard could not read what this one writes; 1, 2: names in models/saved_names.py
-ROWS_FORMAT = 4  # of a checkpoint with a group in several files
+FORMAT = 3  # incremented if older versions cannot read new files; 1, 2: names in models/saved_names.py
+ROWS_FORMAT = 4  # for checkpoints with a group in several files
 
-GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name: nothing in it may lead out of the folder
-HELP = "copy this checkpoint again; or remove its folder: the one before it, if there is one, is then used"
+GROUP = r"^[a-z][a-z0-9_]*$"  # a group is a file name, so it must not contain path separators
+HELP = "copy this checkpoint again, or remove its folder to use the previous checkpoint"
 
 Step = Annotated[int, Field(ge=0, lt=10**15)]
 
 
 class Checkpoint(NamedTuple):
-    """A loaded checkpoint; the tensors of ``groups`` lie on the CPU, and tied names hold the same tensor."""
+    """A loaded checkpoint; the tensors of ``groups`` are on the CPU, and tied names share one tensor."""
 
     path: Path
     step: int
@@ -72,7 +72,7 @@ class _State(_Strict):
     groups: list[Annotated[str, StringConstraints(pattern=GROUP)]]
     shared: dict[str, dict[str, str]]
     state: dict[str, Any]
-    ranks: dict[str, Annotated[int, Field(ge=1, le=1 << 16)]] = {}  # files of each group that has several
+    ranks: dict[str, Annotated[int, Field(ge=1, le=1 << 16)]] = {}  # number of files of each group that has several
 
 
 _Part = TypeVar("_Part", _Manifest, _State)
@@ -80,55 +80,59 @@ _Value = TypeVar("_Value")
 
 
 def load(path: Path, *, only: Collection[str] | None = None, mapped: bool = False) -> Checkpoint:
-    """Load the checkpoint in ``path``, verifying every byte it reads; ``only`` these groups, all by default.
+    """Load the checkpoint in ``path``, verifying every byte that is read. Cost: one sha256 pass over the files.
 
-    ``mapped``: tensors are the files' own pages, which all processes that map them share. They must not be written to
-    in place then; that a checkpoint is removed does no harm.
+    Args:
+        path: folder of the checkpoint.
+        only: groups to load; all by default.
+        mapped: whether to memory-map the files, which all processes then share. Such tensors must not be modified in
+            place; the checkpoint may be removed meanwhile.
 
-    Raises ModelError naming the file that is missing, truncated, changed, foreign or too new, and
-    StorageError where reading is not permitted. Cost: one pass of sha256 over the files.
+    Raises:
+        ModelError: a file is missing, truncated, changed, foreign or too new.
+        StorageError: reading is not permitted.
     """
     path = Path(path)
-    manifest, inside = _read_headers(path, only or ())
-    wanted = inside.groups if only is None else [name for name in inside.groups if name in only]
-    groups = {name: _read_group(path, name, manifest, inside, mapped=mapped) for name in wanted}
-    return Checkpoint(path, inside.step, groups, inside.state)
+    manifest, state = _read_headers(path, only or ())
+    names = state.groups if only is None else [name for name in state.groups if name in only]
+    groups = {name: _read_group(path, name, manifest, state, mapped=mapped) for name in names}
+    return Checkpoint(path, state.step, groups, state.state)
 
 
 def shapes(path: Path, group: str) -> dict[str, tuple[str, tuple[int, ...]]]:
-    """Return each tensor's number format, as safetensors spells it, and shape, by name; reads no tensor.
+    """Return the number format (in safetensors' notation) and shape of each tensor by name; no tensor is read.
 
-    Raises as ``load`` does, except for damage that only a sha256 of the whole file would show.
+    Raises the errors of ``load``, except for damage that only the sha256 of the whole file reveals.
     """
-    manifest, inside = _read_headers(path, [group])
-    if group in inside.ranks:
-        return _row_shapes(path, group, manifest, inside)
+    manifest, state = _read_headers(path, [group])
+    if group in state.ranks:
+        return _row_shapes(path, group, manifest, state)
     name = f"{group}.safetensors"
     _require_size(path, name, manifest)
     try:
         with safetensors.safe_open(path / name, framework="pt") as opened:
             slices = {key: opened.get_slice(key) for key in opened.keys()}
-            found = {key: (str(each.get_dtype()), tuple(each.get_shape())) for key, each in slices.items()}
-        return _renamed(found | {alias: found[own] for alias, own in inside.shared[group].items()}, inside)
+            headers = {key: (str(view.get_dtype()), tuple(view.get_shape())) for key, view in slices.items()}
+        return _renamed(headers | {alias: headers[own] for alias, own in state.shared[group].items()}, state)
     except (safetensors.SafetensorError, KeyError, ValueError, OSError) as error:
-        raise _damaged(path / name, "is not what regard writes", str(error)) from error
+        raise _damaged(path / name, "has a format that Regard does not write", str(error)) from error
 
 
 def _read_headers(path: Path, groups: Collection[str]) -> tuple[_Manifest, _State]:
     """Return the manifest and the state of a checkpoint; raises ModelError if one of ``groups`` is missing."""
     if not path.is_dir():
-        raise ModelError(f"there is no checkpoint {path}", help="regard info RUN lists those of a run")
+        raise ModelError(f"no checkpoint {path}", help="list the checkpoints of a run: regard info RUN")
     manifest = _parse(_Manifest, path / "manifest.json", read_file(path / "manifest.json", limit=SMALL))
-    inside = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest, limit=LARGE))
-    if missing := set(groups) - set(inside.groups):
-        raise ModelError(f"{path} holds no tensors called {', '.join(sorted(missing))}", where=str(path))
-    return manifest, inside
+    state = _parse(_State, path / "state.json", _read_verified(path, "state.json", manifest, limit=LARGE))
+    if missing := set(groups) - set(state.groups):
+        raise ModelError(f"{path} has no group of tensors named {', '.join(sorted(missing))}", where=str(path))
+    return manifest, state
 
 
 def identity(path: Path, group: str = "model") -> str:
-    """Return the sha256 of a group's tensors as the manifest has it: an identity that needs no reading.
+    """Return the sha256 of a group's tensors from the manifest, without reading them.
 
-    Raises ModelError if the manifest is missing, damaged or lists no such group.
+    Raises ModelError if the manifest is missing, damaged or does not list the group.
     """
     manifest = _parse(_Manifest, path / "manifest.json", read_file(path / "manifest.json", limit=SMALL))
     if rows := sorted(name for name in manifest.files if name.startswith(f"{group}.rank-")):
@@ -139,7 +143,7 @@ def identity(path: Path, group: str = "model") -> str:
 
 
 def write_recorded(path: Path, data: bytes) -> dict[str, Any]:
-    """Write and sync a file of a checkpoint; returns what the manifest says of it."""
+    """Write and sync a file of a checkpoint; returns its record for the manifest."""
     atomic_files.write_bytes(path, data)
     return {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
 
@@ -153,10 +157,15 @@ def write_files(
     ranks: Mapping[str, int] | None = None,
     written: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> None:
-    """Write and sync every file of a checkpoint into the folder ``temporary``, the manifest last.
+    """Write and sync all files of a checkpoint into the folder ``temporary``, the manifest last.
 
-    ``ranks``: number of files of the groups that several ranks have written there; ``written``: what each of these
-    files is, as ``write_recorded`` gave it.
+    Args:
+        temporary: the hidden folder.
+        step: updates so far.
+        groups: tensors by group and name.
+        state: JSON values with text keys.
+        ranks: number of files of groups that several ranks have already written there.
+        written: records of these files, as returned by ``write_recorded``.
     """
     files: dict[str, Any] = dict(written or {})
 
@@ -166,7 +175,7 @@ def write_files(
     shared: dict[str, dict[str, str]] = {name: {} for name in ranks or {}}
     for name, tensors in groups.items():
         if not re.fullmatch(GROUP, name):
-            raise ValueError(f"a group is named in lower case letters, digits and _, not {name!r}")
+            raise ValueError(f"group names may have lowercase letters, digits and _, not {name!r}")
         shared[name] = shared_names(tensors)
         own = {key: tensor for key, tensor in tensors.items() if key not in shared[name]}
         write(f"{name}.safetensors", safetensors.torch.save(separate(own)))
@@ -180,37 +189,39 @@ def write_files(
     atomic_files.fault_point("manifest-written")
 
 
-def _read_group(path: Path, name: str, manifest: _Manifest, inside: _State, *, mapped: bool) -> dict[str, Tensor]:
-    if name in inside.ranks:
-        return _read_rows(path, name, manifest, inside)
+def _read_group(path: Path, name: str, manifest: _Manifest, state: _State, *, mapped: bool) -> dict[str, Tensor]:
+    if name in state.ranks:
+        return _read_rows(path, name, manifest, state)
     file = f"{name}.safetensors"
     data = None if mapped else _read_verified(path, file, manifest)
     if mapped:
         _verify(path, file, manifest)
     try:
         tensors = safetensors.torch.load_file(path / file) if data is None else safetensors.torch.load(data)
-        return _renamed(tensors | {alias: tensors[own] for alias, own in inside.shared[name].items()}, inside)
+        return _renamed(tensors | {alias: tensors[own] for alias, own in state.shared[name].items()}, state)
     except (safetensors.SafetensorError, KeyError, ValueError) as error:
-        raise _damaged(path / f"{name}.safetensors", "is not what regard writes", str(error)) from error
+        raise _damaged(path / f"{name}.safetensors", "has a format that Regard does not write", str(error)) from error
 
 
-def _read_rows(path: Path, group: str, manifest: _Manifest, inside: _State) -> dict[str, Tensor]:
-    names = row_files.file_names(group, inside.ranks[group])
+def _read_rows(path: Path, group: str, manifest: _Manifest, state: _State) -> dict[str, Tensor]:
+    names = row_files.file_names(group, state.ranks[group])
     headers = [_header(path, name, manifest) for name in names]
     files = (_read_verified(path, name, manifest) for name in names)
     try:
         return row_files.read_rows(files, headers)
     except (safetensors.SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
-        raise _damaged(path / names[0], "does not fit the files beside it", str(error).splitlines()[0]) from error
+        raise _damaged(
+            path / names[0], "does not match the other files of its group", str(error).splitlines()[0]
+        ) from error
 
 
-def _row_shapes(path: Path, group: str, manifest: _Manifest, inside: _State) -> row_files.Shapes:
-    names = row_files.file_names(group, inside.ranks[group])
+def _row_shapes(path: Path, group: str, manifest: _Manifest, state: _State) -> row_files.Shapes:
+    names = row_files.file_names(group, state.ranks[group])
     headers = [_header(path, name, manifest) for name in names]
     try:
         return row_files.joined_shapes(headers)
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path / names[0], "does not fit the files beside it", str(error)) from error
+        raise _damaged(path / names[0], "does not match the other files of its group", str(error)) from error
 
 
 def _header(path: Path, name: str, manifest: _Manifest) -> dict[str, Any]:
@@ -222,23 +233,23 @@ def _header(path: Path, name: str, manifest: _Manifest) -> dict[str, Any]:
     try:
         return row_files.header_of(data, manifest.files[name].size)
     except (KeyError, TypeError, ValueError) as error:
-        raise _damaged(path / name, "is not what regard writes", str(error)) from error
+        raise _damaged(path / name, "has a format that Regard does not write", str(error)) from error
 
 
-def _renamed(tensors: dict[str, _Value], inside: _State) -> dict[str, _Value]:
-    """Tensors of a checkpoint under their present names."""
-    return current_names(tensors) if inside.format < FORMAT else tensors
+def _renamed(tensors: dict[str, _Value], state: _State) -> dict[str, _Value]:
+    """Return the tensors of a checkpoint under their current names."""
+    return current_names(tensors) if state.format < FORMAT else tensors
 
 
 def _require_size(path: Path, name: str, manifest: _Manifest) -> None:
     if name not in manifest.files:
         raise _damaged(path / "manifest.json", f"does not list {name}")
-    wanted, file = manifest.files[name].size, path / name
+    expected, file = manifest.files[name].size, path / name
     with _explain_read_errors(file):
         size = file.stat().st_size
-    if size != wanted:
-        problem = "is truncated" if size < wanted else "is longer than it was"
-        raise _damaged(file, problem, f"manifest.json says {wanted:,} bytes")
+    if size != expected:
+        problem = "is truncated" if size < expected else "is too long"
+        raise _damaged(file, problem, f"it has {size:,} bytes; manifest.json states {expected:,}")
 
 
 def _read_verified(path: Path, name: str, manifest: _Manifest, *, limit: int | None = None) -> bytes:
@@ -249,7 +260,7 @@ def _read_verified(path: Path, name: str, manifest: _Manifest, *, limit: int | N
 
 
 def _verify(path: Path, name: str, manifest: _Manifest) -> None:
-    """Verify a file as ``_read_verified`` does, but keep none of it."""
+    """Verify a file like ``_read_verified``, without keeping its content."""
     _require_size(path, name, manifest)
     with _explain_read_errors(path / name), open(path / name, "rb", opener=open_regular) as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
@@ -258,49 +269,49 @@ def _verify(path: Path, name: str, manifest: _Manifest) -> None:
 
 def _require_hash(file: Path, digest: str, manifest: _Manifest) -> None:
     if digest != manifest.files[file.name].sha256:
-        raise _damaged(file, "was changed after it was written", "its sha256 is not the one in manifest.json")
+        raise _damaged(file, "was changed after it was written", "its sha256 differs from the one in manifest.json")
 
 
 def read_file(file: Path, *, limit: int | None) -> bytes:
     """Return the bytes of a regular file of at most ``limit`` bytes; raises ModelError or StorageError."""
     with _explain_read_errors(file), open(file, "rb", opener=open_regular) as opened:
         if limit is not None and file.stat().st_size > limit:
-            raise _damaged(file, "is not what regard writes", f"it has more than {limit:,} bytes")
+            raise _damaged(file, "has a format that Regard does not write", f"it has more than {limit:,} bytes")
         return opened.read()
 
 
 @contextmanager
 def _explain_read_errors(file: Path) -> Iterator[None]:
-    """Turn an OSError into a ModelError (missing or damaged) or a StorageError (no permission to read)."""
+    """Convert an OSError to a ModelError (missing or damaged) or a StorageError (no permission)."""
     try:
         yield
     except FileNotFoundError as error:
-        raise _damaged(file, "is missing", "a copy was cut short, or this is no checkpoint of regard") from error
+        raise _damaged(file, "is missing", "a copy is incomplete, or this is not a Regard checkpoint") from error
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EPERM):
             raise StorageError(
-                f"{file} may not be read", where=str(file), why=error.strerror, help=f"chmod u+r {file}"
+                f"no permission to read {file}", where=str(file), why=error.strerror, help=f"chmod u+r {file}"
             ) from error
         raise _damaged(file, "cannot be read", error.strerror) from error
 
 
 def _parse(kind: type[_Part], file: Path, data: bytes) -> _Part:
-    """Parse a file; its format version is checked first, as a newer regard's file is not damaged but newer."""
+    """Parse a file. Its version is checked first, since a file of a newer version is not damaged."""
     try:
-        found = parse_json(data)
-        version = found["format"]
+        content = parse_json(data)
+        version = content["format"]
         if isinstance(version, int) and version > ROWS_FORMAT:
             raise ModelError(
-                f"{file.parent.name} was written by a newer regard",
+                f"{file.parent.name} was written by a newer version of Regard",
                 where=str(file),
-                why=f"it has format {version}, and this one reads up to {ROWS_FORMAT}",
+                why=f"it has format {version}; this version reads up to {ROWS_FORMAT}",
                 help=upgrade_advice(),
             )
         if version not in range(1, ROWS_FORMAT + 1):
             raise ValueError(f"format {version!r} is unknown")
-        return kind.model_validate(found)
+        return kind.model_validate(content)
     except (ValueError, KeyError, TypeError) as error:
-        raise _damaged(file, "is not what regard writes", describe_error(error)) from error
+        raise _damaged(file, "has a format that Regard does not write", describe_error(error)) from error
 
 
 def _damaged(file: Path, problem: str, why: str | None = None) -> ModelError:

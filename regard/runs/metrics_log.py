@@ -1,4 +1,4 @@
-"""``metrics.jsonl`` of a run: a JSON line for each update and each validation, written by training and read back."""
+"""``metrics.jsonl`` of a run: one JSON line per update and per validation; writer and readers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,19 @@ class MetricsRecord(NamedTuple):
 
 
 class MetricsLog:
-    """Writer of ``metrics.jsonl``: appends lines, and is cut back to a checkpoint's size before the first one."""
+    """Writer of ``metrics.jsonl``: appends lines; on resuming, it first truncates the file to a checkpoint's size."""
 
     def __init__(self, path: Path) -> None:
         self.path, self.size = path, 0
 
-    def cut(self, size: int) -> None:
-        """Drop all beyond ``size`` bytes: what was written after a checkpoint."""
+    def truncate(self, size: int) -> None:
+        """Drop everything beyond ``size`` bytes, which was written after a checkpoint."""
         with atomic_files.explain_os_errors(self.path):
             if self.path.exists() and self.path.stat().st_size > size:
                 os.truncate(self.path, size)
-            self.size = self.path.stat().st_size if self.path.exists() else 0  # less where somebody cut or removed it
+            self.size = (
+                self.path.stat().st_size if self.path.exists() else 0
+            )  # smaller if the file was truncated or removed
 
     def write(self, record: Mapping[str, Any]) -> None:
         """Append one line."""
@@ -48,7 +50,7 @@ class MetricsLog:
         atomic_files.fault_point("metrics")
 
     def sync(self) -> int:
-        """Bring all lines to the disk, so that a checkpoint may count on them; returns their bytes."""
+        """Flush all lines to the disk, as checkpoints rely on them; returns their size in bytes."""
         if self.size:
             with atomic_files.explain_os_errors(self.path), self.path.open("rb") as file:
                 os.fsync(file.fileno())
@@ -56,7 +58,7 @@ class MetricsLog:
 
 
 def read_updates(path: Path) -> Iterator[MetricsRecord]:
-    """Yield the figures of each update in order; damaged lines are left out, and a missing file has none.
+    """Yield the figures of each update in order; damaged lines are skipped, and a missing file yields nothing.
 
     The figures are numbers such as ``loss``, ``rate``, ``tokens`` (of the target) and ``seconds``.
     """
@@ -72,10 +74,10 @@ def read_updates(path: Path) -> Iterator[MetricsRecord]:
 
 
 def read_validations(path: Path, *, strict: bool = False) -> Iterator[MetricsRecord]:
-    """Yield the figures of each validation in order; a missing file has none.
+    """Yield the figures of each validation in order; a missing file yields nothing.
 
-    A last line without an end was torn by a kill and is left out. Other damaged lines are left out, too, unless
-    ``strict``: then ModelError names the line.
+    An incomplete last line, left by a kill, is skipped. Other damaged lines are skipped, too, unless ``strict``: then
+    ModelError names the line.
     """
     for number, line in _lines(path):
         if b'"validation"' not in line:
@@ -92,6 +94,6 @@ def read_validations(path: Path, *, strict: bool = False) -> Iterator[MetricsRec
 
 
 def _lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield the number and the bytes of each whole line."""
+    """Yield the number and the bytes of each complete line."""
     if path.is_file():
         yield from ((number, line) for number, line in read_records(path) if line.endswith(b"\n"))

@@ -1,4 +1,4 @@
-"""The model card: the README.md of a run folder."""
+"""Model cards: the README.md of a run folder."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from regard.core import atomic_files
 from regard.runs.checkpoint import read_best
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
+
+ATTENTION = "Attention weights show which inputs the model attended to, not the reasons for its decisions."
 
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
@@ -27,32 +29,28 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         rows.insert(2, ("Started from", f"{plan.origin.run}, {plan.origin.checkpoint}"))
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
-    if found := shortcomings(run):
-        rows.append(("Shortcomings", "<br>".join(each.what for each in found)))
+    if problems := shortcomings(run):
+        rows.append(("Shortcomings", "<br>".join(problem.what for problem in problems)))
     limits = (
-        "What the model knows it learned from the data above: other domains and other spellings will be worse. "
-        "Attention weights show where it looked, not why it decided."
+        "The model was trained on the data above; expect lower quality for other domains and spellings. " + ATTENTION
     )
     return _write(run, rows, limits, path=run.path)
 
 
 def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Path) -> str:
-    """Write the README.md of a model that was trained elsewhere and return the text.
+    """Write the README.md of an imported model and return the text.
 
-    ``source``: what it was imported from. ``path``: where the run will lie.
+    ``source``: the imported model. ``path``: the future path of the run.
     """
     rows = [("Model", run.config.summary), ("Parameters", f"{parameters:,}"), ("Imported from", source)]
-    limits = (
-        "What the model learned, and from what data, and under which license it may be used, its own card says. "
-        "Attention weights show where it looked, not why it decided."
-    )
+    limits = "See the card of the imported model for its training data, its limits and its license. " + ATTENTION
     return _write(run, rows, limits, path=path)
 
 
 def write_shared_card(
     run: RunFolder, *, weights: str, parameters: int, validation: Mapping[str, float], folder: Path
 ) -> str:
-    """Write the README.md of what a run is shared as into ``folder`` and return the text."""
+    """Write the README.md of a shared run into ``folder`` and return the text."""
     rows = [
         ("Model", run.config.summary),
         ("Parameters", f"{parameters:,}"),
@@ -61,9 +59,8 @@ def write_shared_card(
         ("Validation", ", ".join(f"{name} {value:.4f}" for name, value in validation.items())),
     ]
     limits = (
-        "`sha256sum --check SHA256SUMS` tells whether the files are whole. No file is a pickle.\n\n"
-        "What the model knows it learned from its training data: other domains and other spellings will be worse. "
-        "Attention weights show where it looked, not why it decided."
+        "`sha256sum --check SHA256SUMS` verifies the files. No file is a pickle.\n\n"
+        "The model was trained on the data above; expect lower quality for other domains and spellings. " + ATTENTION
     )
     return _write(run, [row for row in rows if row[1]], limits, path=Path("FOLDER"), folder=folder)
 
@@ -89,6 +86,6 @@ def _write(
 
 
 def _name(corpus: Any) -> str:
-    """The file name of a corpus, where it has one."""
+    """Return the file name of a corpus, if it has one."""
     source = getattr(corpus, "source", corpus)
     return source.name if isinstance(source, Path) else str(source)

@@ -1,8 +1,8 @@
-"""The run that a training goes on from: what its config gives to the new one, and what must be the same. No torch.
+"""The run that a training starts from: inherited config keys, and keys that must agree. Imports no torch.
 
-Whatever of the source decides what its weights mean (the network, and how text becomes numbers) lies beneath the new
-config, so that the saved one says all of it and the source is not needed again. That is all of a network, or the part
-that reads: its encoder, or the layers of a language model.
+Everything that determines the meaning of the source's weights (the network and the tokenizer) is a base layer of the
+new config. The saved config is therefore complete, and the source is not needed again. The inherited part is the whole
+network, or the part that reads: its encoder, or the layers of a language model.
 """
 
 from __future__ import annotations
@@ -18,29 +18,32 @@ from regard.models.origin_config import Origin
 from regard.models.stack_config import StackConfig
 from regard.runs.run_config import RunConfig, StartingPoint
 
-# Keys of training: no weight knows them.
+# Keys of training, which do not change the meaning of weights.
 FREE = {"dropout", "attention_dropout", "feed_forward_dropout", "feed_forward_chunks", "from", "frozen"}
 
 
-def stated_start(values: Mapping[str, Any]) -> StartingPoint | None:
-    """The start that merged tables of a config name; None where there is none, or where it is for the checks."""
+def parse_start(values: Mapping[str, Any]) -> StartingPoint | None:
+    """Return the starting point in merged tables of a config; None if it is missing or invalid.
+
+    Validation of the whole config reports invalid ones later.
+    """
     model = values.get("model")
     encoder = model.get("encoder") if isinstance(model, Mapping) else None
     tables: dict[Literal["all", "encoder"], Any] = {"all": model, "encoder": encoder}
     for part, table in tables.items():
-        given = table.get("from") if isinstance(table, Mapping) else None
+        origin = table.get("from") if isinstance(table, Mapping) else None
         try:
-            if given is not None:
-                return StartingPoint(Origin.model_validate(given), part)
+            if origin is not None:
+                return StartingPoint(Origin.model_validate(origin), part)
         except ValidationError:
             return None
     return None
 
 
-def layer_beneath(source: RunConfig, config: type[RunConfig], kind: str, start: StartingPoint) -> TomlLayer:
-    """Return the part of the source's config that is the base of the new one, of class ``config``.
+def base_layer(source: RunConfig, config: type[RunConfig], kind: str, start: StartingPoint) -> TomlLayer:
+    """Return the part of the source's config that is the base of the new config, of class ``config``.
 
-    Raises ConfigError for a source that does not fit.
+    Raises ConfigError if the source does not fit.
     """
     if start.part == "encoder":
         tables = _reading_tables(source, config.encoder_obstacle, kind, start)
@@ -49,34 +52,36 @@ def layer_beneath(source: RunConfig, config: type[RunConfig], kind: str, start: 
         raise ConfigError(
             f"a {kind} model cannot start from {start.origin.run}",
             where=start.key,
-            why=f"that run is of {source.task.kind}",
+            why=f"the task of that run is {source.task.kind}",
             help=f"name a {kind} run, or set task = {source.task.kind!r}; "
-            "classifiers, taggers and masked models can take the encoder alone: model.encoder.from",
+            "classifiers, taggers and masked models can use only the encoder: model.encoder.from",
         )
     nets = {name: source.model_dump(mode="json", exclude_none=True)[name] for name in source.nets()}
     data = source.data.model_dump(mode="json", exclude_none=True)
-    taken = {key: data[key] for key in (*source.codec_keys, *source.inherited_keys) if key in data}
+    inherited = {key: data[key] for key in (*source.codec_keys, *source.inherited_keys) if key in data}
     for table in nets.values():
         table.pop("from", None)
         for side in table.values():
             if isinstance(side, dict):
                 side.pop("from", None)
                 side.pop("frozen", None)
-    return TomlLayer(start.origin.run, nets | {"data": taken}, {})
+    return TomlLayer(start.origin.run, nets | {"data": inherited}, {})
 
 
 def _reading_tables(source: RunConfig, obstacle: str | None, kind: str, start: StartingPoint) -> dict[str, Any]:
-    """Tables of the encoder and of its vocabulary, as a config whose network is an encoder has them."""
-    what = f"a {kind} model cannot take the encoder of {start.origin.run}"
+    """Return the tables of the encoder and of its vocabulary, for a config whose network is an encoder."""
+    what = f"a {kind} model cannot use the encoder of {start.origin.run}"
     if obstacle is not None:
-        help = f"regard train with model.from continues a whole {kind} model"
+        help = f"continue a whole {kind} model with model.from"
         raise ConfigError(what, where=start.key, why=obstacle, help=help)
     side = _reading_side(source)
     if side is None:
-        raise ConfigError(what, where=start.key, why=f"that run is of {source.task.kind}, and has none")
+        raise ConfigError(
+            what, where=start.key, why=f"the task of that run is {source.task.kind}, which has no encoder"
+        )
     table = side.model_dump(mode="json", exclude_none=True)
     if table.pop("embedding_scale", None) is not None:
-        why = "it multiplies embeddings by another number than √width, as imported GPT-2 does, which no encoder can"
+        why = "it scales embeddings by a factor other than √width, like imported GPT-2; encoders cannot"
         raise ConfigError(what, where=start.key, why=why)
     for key in ("from", "frozen"):
         table.pop(key, None)
@@ -85,25 +90,25 @@ def _reading_tables(source: RunConfig, obstacle: str | None, kind: str, start: S
 
 
 def _reading_side(config: RunConfig) -> StackConfig | None:
-    """The encoder of a network, or the only stack of one that has no encoder."""
+    """Return the encoder of a network, or its only stack if it has no encoder."""
     nets = [getattr(config, name) for name in config.nets()]
     sides = [net.sides for net in nets][:1]
-    found: StackConfig | None = getattr(nets[0], sides[0][0], None) if sides else None
-    return found
+    side: StackConfig | None = getattr(nets[0], sides[0][0], None) if sides else None
+    return side
 
 
 def require_agreement(config: RunConfig, source: RunConfig, start: StartingPoint) -> None:
-    """ConfigError where the config says something else of the network or the vocabulary than the source's weights."""
+    """Raise ConfigError if the config of the network or the vocabulary differs from that of the source's weights."""
     differing = list(_differences(config, source) if start.part == "all" else _reading_differences(config, source))
     if differing:
-        key, there, here = differing[0]
-        others = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
-        kept = "network and vocabulary are" if start.part == "all" else "encoder and vocabulary are"
+        key, expected, actual = differing[0]
+        more = f" (and {len(differing) - 1} more)" if len(differing) > 1 else ""
+        inherited = "network and vocabulary are" if start.part == "all" else "encoder and vocabulary are"
         raise ConfigError(
-            f"{dotted(key)} cannot be {here!r}{others}",
+            f"{dotted(key)} cannot be {actual!r}{more}",
             where=dotted(key),
-            why=f"the weights of {start.origin.run} are of a model with {there!r}",
-            help=f"leave it out: {kept} those of {start.key}; or train without {start.key}",
+            why=f"the weights of {start.origin.run} were trained with {expected!r}",
+            help=f"omit it, as {inherited} inherited by {start.key}; or train without {start.key}",
         )
 
 
@@ -111,27 +116,27 @@ def _differences(config: RunConfig, source: RunConfig) -> Iterator[tuple[Key, An
     for name in source.nets():
         yield from _of_tables((name,), getattr(source, name), getattr(config, name))
     for field in source.codec_keys:
-        here, there = getattr(config.data, field), getattr(source.data, field)
-        if here != there:
-            yield ("data", field), there, here
+        actual, expected = getattr(config.data, field), getattr(source.data, field)
+        if actual != expected:
+            yield ("data", field), expected, actual
 
 
 def _reading_differences(config: RunConfig, source: RunConfig) -> Iterator[tuple[Key, Any, Any]]:
-    there, here = _reading_side(source), _reading_side(config)
-    if there is not None and here is not None:
-        pairs = _of_tables(("model", "encoder"), there, here)
-        yield from (each for each in pairs if each[0][-1] != "embedding_scale")
-    read, made = source.reads_with[1], config.reads_with[1]
-    if read != made:
-        yield ("data", "tokenizer"), read, made
+    source_side, side = _reading_side(source), _reading_side(config)
+    if source_side is not None and side is not None:
+        pairs = _of_tables(("model", "encoder"), source_side, side)
+        yield from (difference for difference in pairs if difference[0][-1] != "embedding_scale")
+    source_tokenizer, tokenizer = source.reads_with[1], config.reads_with[1]
+    if source_tokenizer != tokenizer:
+        yield ("data", "tokenizer"), source_tokenizer, tokenizer
 
 
 def _of_tables(prefix: Key, source: Any, config: Any) -> Iterator[tuple[Key, Any, Any]]:
-    """Keys of two tables that differ, but for those that no weight knows: there, here."""
-    there, here = dict(_leaves(source.model_dump(), prefix)), dict(_leaves(config.model_dump(), prefix))
-    for key in dict.fromkeys([*here, *there]):
-        if here.get(key) != there.get(key) and not FREE & {*key}:
-            yield key, there.get(key), here.get(key)
+    """Yield the keys with different values in two tables, except those of training: key, source's value, new value."""
+    source_values, values = dict(_leaves(source.model_dump(), prefix)), dict(_leaves(config.model_dump(), prefix))
+    for key in dict.fromkeys([*values, *source_values]):
+        if values.get(key) != source_values.get(key) and not FREE & {*key}:
+            yield key, source_values.get(key), values.get(key)
 
 
 def _leaves(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[tuple[Key, Any]]:
@@ -139,5 +144,5 @@ def _leaves(table: Mapping[str, Any], prefix: Key = ()) -> Iterator[tuple[Key, A
         if isinstance(value, Mapping):
             yield from _leaves(value, (*prefix, name))
         else:
-            plain = name == "execution" and value == "checkpointed"  # the same function of the same weights
+            plain = name == "execution" and value == "checkpointed"  # computes the same function
             yield (*prefix, name), "plain" if plain else value

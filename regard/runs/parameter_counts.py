@@ -1,4 +1,4 @@
-"""Parameter counts of a network by part, without its memory."""
+"""Parameter counts by part of a network, computed without allocating its memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch.nn import Module, Parameter
 
 from regard.runs.size_check import outline
 
-# The part that a component of a parameter's name stands for, in any architecture; the first line that fits decides.
+# Part of a parameter by a component of its name, for all architectures; the first match counts.
 PARTS = {
     "reader": "source attention",
     "attention": "self-attention",
@@ -30,7 +30,7 @@ PARTS = {
     "output_proj": "widths",
     "residual": "widths",
 }
-# Parts beside the sides: of a pointer, of pooling by attention, of classes, of pairs that are compared or linked.
+# Parts outside the stacks: pointers, attention pooling, classes, and comparison or linking of pairs.
 TOPS = {
     "copying": "copying",
     "key": "pooling",
@@ -47,9 +47,9 @@ TOPS = {
 
 
 def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
-    """Return the number of parameters of each part of the network that ``build`` makes; no memory is taken for them.
+    """Return the number of parameters of each part of the network that ``build`` returns, without allocating memory.
 
-    Matrices that parts share are counted once, as ``embeddings``.
+    Matrices shared by several parts are counted once, as ``embeddings``.
     """
     counts: dict[str, int] = {}
     for name, tensor in outline(build).items():
@@ -60,7 +60,7 @@ def parameters_by_part(build: Callable[[], Module]) -> dict[str, int]:
 
 
 def _part(name: str) -> str:
-    """Name a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
+    """Return a parameter's part: ``decoder.layers.0.reader.attention.query.weight`` → ``decoder source attention``."""
     side, _, rest = name.removeprefix("net.").partition(".")
     if side in TOPS:
         return TOPS[side]

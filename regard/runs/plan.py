@@ -1,4 +1,4 @@
-"""The plan of a run: what was measured or counted once when it began, such as number format, updates and sizes."""
+"""The plan of a run: values measured or counted once at its start, such as number format, updates and sizes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class Decision(NamedTuple):
-    """Made after update ``step``: training ends after update ``steps``."""
+    """A decision after update ``step`` that training ends after update ``steps``."""
 
     step: Updates
     steps: Updates
@@ -30,7 +30,7 @@ class Fit(NamedTuple):
 
 
 class PlannedOrigin(BaseModel):
-    """The weights that a training began with: of which run, which checkpoint, and the digest of all of them."""
+    """The initial weights of a training: their run, their checkpoint, and the digest of all of them."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -40,36 +40,38 @@ class PlannedOrigin(BaseModel):
 
 
 class Plan(BaseModel):
-    """Measurements and counts made when a run began, which hold for all of it."""
+    """Measurements and counts from the start of a run, valid for the whole run."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
     precision: Literal["float32", "bfloat16"]
-    steps: Count | None  # updates, where their number is known
-    threads: Annotated[int, Field(ge=1, le=4096)]  # of torch for each shard: sums depend on how they are split
-    seconds_per_update: dict[str, Seconds]  # by number format; 0 where nothing was measured
-    spec: dict[str, Types]  # sizes that the data decides, such as those of vocabularies
-    shards: Annotated[int, Field(ge=1, le=1 << 12)] | None = None  # None in older runs: rows dealt to their workers
-    corpora: dict[str, str] = {}  # the content of each, by its folder under data/; nothing in older runs
-    most: Count | None = None  # the updates that something else than train.minutes allows
-    fit: Fit | None = None  # None in older runs, whose config says all of it
-    decisions: list[Decision] | None = None  # of the clock, where minutes end training; None in older runs
-    origin: PlannedOrigin | None = None  # None where weights were random
+    steps: Count | None  # updates, if their number is known
+    threads: Annotated[int, Field(ge=1, le=4096)]  # torch threads per shard: sums depend on how they are split
+    seconds_per_update: dict[str, Seconds]  # by number format; 0 if it was not measured
+    spec: dict[str, Types]  # sizes that depend on the data, such as those of vocabularies
+    shards: Annotated[int, Field(ge=1, le=1 << 12)] | None = (
+        None  # None in older runs: rows were distributed to their workers
+    )
+    corpora: dict[str, str] = {}  # content of each corpus, by its folder under data/; empty in older runs
+    max_steps: Count | None = Field(None, alias="most")  # limit of updates, apart from train.minutes
+    fit: Fit | None = None  # None in older runs, whose config has these values
+    decisions: list[Decision] | None = None  # of the time budget, if train.minutes is set; None in older runs
+    origin: PlannedOrigin | None = None  # None for random weights
 
     @model_validator(mode="before")
     @classmethod
-    def _sizes_by_name(cls, given: Any) -> Any:
-        """Older plans have the sizes of two vocabularies as keys of their own."""
-        if not isinstance(given, dict) or "spec" in given:
-            return given
-        sizes = {key: given[key] for key in ("source_types", "target_types") if key in given}
-        rest = {key: value for key, value in given.items() if key not in sizes}
-        return rest | {"spec": sizes} if sizes else given
+    def _sizes_by_name(cls, values: Any) -> Any:
+        """Convert older plans, which have the sizes of two vocabularies as separate keys."""
+        if not isinstance(values, dict) or "spec" in values:
+            return values
+        sizes = {key: values[key] for key in ("source_types", "target_types") if key in values}
+        rest = {key: value for key, value in values.items() if key not in sizes}
+        return rest | {"spec": sizes} if sizes else values
 
     @field_validator("decisions")
     @classmethod
     def _one_after_the_other(cls, decisions: list[Decision] | None) -> list[Decision] | None:
         steps = [decision.step for decision in decisions or ()]
         if steps != sorted(set(steps)):
-            raise ValueError("each decision is made after the one before")
+            raise ValueError("the steps of decisions must be ascending")
         return decisions

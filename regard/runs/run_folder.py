@@ -1,14 +1,14 @@
-"""The run folder: where everything of one training lives, and how it is opened again.
+"""The run folder: all files of one training, and how it is opened.
 
 runs/m30k/
-    config.toml         the config, resolved: nothing left to defaults
-    plan.json           what was measured or counted once: number format, steps, sizes of the vocabularies
+    config.toml         the resolved config, with all values
+    plan.json           values measured or counted once: number format, steps, vocabulary sizes
     environment.json    versions, processor, threads
     tokenizer/          joint.* or source.* and target.*
-    data/               token arrays, memory-mapped; may be deleted once training is over
-    metrics.jsonl       one line an update and a validation
+    data/               token arrays, memory-mapped; may be deleted after training
+    metrics.jsonl       one line per update and validation
     checkpoints/        step-000500/, best.json, average/
-    lock                held by the process that trains
+    lock                held by the training process
     README.md           the model card
 """
 
@@ -37,7 +37,7 @@ from regard.runs.run_config import RunConfig
 
 
 class CheckpointChoice(NamedTuple):
-    """One checkpoint, by the name it goes under and the steps it is made of."""
+    """One checkpoint: the name by which it was selected, and the steps that it consists of."""
 
     name: str  # average, best, last or step
     path: Path
@@ -51,7 +51,7 @@ class CheckpointChoice(NamedTuple):
 
 
 class RunFolder:
-    """Paths and files of one run; opening it reads nothing but the config."""
+    """Paths and files of one run; opening it reads only the config."""
 
     def __init__(self, path: Path, config: RunConfig) -> None:
         self.path, self.config = path, config
@@ -61,15 +61,15 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path, config: RunConfig) -> RunFolder:
-        """A new run; refuses a folder that holds anything, and one in which another process begins a run meanwhile."""
+        """Create a new run; rejects nonempty folders, and folders in which another process creates a run."""
         occupied = path.exists() and (not path.is_dir() or any(path.iterdir()))
         if not occupied:
             with atomic_files.explain_os_errors(path):
                 path.mkdir(parents=True, exist_ok=True)
-            # The folder belongs to the process that gives the config its name, whatever others looked at before.
+            # The folder belongs to the process that first publishes the config, even if others found it empty before.
             occupied = not atomic_files.publish_first(path / "config.toml", [dump_config(config).encode()])
         if occupied:
-            raise ConfigError(f"{path} exists already", where=str(path), help=_beside(path))
+            raise ConfigError(f"{path} already exists", where=str(path), help=_help_for_existing(path))
         atomic_files.write_json(path / "environment.json", environment())
         return cls(path, config)
 
@@ -77,50 +77,50 @@ class RunFolder:
     def open(cls, path: Path) -> RunFolder:
         if not (path / "config.toml").is_file():
             raise ModelError(
-                f"{path} is no run folder",
+                f"{path} is not a run folder",
                 where=str(path / "config.toml"),
-                why="it holds no config.toml" if path.exists() else "there is no such folder",
+                why="it has no config.toml" if path.exists() else "the folder does not exist",
                 help=_runs_nearby(path),
             )
         return cls(path, load_config(path / "config.toml", saved=True))
 
     @property
     def task(self) -> Task:
-        """The task of the config: a run folder names no other than those of the table (``load_config``)."""
+        """The task of the config, which is always in the table of tasks (``load_config``)."""
         return find_task(self.config.task.kind)
 
     @property
     def contents(self) -> dict[str, str] | None:
-        """The digest of each prepared part of the data; None before there is a plan."""
+        """The digest of each prepared part of the data; None before the plan exists."""
         plan = self.read_plan()
         return None if plan is None else plan.corpora
 
     @property
     def makes_codecs(self) -> bool:
-        """Whether vocabularies are to be made of its data: none was made, and none came with another run's network."""
+        """True if vocabularies must be created from the data: the run neither made nor inherited one."""
         return self.contents is None and self.config.origin is None
 
-    def elsewhere(self) -> list[str]:
-        """Differences between this machine and the one the run began on, in what decides the last bits of a figure."""
+    def environment_changes(self) -> list[str]:
+        """Return differences from the environment in which the run began that affect the last bits of results."""
         try:
             began = self.read_environment()
         except (OSError, ValueError):
-            return ["environment.json, which says where it began, cannot be read"]
+            return ["environment.json, the environment in which the run began, is unreadable"]
         now = environment()
         keys = ("processor", "vector_instructions", "bfloat16_products", "accelerator", "torch")
         return [f"{key} was {began.get(key)}, is {now[key]}" for key in keys if began.get(key) != now[key]]
 
     def read_environment(self) -> dict[str, Any]:
-        """The ``environment`` that the run began in. OSError or ValueError where it is missing or damaged."""
+        """Return the ``environment`` in which the run began. OSError or ValueError if it is missing or damaged."""
         return TypeAdapter(dict[str, Any]).validate_python(
             parse_json(read_bytes(self.path / "environment.json", SMALL))
         )
 
     def write_plan(self, plan: Plan) -> None:
-        atomic_files.write_json(self.path / "plan.json", plan.model_dump())
+        atomic_files.write_json(self.path / "plan.json", plan.model_dump(by_alias=True))
 
     def read_plan(self) -> Plan | None:
-        """The plan made when the run began; None where training never came so far."""
+        """Return the plan from the start of the run; None if training did not get this far."""
         path = self.path / "plan.json"
         if not path.exists():
             return None
@@ -134,18 +134,18 @@ class RunFolder:
             raise ModelError("plan.json is damaged", where=str(path), why=why, help=help) from error
 
     def weights(self, which: str | None = None) -> checkpoint.Checkpoint:
-        """The weights of the checkpoint that ``weights_path`` finds."""
+        """Load the weights of the checkpoint that ``weights_path`` selects."""
         return checkpoint.load(self.weights_path(which).path, only={"model"})
 
     def weights_path(self, which: str | None = None) -> CheckpointChoice:
-        """The place of the checkpoint called ``which``: ``average``, ``best``, ``last`` or a step.
+        """Return the checkpoint called ``which``: ``average``, ``best``, ``last`` or a step.
 
-        Without a name, the first of these that exists. An average made before the last training does not count then:
-        it would hide what was learned since.
+        By default, this is the first of these that exists. An average older than the last checkpoint is then ignored,
+        as it lacks the latest updates.
         """
         folder = self.checkpoints
         best, steps = checkpoint.read_best(folder), checkpoint.list_steps(folder)
-        best = best if best and best.step in steps else None  # the best one may have been removed by hand
+        best = best if best and best.step in steps else None  # the best checkpoint may have been removed manually
         average, fresh = self._average(steps[-1] if steps else 0) if which in (None, "average") else ([], False)
         if which is None:
             which = "average" if fresh else "best" if best else "last"
@@ -165,7 +165,7 @@ class RunFolder:
         return CheckpointChoice("step" if which.isdecimal() else which, checkpoint.step_path(folder, step), [step])
 
     def averaged(self) -> list[int]:
-        """The steps of the average that is loaded by default; none where it is old, damaged or not there."""
+        """Return the steps of the average that is loaded by default; [] if it is outdated, damaged or missing."""
         steps = checkpoint.list_steps(self.checkpoints)
         try:
             used, fresh = self._average(steps[-1] if steps else 0)
@@ -174,9 +174,9 @@ class RunFolder:
         return used if fresh else []
 
     def _without(self, which: str, steps: list[int]) -> ModelError:
-        """The error for a checkpoint that is not there, with advice: to go on helps only where it would save one."""
+        """Return the error for a missing checkpoint, with advice: resuming is advised only if it would save one."""
         trained = bool(self.config.data.train)
-        why = "training has not saved one yet" if trained else "it came without data to train on"
+        why = "training has not saved a checkpoint yet" if trained else "the model came without training data"
         help = f"regard train --resume {self.path}" if trained else None
         if steps:
             known = ["last", *(["best"] if checkpoint.read_best(self.checkpoints) else [])]
@@ -185,11 +185,11 @@ class RunFolder:
             if which not in ("best", "last"):
                 why = "a checkpoint is average, best, last or a step" + (f"; {meant}" if meant else "")
             elif trained and not self.config.data.valid:
-                why = "this run validates on nothing, so that none is better than another"
+                why = "this run has no validation data, so checkpoints are not compared"
         return ModelError(f"{self.path} has no {which} checkpoint", where=str(self.checkpoints), why=why, help=help)
 
     def _average(self, last: int) -> tuple[list[int], bool]:
-        """The steps that were averaged, and whether none was saved after that."""
+        """Return the averaged steps, and whether no checkpoint is newer than the average."""
         path = self.checkpoints / "average"
         if not path.is_dir():
             return [], False
@@ -198,7 +198,7 @@ class RunFolder:
             steps = TypeAdapter(list[Count]).validate_python(state.get("averaged", []), strict=True)
             newest = TypeAdapter(Count).validate_python(state.get("newest", max(steps, default=0)), strict=True)
         except ValueError as error:
-            help = f"regard average {self.path} makes it anew"
+            help = f"average again: regard average {self.path}"
             raise ModelError(
                 "the average is damaged", where=str(path / "state.json"), why=str(error), help=help
             ) from error
@@ -206,22 +206,22 @@ class RunFolder:
 
     @contextmanager
     def training(self) -> Iterator[None]:
-        """Held while the run is trained; ModelError where another process does. A kill lets go of it too."""
+        """Hold the lock of training; ModelError if another process holds it. The lock is released even by a kill."""
         path = self.path / "lock"
-        with ExitStack() as held:
+        with ExitStack() as stack:
             try:
-                held.enter_context(atomic_files.locked(path))
+                stack.enter_context(atomic_files.locked(path))
             except BlockingIOError as error:
                 raise ModelError(
-                    "another process trains this run",
+                    "another process is training this run",
                     where=str(path),
-                    help="wait for it, or stop it: what it has learned is saved",
+                    help="wait for it, or stop it; its progress is saved",
                 ) from error
             yield
 
 
 def environment() -> dict[str, Any]:
-    """The conditions of a figure: versions, processor features, threads, the time."""
+    """Return the conditions of a measurement: versions, processor features, threads, time."""
     return {
         "regard": VERSION,
         "python": platform.python_version(),
@@ -246,18 +246,18 @@ def _processor() -> str:
     return platform.processor() or platform.machine()
 
 
-def _beside(path: Path) -> str:
-    """The advice for a folder that exists already: to go on, where it is a run that has data to go on with."""
+def _help_for_existing(path: Path) -> str:
+    """Return the advice for an existing folder: resume it if it is a run with training data, or choose another name."""
     try:
         config = RunFolder.open(path).config
     except RegardError:
-        return "--name OTHER"
+        return "choose another name: --name OTHER"
     if not config.data.train:
-        return f"it was not trained here, so it cannot go on; --name OTHER starts another beside {path}"
-    return f"regard train --resume {path} goes on; --name OTHER starts another"
+        return f"{path} has no training data and cannot be resumed; start another run: --name OTHER"
+    return f"resume it: regard train --resume {path}; or start another run: --name OTHER"
 
 
 def _runs_nearby(path: Path) -> str | None:
-    folders = dict.fromkeys(each for each in (path, path.parent, Path("runs")) if each.is_dir())
-    names = sorted({str(each.parent) for folder in folders for each in folder.glob("*/config.toml")})
-    return did_you_mean(path, names) or (f"runs here: {', '.join(names[:5])}" if names else None)
+    folders = dict.fromkeys(folder for folder in (path, path.parent, Path("runs")) if folder.is_dir())
+    names = sorted({str(config.parent) for folder in folders for config in folder.glob("*/config.toml")})
+    return did_you_mean(path, names) or (f"nearby runs: {', '.join(names[:5])}" if names else None)

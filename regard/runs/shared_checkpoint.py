@@ -1,9 +1,9 @@
-"""A checkpoint that several ranks write together: all of it appears, or nothing, and all ranks know which.
+"""Checkpoints that several ranks write together: all files appear, or none, and all ranks know the outcome.
 
-Rank 0 makes the hidden folder; every rank writes and syncs its own rows there; rank 0 adds what is whole and the
-manifest, and renames. After each of the three steps all ranks say whether they could: where one could not, its disk
-full or the folder out of its reach, none goes on, nothing is left behind, and each raises StorageError. A rank that is
-killed meanwhile leaves the hidden folder, which the next save sweeps away.
+Rank 0 creates the hidden folder. Every rank writes and syncs its own rows there. Rank 0 adds the unsharded files and
+the manifest, and renames the folder. After each of these three steps, all ranks exchange whether they succeeded. If one
+failed, for example because its disk is full or it does not see the folder, all stop, the hidden folder is removed, and
+each raises StorageError. A rank that is killed meanwhile leaves the hidden folder, which the next save removes.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from regard.runs.checkpoint import prune, step_path
 from regard.runs.checkpoint_files import write_files, write_recorded
 from regard.runs.row_files import Rows, file_names, row_bytes
 
-HELP = "all ranks need the run folder, on a disk that they share and that has room"
+HELP = "all ranks need access to the run folder, on a shared disk with enough space"
 
 
 class Ranks(NamedTuple):
-    """This process among those that write; ``gather`` gives the payloads of all, by rank."""
+    """The rank of this process among the writers; ``gather`` returns the payloads of all ranks, by rank."""
 
     rank: int
     world: int
@@ -44,9 +44,9 @@ def save_shared(
     keep: int,
     protect: Collection[str] = (),
 ) -> Path:
-    """Store one checkpoint as ``regard.runs.checkpoint.save`` does; called by every rank.
+    """Store one checkpoint like ``regard.runs.checkpoint.save``; called by every rank.
 
-    ``rows``: this rank's of every tensor of a group. ``groups``: groups that are whole, of which those of rank 0 count.
+    ``rows``: this rank's rows of every tensor of a group. ``groups``: unsharded groups, which rank 0 writes.
     """
     final = step_path(folder, step)
     temporary = atomic_files.hidden_sibling(final, "tmp")
@@ -60,9 +60,9 @@ def save_shared(
         if not temporary.is_dir():
             raise StorageError(f"rank {ranks.rank} does not see {temporary}", where=str(folder), help=HELP)
         names = {group: file_names(group, ranks.world)[ranks.rank] for group in rows}
-        found = {name: write_recorded(temporary / name, row_bytes(rows[group])) for group, name in names.items()}
+        records = {name: write_recorded(temporary / name, row_bytes(rows[group])) for group, name in names.items()}
         atomic_files.fault_point("rows-written")
-        return found
+        return records
 
     def commit() -> None:
         write_files(temporary, step, groups, state, ranks=dict.fromkeys(rows, ranks.world), written=written)
@@ -73,8 +73,8 @@ def save_shared(
     _together(ranks, folder, make if leads else None)
     try:
         written: dict[str, Any] = {}
-        for each in _together(ranks, folder, write):
-            written |= each
+        for records in _together(ranks, folder, write):
+            written |= records
     except StorageError:
         if leads:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -84,7 +84,7 @@ def save_shared(
 
 
 def _together(ranks: Ranks, folder: Path, work: Callable[[], Any] | None) -> list[Any]:
-    """Return what ``work`` gave on every rank; StorageError on all of them where one could not do it."""
+    """Run ``work`` on this rank and return the results of all ranks; StorageError on all of them if one failed."""
     failure: StorageError | None = None
     result = None
     try:
@@ -92,12 +92,13 @@ def _together(ranks: Ranks, folder: Path, work: Callable[[], Any] | None) -> lis
             result = work() if work is not None else None
     except StorageError as error:
         failure = error
-    told = [failure.what, failure.why] if failure is not None else None
-    every = [json.loads(each) for each in ranks.gather(json.dumps({"result": result, "failure": told}).encode())]
+    message = [failure.what, failure.why] if failure is not None else None
+    payload = json.dumps({"result": result, "failure": message}).encode()
+    outcomes = [json.loads(outcome) for outcome in ranks.gather(payload)]
     if failure is not None:
         raise failure
-    for rank, each in enumerate(every):
-        if each["failure"] is not None:
-            what, why = each["failure"]
+    for rank, outcome in enumerate(outcomes):
+        if outcome["failure"] is not None:
+            what, why = outcome["failure"]
             raise StorageError(f"rank {rank} failed: {what}", where=str(folder), why=why, help=HELP)
-    return [each["result"] for each in every]
+    return [outcome["result"] for outcome in outcomes]

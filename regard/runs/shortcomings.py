@@ -1,4 +1,4 @@
-"""The shortcomings of a training that ended: it diverged, overfits, is below a baseline or left examples unused."""
+"""Shortcomings of a finished training: it diverged, overfits, is below a baseline, or left examples unused."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from regard.runs import checkpoint
 from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 
-DIVERGED = 2.0  # a loss above so many times that of the untrained network
-LAST_UPDATES = 10  # whose mean stands for the end of a run without validation data
+DIVERGED = 2.0  # factor by which the loss exceeds that of the untrained network
+LAST_UPDATES = 10  # without validation data, their mean is the final loss
 
 
 class Shortcoming(NamedTuple):
-    """A reason not to trust a finished run, and the command that trains a better one."""
+    """A problem of a finished run, and the command that trains a better one."""
 
     what: str
     help: str
@@ -31,12 +31,12 @@ class _Course(NamedTuple):
     """Figures of a training, read from ``metrics.jsonl``: losses without smoothing, in the unit of validation."""
 
     start: float  # loss before the first update
-    best: MetricsRecord  # figures of the checkpoint that commands use
+    best: MetricsRecord  # figures of the default checkpoint
     last: MetricsRecord
     validated: bool
     updates: int
-    epochs: int  # complete ones
-    fits: bool  # the training loss fell
+    epochs: int  # complete epochs
+    fits: bool  # the training loss decreased
 
     @property
     def loss_name(self) -> str:
@@ -44,19 +44,19 @@ class _Course(NamedTuple):
 
 
 def shortcomings(run: RunFolder) -> list[Shortcoming]:
-    """Return the shortcomings of a run, as its metrics log shows them; none for a run without updates."""
+    """Return the shortcomings of a run that its metrics log shows; [] for a run without updates."""
     course = _course(run)
     if course is None:
         return []
     diverged = list(_diverged(run, course))
-    found = [*diverged, *_below_baseline(run, course, diverged)]
-    if course.epochs > 0 and not found:
+    problems = [*diverged, *_below_baseline(run, course, diverged)]
+    if course.epochs > 0 and not problems:
         return list(_learned_nothing(run, course))
     if course.epochs == 0:
         done = pluralize(course.updates, "update")
         what = f"training ended within its first epoch, after {done}: some examples are unused"
-        found.append(Shortcoming(what, _longer(run, course)))
-    return found
+        problems.append(Shortcoming(what, _longer(run, course)))
+    return problems
 
 
 def _course(run: RunFolder) -> _Course | None:
@@ -76,12 +76,12 @@ def _course(run: RunFolder) -> _Course | None:
     start = validations[0] if validations[0].step == 0 else first
     loss = start.figures.get("loss" if start is validations[0] else "nll", 0.0)
     marked = checkpoint.best_or_none(run.checkpoints)
-    best = next((each for each in validations if marked is not None and each.step == marked.step), validations[-1])
+    best = next((v for v in validations if marked is not None and v.step == marked.step), validations[-1])
     return _Course(loss, best, validations[-1], True, last[-1].step, done, fits)
 
 
 def _diverged(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
-    """A loss that rose far above that of the untrained network: of validation alone, or of training, too."""
+    """Yield a shortcoming if the loss rose far above that of the untrained network: overfitting or divergence."""
     best, last = (record.figures.get("loss", 0.0) for record in (course.best, course.last))
     if last > DIVERGED * course.start > 0:
         before = f"{figure_text(course.start)} before the first update"
@@ -93,7 +93,7 @@ def _diverged(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
 
 
 def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
-    """A loss that never fell below that of the untrained network."""
+    """Yield a shortcoming if the loss never fell below that of the untrained network."""
     best = course.best.figures.get("loss", 0.0)
     if best >= course.start > 0:
         what = f"nothing was learned: {course.loss_name} {figure_text(best)}, {figure_text(course.start)} at the start"
@@ -101,7 +101,7 @@ def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
 
 
 def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcoming]) -> Iterator[Shortcoming]:
-    """Figures no better than those of a baseline that has not learned from the inputs."""
+    """Yield a shortcoming if figures are no better than those of a baseline that ignores the inputs."""
     figures = course.best.figures
     below = [
         f"{name} {figures[name]:.4f} (baseline {label} {baseline:.4f})"
@@ -123,7 +123,7 @@ def _baseline(metric: Metric, figures: Mapping[str, float]) -> Iterator[tuple[st
 
 
 def _better(metric: Metric, value: float, baseline: float) -> bool:
-    """Return whether a value is better than a baseline, or cannot be: nothing exceeds an accuracy of 1."""
+    """Return whether a value is better than a baseline; a perfect value is, even if the baseline is perfect, too."""
     if value == baseline:
         return value == (0.0 if metric.lower_is_better else 1.0)
     return value < baseline if metric.lower_is_better else value > baseline

@@ -1,6 +1,6 @@
-"""Checks of sizes before memory is taken: the config's against the checkpoint's and the machine's.
+"""Size checks before memory is allocated: the config against the checkpoint and the machine.
 
-They use shapes alone: torch's meta device, and the header of the weights file.
+They use only shapes: torch's meta device, and the header of the weights file.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from regard.errors import ConfigError, ModelError, TrainingError
 from regard.runs import checkpoint
 
 PER_PARAMETER = 16  # bytes in training, at least: float32 weight, gradient and the two moments of Adam
-MANY = 100  # layers that are built in less than a second
-# Numbers or multiply-adds that any model may take beside its weights, and those for each weight.
+MANY = 100  # number of layers that is built in less than a second
+# Limits on numbers or multiply-adds: a constant for any model, or RATIO times its number of weights.
 FREE_TABLES, FREE_STATE, FREE_WORK, RATIO = 1 << 25, 1 << 22, 1 << 25, 8
 NUMBERS = ("F64", "F32", "F16", "BF16")
 
 
 def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
-    """The parameters and kept buffers of a model by name, without memory.
+    """Return the parameters and persistent buffers of a model by name, without allocating memory.
 
     Raises ConfigError if a tensor would have more elements than torch can count.
     """
@@ -45,13 +45,13 @@ def _sketch(build: Callable[[], nn.Module]) -> nn.Module:
 
 
 def _named(model: nn.Module) -> dict[str, Tensor]:
-    kept = model.state_dict(keep_vars=True)
+    saved = model.state_dict(keep_vars=True)
     named = dict(model.named_parameters()) | dict(model.named_buffers())
-    return {name: tensor for name, tensor in named.items() if name in kept}
+    return {name: tensor for name, tensor in named.items() if name in saved}
 
 
 class _Undrawn(TorchFunctionMode):
-    """Mode in which nothing is drawn: of tensors without data torch would do it by its compiler, a second to import."""
+    """Mode without random initialization, for which torch would import its compiler on tensors without data (1 s)."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         if func in (Tensor.normal_, Tensor.uniform_):
@@ -60,49 +60,47 @@ class _Undrawn(TorchFunctionMode):
 
 
 def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) -> None:
-    """ModelError where the weights of the checkpoint ``path`` are not those of a model that ``build`` makes.
+    """Raise ModelError if the weights of the checkpoint ``path`` do not fit the model of ``build``.
 
-    Reads only names, shapes and number formats of the weights; ``outline`` takes 10 ms a layer.
+    Reads only names, shapes and number formats of the weights; ``outline`` takes 10 ms per layer.
     """
-    found = checkpoint.shapes(path, "model")
-    if layers > max(len(found), MANY):
-        raise _misfit(
-            path, f"the config has {pluralize(layers, 'layer')}, and there are {pluralize(len(found), 'tensor')}"
-        )
+    saved = checkpoint.shapes(path, "model")
+    if layers > max(len(saved), MANY):
+        raise _misfit(path, f"the config has {pluralize(layers, 'layer')}, the file {pluralize(len(saved), 'tensor')}")
     model = _sketch(build)
-    wanted = _named(model)
-    if differing := sorted(wanted.keys() ^ found.keys()):
+    expected = _named(model)
+    if differing := sorted(expected.keys() ^ saved.keys()):
         raise _misfit(path, f"they differ in {', '.join(differing[:3])}")
-    for name, tensor in wanted.items():
-        kind, shape = found[name]
+    for name, tensor in expected.items():
+        kind, shape = saved[name]
         if shape != tuple(tensor.shape) or (kind in NUMBERS) != tensor.is_floating_point():
-            there, here = f"{list(shape)} in {kind}", f"{list(tensor.shape)}"
-            raise _misfit(path, f"they differ in {name}: {there} there, {here} by the config")
+            saved_form, expected_form = f"{list(shape)} in {kind}", f"{list(tensor.shape)}"
+            raise _misfit(path, f"{name} is {saved_form} in the file, {expected_form} in the config")
     require_proportion(model, str(path))
 
 
 def require_proportion(model: nn.Module, where: str) -> None:
-    """ModelError where a model takes memory or work that its weights do not explain.
+    """Raise ModelError if a model needs memory or work out of proportion to its weights.
 
-    Compared are the tables that are no weights, the state of a row before it has read anything, and the work of a
-    position (``Mixer.position_work``): options decide them which are not in the shape of any weight. ``model`` may be
-    on torch's meta device.
+    Three costs are compared: buffers that are not saved, the initial state of a row, and the work per position
+    (``Mixer.position_work``). Options determine them that do not affect the shape of any weight. ``model`` may be on
+    torch's meta device.
     """
     weights = sum(parameter.numel() for parameter in model.parameters())
-    kept = model.state_dict(keep_vars=True)
+    saved = model.state_dict(keep_vars=True)
     mixers = [part for part in model.modules() if isinstance(part, Mixer)]
-    tables = sum(table.numel() for name, table in model.named_buffers() if name not in kept)
+    tables = sum(table.numel() for name, table in model.named_buffers() if name not in saved)
     state, work = sum(_numbers(mixer.start(1)) for mixer in mixers), sum(mixer.position_work for mixer in mixers)
     for cost, free, what in (
-        (tables, FREE_TABLES, "numbers in tables beside the weights"),
+        (tables, FREE_TABLES, "numbers in tables other than the weights"),
         (state, FREE_STATE, "numbers of state for each text"),
         (work, FREE_WORK, "multiply-adds for each position"),
     ):
         if cost > (limit := max(free, RATIO * weights)):
             raise ModelError(
-                "the options of this model are out of proportion to its weights",
+                "the options of the model are out of proportion to its weights",
                 where=where,
-                why=f"they take {cost:,} {what}; for {weights:,} weights the limit is {limit:,}",
+                why=f"they need {cost:,} {what}; for {weights:,} weights, the limit is {limit:,}",
                 help="check the options of its mixers: memory, segment, compressed, rounds",
             )
 
@@ -113,23 +111,23 @@ def _numbers(state: State) -> int:
     return sum(map(_numbers, state)) if isinstance(state, tuple) else 0
 
 
-def require_room(model: dict[str, Tensor]) -> None:
+def require_memory(model: dict[str, Tensor]) -> None:
     """Raise TrainingError if training a model of this ``outline`` needs more memory than the machine has."""
     parameters = sum(tensor.numel() for tensor in model.values())
-    needed, there = parameters * PER_PARAMETER, total_memory()
-    if needed > there:
+    needed, available = parameters * PER_PARAMETER, total_memory()
+    if needed > available:
         raise TrainingError(
-            "this model is too large for this machine",
+            "the model is too large for this machine",
             where="model",
-            why=f"{parameters:,} weights, gradients and moments take {needed / 2**30:,.0f} GiB at least, "
-            f"and there are {there / 2**30:,.0f}",
+            why=f"{parameters:,} weights with gradients and moments need at least {needed / 2**30:,.0f} GiB, "
+            f"and the machine has {available / 2**30:,.0f} GiB",
             help="lower model.width, model.feed_forward, the layers, or the size of the vocabulary",
         )
 
 
 def _misfit(path: Path, why: str) -> ModelError:
     return ModelError(
-        f"the weights in {path} are not those of this run's config",
+        f"the weights in {path} do not match the config of the run",
         where=str(path),
         why=why,
         help="copy the whole run folder again",

@@ -14,7 +14,7 @@ from torch import nn
 from regard.core.task import Report
 from regard.inference.decoding import Engine
 from regard.inference.engine_choice import EngineTrials, choose, explain, kernel_set, measure
-from regard.inference.remembered_choice import alone, recall, remember
+from regard.inference.remembered_choice import exclusive, load_choice, save_choice
 from regard.runs.run_folder import RunFolder, environment
 
 CONDITIONS = ("regard", "torch", "processor", "vector_instructions", "threads")
@@ -35,15 +35,15 @@ def automatic_engine(
     if len(names) < 2:
         return None
     key = _key(checkpoint)
-    with alone(run.path):
-        measured = recall(run.path, key)
+    with exclusive(run.path):
+        measured = load_choice(run.path, key)
         if measured is None or set(measured) != set(names):
             lines = trials.lines()
             if lines is None:
                 say(f"engine float32: {run.data} holds no prepared lines to measure others on")
                 return "float32"
             measured = measure({name: trials.trial(name, lines) for name in names}, clock)
-            remember(run.path, key, measured)
+            save_choice(run.path, key, measured)
     say(explain(measured))
     return choose(measured)
 

@@ -14,7 +14,7 @@ from regard.core.task import ProgressCallback, find_task
 from regard.core.task_table import locate
 from regard.data.lint.check import KINDS, LintReport, lint
 from regard.data.lint.examples import LintExample, lint_examples
-from regard.data.reading import CorpusConfig, FileCorpus, given_corpus
+from regard.data.reading import CorpusConfig, FileCorpus, corpus_of_files
 from regard.errors import RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
@@ -134,7 +134,7 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
-    if (corpus := given_corpus(files)) is not None and _are_pairs(files, valid):
+    if (corpus := corpus_of_files(files)) is not None and _are_pairs(files, valid):
         return _Request([corpus], [_corpus(valid)] if valid else [], find, False)
     return _Request([], [], find, False)
 
@@ -179,4 +179,4 @@ def _held_out(given: str | Path | tuple[str | Path, str | Path]) -> CorpusConfig
 
 
 def _corpus(files: Sequence[Path]) -> CorpusConfig:
-    return given_corpus(files) or CorpusConfig(source=files[0])
+    return corpus_of_files(files) or CorpusConfig(source=files[0])

@@ -27,7 +27,7 @@ from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load, load_net
 from regard.training.canonical_ranks import CanonicalRanks
-from regard.training.ranks import Peers
+from regard.training.ranks import ProcessGroup
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
@@ -59,7 +59,7 @@ def evaluate_run(
     checkpoint: str | None = None,
     device: str | None = None,
     progress: ProgressCallback | None = None,
-    peers: Peers | None = None,
+    peers: ProcessGroup | None = None,
     memory: int | None = None,
     **settings: Any,
 ) -> Evaluation:
@@ -93,7 +93,7 @@ def evaluate_run(
 
 def _evaluate_objective(
     run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
-    requested: bool, checkpoint: str | None, progress: ProgressCallback | None, peers: Peers | None,
+    requested: bool, checkpoint: str | None, progress: ProgressCallback | None, peers: ProcessGroup | None,
 ) -> Evaluation:  # fmt: skip
     """Return the figures of the objective and of the predictor over the data of ``config``, as validation does."""
     task = run.task
@@ -142,7 +142,9 @@ class ReferenceTest(Protocol):
     def warnings(self) -> Iterator[str]:
         """Warnings about the files."""
 
-    def outputs(self, search: SearchConfig, done: ProgressCallback = ..., peers: Peers | None = None) -> list[str]:
+    def outputs(
+        self, search: SearchConfig, done: ProgressCallback = ..., peers: ProcessGroup | None = None
+    ) -> list[str]:
         """Return an output for each line. ``peers``: the ranks that share the work."""
 
     def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
@@ -163,7 +165,7 @@ def evaluate_outputs(
     *,
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
-    peers: Peers | None = None,
+    peers: ProcessGroup | None = None,
 ) -> Evaluation:
     """Return the figures of outputs that are compared with references; ``search``: settings of the outputs."""
     began = time.perf_counter()
@@ -214,7 +216,7 @@ def _remember(run: RunFolder, net: nn.Module, memory: int | None) -> None:
         raise ConfigError(f"memory cannot be {memory}", where=str(run.path), why=str(problem)) from problem
 
 
-def _strategy(device: torch.device, peers: Peers | None) -> Strategy:
+def _strategy(device: torch.device, peers: ProcessGroup | None) -> Strategy:
     """Whole batches in one process; with ranks, a batch's examples dealt to them, each once."""
     workers = Workers(1, torch.get_num_threads())
     if peers is None:

@@ -18,7 +18,7 @@ from regard.data.rows import read_head
 from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config, recipe_names
-from regard.runs.origin import stated_start
+from regard.runs.origin import parse_start
 from regard.runs.run_config import Confidence, Proposal, RunConfig
 from regard.tasks.found_files import require_known_form
 from regard.training.setup import require_trainable
@@ -52,7 +52,7 @@ def find_config(
 
 def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
     """The proposal without what a run decides that training is to start from."""
-    start = stated_start(merge([], map(parse_override, overrides)))
+    start = parse_start(merge([], map(parse_override, overrides)))
     if start is None:
         return proposal
     data, model = proposal.config["data"], proposal.config.get("model", {})

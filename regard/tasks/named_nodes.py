@@ -31,11 +31,11 @@ class NodePredictor:
 
     def node(self, name: str) -> int:
         """Return the number of the node of that name. Raises DataError if there is none."""
-        if name not in self.graph.places:
-            known = list(self.graph.places)[:SEARCHED]
+        if name not in self.graph.node_numbers:
+            known = list(self.graph.node_numbers)[:SEARCHED]
             why = f"it has {self.graph.nodes:,}: {shortened(', '.join(known[:5]))} …"
             raise DataError(f"the graph has no node {shortened(name)!r}", why=why, help=did_you_mean(name, known))
-        return self.graph.places[name]
+        return self.graph.node_numbers[name]
 
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted

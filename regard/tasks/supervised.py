@@ -32,7 +32,7 @@ from regard.core.task import (
     Task,
 )
 from regard.core.wording import pluralize
-from regard.data.order import each_once, each_once_packed
+from regard.data.order import single_pass, single_pass_packed
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
@@ -93,8 +93,8 @@ class SupervisedExamples:
         """Return the batches of an epoch, drawn from (seed, epoch): of like lengths, where rows are padded."""
         size, seed = self._config.train.batch_tokens, self._config.seed
         if self._codecs.packed_field is not None:
-            return each_once_packed(self.lengths, size, seed=seed, epoch=epoch)
-        return each_once(self.lengths, size, seed=seed, epoch=epoch, where=self.where)
+            return single_pass_packed(self.lengths, size, seed=seed, epoch=epoch)
+        return single_pass(self.lengths, size, seed=seed, epoch=epoch, where=self.where)
 
     def token_counts(self) -> npt.NDArray[np.int64]:
         cumulative = np.concatenate([[0], np.cumsum(self._row_weights > 0)])

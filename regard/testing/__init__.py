@@ -3,8 +3,8 @@
     from regard.testing import check_mechanism
     check_mechanism(MyScore(heads=2), heads=2, query_width=4, key_width=4, value_width=3)
 
-Each check runs every law that applies, on small random inputs in float64, and raises ``AssertionError`` naming the
-law that fails. Regard's own suite runs the same tables: ``MECHANISM_LAWS``, ``FIELD_LAWS`` and so on.
+Each check runs every applicable law on small random inputs in float64, and raises ``AssertionError`` with the name of
+the violated law. Regard's own test suite runs the same tables: ``MECHANISM_LAWS``, ``FIELD_LAWS`` and so on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Laws of an answer: what training, evaluation and prediction rely on, for any meaning of outputs."""
+"""Laws of answers: properties on which training, evaluation and prediction rely, for any outputs."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from regard.testing.drawn_settings import drawn_values
 from regard.testing.law import Law, law, run_laws, same
 
 ANSWER_LAWS: list[Law] = []
-SETTINGS = 6  # drawn for each trial
-UPDATES, RATE = 300, 0.2  # of memorized outputs, by Adam
+SETTINGS = 6  # random settings per trial
+UPDATES, RATE = 300, 0.2  # updates and rate of Adam, to memorize outputs
 CONTEXT = InputContext((("a", 0.5), ("b", 0.5)), truncated=True, tokens=("a",))
 
 
 @dataclass
 class AnswerCase(CodecCase):
-    """An answer with rows to learn from; a row has several outputs where the answer is per position.
+    """An answer with training rows; a row has several outputs if the answer is per position.
 
-    ``stated``: the value that a prediction states, as ``value`` returns it; that of its last positions may do.
+    ``stated``: returns the value in a prediction, in the form of ``value``; it may be that of the last positions only.
     """
 
     stated: Callable[[Any], Any] = lambda output: output
@@ -39,30 +39,30 @@ class AnswerCase(CodecCase):
     @cached_property
     def answer(self) -> TaskAnswer:
         answer: TaskAnswer = self.make()
-        return answer.learn(self.run, self.values, self.places, lambda message: None, where="rows")
+        return answer.learn(self.run, self.values, self.locations, lambda message: None, where="rows")
 
     @cached_property
     def targets(self) -> npt.NDArray[Any]:
-        return self.answer.targets(self.values, self.places)
+        return self.answer.targets(self.values, self.locations)
 
     @property
     def width(self) -> int:
-        """The number of outputs."""
+        """Number of outputs."""
         (size,) = self.answer.sizes.values()
         return size
 
     @cached_property
     def counts(self) -> list[int]:
-        """The number of targets of each row."""
+        """Number of targets of each row."""
         return [len(self.answer.targets([value], ["row"])) for value in self.values]
 
     def index(self, rows: Sequence[int]) -> Tensor:
         """Return the numbers of the targets of these rows."""
-        places = torch.arange(sum(self.counts)).split(self.counts)
-        return torch.cat([places[row] for row in rows])
+        numbers = torch.arange(sum(self.counts)).split(self.counts)
+        return torch.cat([numbers[row] for row in rows])
 
     def outputs(self, draw: Draw) -> Tensor:
-        """Draw outputs (targets, outputs) of a network."""
+        """Return random outputs (targets, outputs) of a network."""
         return draw.tensor(sum(self.counts), self.width, scale=2.0)
 
     def by_row(self, outputs: Tensor) -> tuple[Tensor, ...]:
@@ -70,14 +70,14 @@ class AnswerCase(CodecCase):
         return outputs.split(self.counts)
 
     def loss(self, outputs: Tensor, rows: Sequence[int], *, smoothing: float = 0.0, evaluating: bool) -> LossAndSums:
-        """Compute the losses of these rows, ``outputs`` those of all rows."""
+        """Compute the losses of these rows; ``outputs`` has those of all rows."""
         index = self.index(rows)
         unit = torch.full((len(index),), self.answer.unit, dtype=torch.float64)
         targets = torch.from_numpy(self.targets)[index]
         return self.answer.loss(outputs[index], targets, unit, smoothing=smoothing, evaluating=evaluating)
 
     def sums(self, outputs: Tensor, rows: Sequence[int]) -> MetricSums:
-        """Return everything that an evaluation sums over these rows."""
+        """Return all sums of an evaluation over these rows."""
         index = self.index(rows)
         targets, sums = torch.from_numpy(self.targets)[index], self.loss(outputs, rows, evaluating=True).sums
         baseline = self.answer.baseline_targets([self.values[row] for row in rows])
@@ -90,7 +90,7 @@ class AnswerCase(CodecCase):
         return {**sums, **_total(measured)}
 
     def predict(self, outputs: Tensor, settings: Any, answer: TaskAnswer | None = None) -> Any:
-        """Return the prediction of a row's outputs (targets, outputs), by another answer where one is given."""
+        """Return the prediction for the outputs (targets, outputs) of a row, by ``answer`` if given."""
         answer = answer or self.answer
         return answer.predict(outputs if answer.per_position else outputs[0], settings, CONTEXT)
 
@@ -107,18 +107,18 @@ def check_answer(
     """Check every law of an answer.
 
     Args:
-        make: returns the answer, not yet learned.
-        rows: what its ``value`` reads; five or more, with different values.
-        stated: returns the value that a prediction states, in the form of ``value``.
-        config: of the run, as far as ``learn`` and ``open`` read it.
-        trials: how often each law is checked.
-        seed: of the first trial.
+        make: returns the answer before learning.
+        rows: inputs of its ``value``; at least five, with different values.
+        stated: returns the value in a prediction, in the form of ``value``.
+        config: config of the run, as far as ``learn`` and ``open`` read it.
+        trials: number of trials of each law.
+        seed: seed of the first trial.
 
     Returns:
         The names of the laws.
 
     Raises:
-        AssertionError: naming the first law that is broken.
+        AssertionError: a law is violated; the message names the first one.
     """
     case = AnswerCase(make, rows, config, stated=stated)
     return run_laws(ANSWER_LAWS, case, trials=trials, seed=seed)
@@ -126,25 +126,25 @@ def check_answer(
 
 @law(ANSWER_LAWS)
 def opened_is_as_learned(case: AnswerCase, draw: Draw) -> None:
-    """An answer that opens what was saved has the same sizes, targets and predictions."""
+    """An answer opened from saved files has the same sizes, targets and predictions."""
     learned, opened = case.answer, case.make().open(case.run)
     for name in ("sizes", "unit", "output_scale", "class_names", "baseline"):
         assert getattr(opened, name) == getattr(learned, name), f"{name} of an opened answer differs"
-    assert equal_values(opened.targets(case.values, case.places), case.targets), "targets of an opened answer differ"
+    assert equal_values(opened.targets(case.values, case.locations), case.targets), "targets of an opened answer differ"
     assert equal_values(opened.row_weights(case.targets), learned.row_weights(case.targets)), "row weights differ"
     settings = learned.settings()
     for outputs in case.by_row(case.outputs(draw)):
         predictions = [case.predict(outputs, settings, answer) for answer in (learned, opened)]
-        assert predictions[0] == predictions[1], "an opened answer predicts otherwise"
+        assert predictions[0] == predictions[1], "an opened answer has other predictions"
 
 
 @law(ANSWER_LAWS)
 def targets_do_not_depend_on_neighbors(case: AnswerCase, draw: Draw) -> None:
-    """A value has the same target and weight alone as among any others."""
+    """A value has the same target and weight alone as among others."""
     weights = case.answer.row_weights(case.targets)
-    assert weights.shape == (len(case.targets),), "there is not one weight for each target"
+    assert weights.shape == (len(case.targets),), "the number of weights differs from that of targets"
     for number in draw.source.sample(range(len(case.rows)), len(case.rows)):
-        alone = case.answer.targets([case.values[number]], [case.places[number]])
+        alone = case.answer.targets([case.values[number]], [case.locations[number]])
         index = case.index([number]).numpy()
         assert equal_values(alone, case.targets[index]), "the targets of a value depend on the others"
         own = case.answer.row_weights(alone)
@@ -153,15 +153,15 @@ def targets_do_not_depend_on_neighbors(case: AnswerCase, draw: Draw) -> None:
 
 @law(ANSWER_LAWS)
 def losses_add_over_rows(case: AnswerCase, draw: Draw) -> None:
-    """A row has the same loss alone as among any others, and the sums of all rows are the sums of theirs."""
+    """A row has the same loss alone as among others, and sums over all rows are the sums over parts of them."""
     outputs, smoothing, rows = case.outputs(draw), draw.source.random() / 2, range(len(case.rows))
     for evaluating in (False, True):
         whole = case.loss(outputs, rows, smoothing=smoothing, evaluating=evaluating)
         parts = [case.loss(outputs, [row], smoothing=smoothing, evaluating=evaluating) for row in rows]
-        same(torch.cat([part.loss for part in parts]), whole.loss, "the losses of rows one by one", tolerance=1e-8)
+        same(torch.cat([part.loss for part in parts]), whole.loss, "the losses of single rows", tolerance=1e-8)
         _same_sums(_total([part.sums for part in parts]), whole.sums)
-    cut = draw.integer(1, len(case.rows) - 1)
-    halves = [case.sums(outputs, part) for part in (rows[:cut], rows[cut:])]
+    middle = draw.integer(1, len(case.rows) - 1)
+    halves = [case.sums(outputs, part) for part in (rows[:middle], rows[middle:])]
     _same_sums(_total(halves), case.sums(outputs, rows))
 
 
@@ -181,21 +181,21 @@ def _total(parts: Sequence[MetricSums]) -> MetricSums:
 
 @law(ANSWER_LAWS)
 def metrics_are_ratios_of_sums(case: AnswerCase, draw: Draw) -> None:
-    """All declared metrics and the loss come from the sums of an evaluation, and stay when every sum is doubled."""
+    """All declared metrics and the loss follow from the sums of an evaluation, and from all of them doubled."""
     sums = case.sums(case.outputs(draw), range(len(case.rows)))
-    assert case.answer.marker in sums, f"no sum is called {case.answer.marker!r}"
+    assert case.answer.marker in sums, f"the sum {case.answer.marker!r} is missing"
     metrics, declared = case.answer.compute_metrics(sums), case.answer.metrics
-    names = {name for name, each in declared.items() if not each.by_predictor or name in case.answer.measured}
+    names = {name for name, one in declared.items() if not one.by_predictor or name in case.answer.measured}
     assert metrics.keys() >= {"loss", *names}, f"{names - set(metrics)} of the metrics are missing"
     doubled = case.answer.compute_metrics(_total([sums, sums]))
     for name, value in metrics.items():
         if name not in declared or declared[name].ratio:
-            assert abs(doubled[name] - value) <= 1e-9 * max(1.0, abs(value)), f"{name!r} is no ratio of sums"
+            assert abs(doubled[name] - value) <= 1e-9 * max(1.0, abs(value)), f"{name!r} is not a ratio of sums"
 
 
 @law(ANSWER_LAWS)
 def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw) -> None:
-    """Over drawn settings, a prediction is the same again after any others."""
+    """A prediction under random settings does not depend on earlier predictions."""
     answer, outputs = case.answer, case.by_row(case.outputs(draw))
     calls = [
         (row, answer.settings(**drawn_values(answer.settings, draw.source)))
@@ -210,14 +210,14 @@ def predictions_depend_on_the_row_and_the_settings(case: AnswerCase, draw: Draw)
 
 @law(ANSWER_LAWS)
 def a_prediction_is_one_line(case: AnswerCase, draw: Draw) -> None:
-    """Over drawn settings, written for people or as JSON, which is an object."""
+    """Under random settings, the plain and the JSON form are one line, and the latter is an object."""
     for outputs in case.by_row(case.outputs(draw)):
         settings = case.answer.settings(**drawn_values(case.answer.settings, draw.source))
         prediction = case.predict(outputs, settings)
         lines = [case.answer.write(prediction, json=as_json) for as_json in (False, True)]
         for line in lines:
-            assert not {"\n", "\r"} & set(line), f"a prediction is several lines: {line!r}"
-        assert _is_object(lines[1]), f"a prediction is no JSON object: {lines[1]}"
+            assert not {"\n", "\r"} & set(line), f"a prediction has several lines: {line!r}"
+        assert _is_object(lines[1]), f"a prediction is not a JSON object: {lines[1]}"
 
 
 def _is_object(line: str) -> bool:
@@ -229,13 +229,13 @@ def _is_object(line: str) -> bool:
 
 @law(ANSWER_LAWS)
 def alternatives_are_ranked(case: AnswerCase, draw: Draw) -> None:
-    """They are labels, each once, the most likely first; all, or the first of them."""
+    """Alternatives are distinct labels, sorted by probability; all labels, or the first ones."""
     for outputs in case.outputs(draw):
         alternatives = case.answer.alternatives(outputs)
         names = [alternative.label for alternative in alternatives]
         known = case.answer.class_names
         assert len({*names}) == len(names) and {*names} <= {*known}, "the alternatives are not the labels"
-        assert len(names) >= min(len(known), MAX_ALTERNATIVES), "labels are missing in the alternatives"
+        assert len(names) >= min(len(known), MAX_ALTERNATIVES), "the alternatives lack labels"
         scores = [alternative.log_probability for alternative in alternatives]
         assert scores == sorted(scores, reverse=True), "the most likely alternative is not the first"
         assert all(score <= 0 for score in scores), "an alternative has a probability above 1"
@@ -243,7 +243,7 @@ def alternatives_are_ranked(case: AnswerCase, draw: Draw) -> None:
 
 @law(ANSWER_LAWS)
 def memorized_outputs_predict_their_targets(case: AnswerCase, draw: Draw) -> None:
-    """Outputs that minimize the loss of a batch are predicted as the values of its rows."""
+    """Outputs that minimize the loss of a batch predict the values of its rows."""
     outputs = case.outputs(draw).requires_grad_()
     optimizer, rows = torch.optim.Adam([outputs], lr=RATE), range(len(case.rows))
     weights = torch.from_numpy(np.asarray(case.answer.row_weights(case.targets)))

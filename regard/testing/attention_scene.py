@@ -16,7 +16,7 @@ from regard.testing.draw import Draw, piece_of
 
 @dataclass(frozen=True, kw_only=True)
 class MechanismCase:
-    """Mechanism in float64, with its number of heads and its widths per head."""
+    """A mechanism in float64, with its number of heads and its widths per head."""
 
     mechanism: Mechanism
     heads: int
@@ -47,8 +47,8 @@ class Scene(NamedTuple):
         attended: Attended = case.mechanism(self.query, key, self.value, self.bound(), before, need_weights=True)
         return attended
 
-    def piece(self, columns: slice) -> Scene:
-        return self._replace(query=self.query[:, :, columns], query_span=piece_of(self.query_span, columns))
+    def piece(self, positions: slice) -> Scene:
+        return self._replace(query=self.query[:, :, positions], query_span=piece_of(self.query_span, positions))
 
     def of(self, rows: Tensor) -> Scene:
         query_span, key_span = select(self.query_span, rows), select(self.key_span, rows)
@@ -58,7 +58,10 @@ class Scene(NamedTuple):
 def scene(
     case: MechanismCase, draw: Draw, *, causal: bool | None = None, rows: int = 3, queries: int | None = None
 ) -> Scene:
-    """Random scene. A causal one has as many queries as keys; ``causal`` None: at random, if the mechanism can be."""
+    """Return a random scene.
+
+    A causal scene has equally many queries and keys. ``causal`` None: random if the mechanism supports it.
+    """
     able = case.mechanism.can()
     causal = able.causal and draw.integer(0, 1) == 1 if causal is None else causal
     keys = draw.integer(3, 6)

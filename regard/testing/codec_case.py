@@ -1,4 +1,4 @@
-"""Base of the cases of fields and answers: one that was learned from rows, in a run folder of its own."""
+"""Base of test cases for fields and answers, learned from rows in a temporary run folder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 
 class CodecRun:
-    """The files of a run that has a config and codecs, and no plan: ``core.task.RunFiles``."""
+    """The files of a run with a config and codecs, without a plan: ``core.task.RunFiles``."""
 
     contents: dict[str, str] | None = None
     makes_codecs = True
@@ -29,18 +29,19 @@ class CodecRun:
 
 @dataclass
 class CodecCase:
-    """A field or an answer with rows to learn from.
+    """A field or an answer with training rows.
 
     Attributes:
-        make: returns it, not yet learned.
-        rows: what its ``value`` reads; five or more, with different values.
-        config: of the run, as far as ``learn`` and ``open`` read it.
+        make: returns the field or answer before learning.
+        rows: inputs of its ``value``; at least five, with different values.
+        config: config of the run, as far as ``learn`` and ``open`` read it.
+        folder: temporary folder, removed with the case.
     """
 
     make: Callable[[], Any]
     rows: Sequence[Any]
     config: Any = None
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # removed with the case
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))
 
     def __post_init__(self) -> None:
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
@@ -55,14 +56,15 @@ class CodecCase:
         return [part.value(row) for row in self.rows]
 
     @cached_property
-    def places(self) -> list[str]:
+    def locations(self) -> list[str]:
         return [f"row {number}" for number in range(len(self.rows))]
 
 
 def equal_values(one: Any, other: Any) -> bool:
     """Return whether two values are equal.
 
-    Arrays and tensors are compared in every number, sequences and dataclasses without ``__eq__`` in every part.
+    Arrays and tensors are compared by dtype and all elements; sequences, and dataclasses without ``__eq__``, by all
+    parts.
     """
     if isinstance(one, Tensor | np.ndarray) or isinstance(other, Tensor | np.ndarray):
         left, right = np.asarray(one), np.asarray(other)

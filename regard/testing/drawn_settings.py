@@ -1,4 +1,4 @@
-"""Settings of a prediction, drawn from those that a predictor declares."""
+"""Random prediction settings, from those that a predictor declares."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pydantic import BaseModel
 from regard.core.predictor_interface import interface_of
 from regard.errors import ConfigError
 
-WIDEST = 6  # above the least value of a number without an upper bound
-TRIALS = 50  # some settings exclude each other
+WIDEST = 6  # range of numbers without an upper bound
+TRIALS = 50  # attempts, as some settings exclude each other
 
 
 def drawn_settings(predictor: Any, source: Random) -> dict[str, Any]:
-    """Return settings of a call, each given or left out; none for a predictor that declares none.
+    """Return random settings of a call, each set or omitted; {} for a predictor without settings.
 
     Args:
         predictor: the predictor.
-        source: of the draws.
+        source: source of randomness.
     """
     declared = interface_of(predictor).settings
     if declared is None:
@@ -33,7 +33,7 @@ def drawn_settings(predictor: Any, source: Random) -> dict[str, Any]:
 
 
 def drawn_values(declared: type[BaseModel], source: Random) -> dict[str, Any]:
-    """Return values of fields of a model, each drawn within its bounds or left out; none of ``seed``."""
+    """Return random values for the fields of a model, each within its bounds or omitted; ``seed`` is always omitted."""
     values = {
         name: _value(field.annotation, field.metadata, source)
         for name, field in declared.model_fields.items()
@@ -43,7 +43,7 @@ def drawn_values(declared: type[BaseModel], source: Random) -> dict[str, Any]:
 
 
 def _fits(predictor: Any, settings: dict[str, Any]) -> bool:
-    """Return whether the predictor takes these settings together."""
+    """Return whether the predictor accepts this combination of settings."""
     check = getattr(predictor, "adjusted", None)
     try:
         if check is not None:
@@ -54,7 +54,7 @@ def _fits(predictor: Any, settings: dict[str, Any]) -> bool:
 
 
 def _value(annotation: Any, metadata: list[Any], source: Random) -> Any:
-    """Return a value of a type within its bounds; None for a type of which none is drawn."""
+    """Return a random value of a type within its bounds; None for unsupported types."""
     origin = get_origin(annotation)
     if origin is Annotated:
         inner, *more = get_args(annotation)
@@ -74,7 +74,7 @@ def _value(annotation: Any, metadata: list[Any], source: Random) -> Any:
 
 
 def _unpacked(metadata: list[Any]) -> list[Any]:
-    """Return the bounds that pydantic's ``Field`` inside Annotated holds."""
+    """Return the bounds in pydantic's ``Field`` inside Annotated."""
     return [bound for entry in metadata for bound in getattr(entry, "metadata", [entry])]
 
 
@@ -83,7 +83,7 @@ def _number(kind: type, metadata: list[Any], source: Random) -> Any:
         name: getattr(entry, name) for entry in metadata for name in ("ge", "gt", "le", "lt") if hasattr(entry, name)
     }
     least = bounds.get("ge", bounds.get("gt", 0))
-    most = min(bounds.get("le", bounds.get("lt", least + WIDEST)), least + WIDEST)
+    largest = min(bounds.get("le", bounds.get("lt", least + WIDEST)), least + WIDEST)
     if kind is int:
-        return source.randint(int(least) + ("gt" in bounds), max(int(most) - ("lt" in bounds), int(least)))
-    return least + (most - least) * (0.05 + 0.9 * source.random())
+        return source.randint(int(least) + ("gt" in bounds), max(int(largest) - ("lt" in bounds), int(least)))
+    return least + (largest - least) * (0.05 + 0.9 * source.random())

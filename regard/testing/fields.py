@@ -1,4 +1,4 @@
-"""Laws of a field: what training, prediction and inspection rely on, for any input."""
+"""Laws of fields: properties on which training, prediction and inspection rely, for any input."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from regard.testing.draw import Draw
 from regard.testing.law import Law, law, run_laws
 
 FIELD_LAWS: list[Law] = []
-VISITS = 4  # of each row
+VISITS = 4  # visits of each row
 
 
 class FieldCase(CodecCase):
-    """A field with rows to learn from."""
+    """A field with training rows."""
 
     @cached_property
     def field(self) -> Field:
@@ -35,9 +35,9 @@ class FieldCase(CodecCase):
 
     @cached_property
     def choices(self) -> list[list[EncodedRow]]:
-        """Each encoded row and the variants of its value."""
+        """Each encoded row with the variants of its value."""
         rows, variants = _by_value(self.encoded), self.field.variants(self.values)
-        return [[row, *others] for own, others in zip(rows, variants, strict=True) for row in own]
+        return [[row, *more] for own, more in zip(rows, variants, strict=True) for row in own]
 
 
 def _by_value(encoded: EncodedRows) -> list[list[EncodedRow]]:
@@ -53,65 +53,67 @@ def check_field(
     """Check every law of a field.
 
     Args:
-        make: returns the field, not yet learned.
-        rows: what its ``value`` reads; five or more, of different lengths.
-        config: of the run, as far as ``learn`` and ``open`` read it.
-        trials: how often each law is checked.
-        seed: of the first trial.
+        make: returns the field before learning.
+        rows: inputs of its ``value``; at least five, of different lengths.
+        config: config of the run, as far as ``learn`` and ``open`` read it.
+        trials: number of trials of each law.
+        seed: seed of the first trial.
 
     Returns:
         The names of the laws.
 
     Raises:
-        AssertionError: naming the first law that is broken.
+        AssertionError: a law is violated; the message names the first one.
     """
     return run_laws(FIELD_LAWS, FieldCase(make, rows, config), trials=trials, seed=seed)
 
 
 @law(FIELD_LAWS)
 def parsing_gives_the_value_of_a_row(case: FieldCase, draw: Draw) -> None:
-    """``text`` is one line that ``parse`` reads as the same value, and ``accept`` takes that value from Python."""
+    """``text`` is one line that ``parse`` reads as the same value; ``accept`` accepts the value in Python."""
     for value in case.values:
         text = case.field.text(value)
         assert not {"\n", "\r"} & set(text), f"the text of a value has several lines: {text!r}"
         try:
             read = [case.field.accept(value), *(case.field.parse(text + end) for end in ("", "\n", "\r\n"))]
         except RegardError as error:
-            raise AssertionError(f"the value of a row is refused: {error}") from error
+            raise AssertionError(f"the value of a row is rejected: {error}") from error
         assert all(equal_values(other, value) for other in read), f"parsing {text!r} gives another value"
 
 
 @law(FIELD_LAWS)
 def opened_is_as_learned(case: FieldCase, draw: Draw) -> None:
-    """A field that opens the saved codecs has the same sizes, rows, variants and labels."""
+    """A field opened from saved codecs has the same sizes, rows, variants and labels."""
     learned, opened = case.field, case.make().open(case.run)
     assert dict(opened.sizes) == dict(learned.sizes), "the sizes of an opened field differ"
-    assert equal_values(opened.encode(case.values), case.encoded), "an opened field encodes otherwise"
+    assert equal_values(opened.encode(case.values), case.encoded), "an opened field encodes differently"
     assert equal_values(opened.variants(case.values), learned.variants(case.values)), "its variants differ"
     for row in case.encoded.rows:
-        assert opened.labels(row) == learned.labels(row), "an opened field labels positions otherwise"
+        assert opened.labels(row) == learned.labels(row), "an opened field labels positions differently"
 
 
 @law(FIELD_LAWS)
 def encoding_does_not_depend_on_neighbors(case: FieldCase, draw: Draw) -> None:
-    """A value has the same row and variants alone as among any others, and encoding draws nothing."""
+    """A value has the same row and variants alone as among others, and encoding is deterministic."""
     order = draw.source.sample(range(len(case.values)), draw.integer(2, len(case.values)))
     together = case.field.encode([case.values[number] for number in order])
     variants = case.field.variants([case.values[number] for number in order])
     rows = _by_value(together)
-    for place, number in enumerate(order):
-        alone = case.field.encode([case.values[number]])
-        assert equal_values(alone.rows, rows[place]), "the row of a value depends on the other values"
-        assert alone.truncated[0] == together.truncated[place], "truncation of a value depends on the other values"
+    for position, number in enumerate(order):
+        separate = case.field.encode([case.values[number]])
+        assert equal_values(separate.rows, rows[position]), "the row of a value depends on the other values"
+        assert separate.truncated[0] == together.truncated[position], (
+            "truncation of a value depends on the other values"
+        )
         (own,) = case.field.variants([case.values[number]])
-        assert equal_values(own, variants[place]), "the variants of a value depend on the other values"
+        assert equal_values(own, variants[position]), "the variants of a value depend on the other values"
 
 
 @law(FIELD_LAWS)
 def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
-    """The valid positions of a padded row are the positions of its parts, whatever it is padded with.
+    """The valid positions of a padded row are the positions of its parts, for any other rows in the batch.
 
-    Those of a packed row come after the rows before it.
+    The positions of a packed row follow those of the previous rows.
     """
     field, rows = case.field, case.encoded.rows
     order = draw.rows(len(rows)).tolist()
@@ -120,43 +122,45 @@ def padding_adds_nothing(case: FieldCase, draw: Draw) -> None:
         _require_packed(field, [rows[number] for number in order], padded)
         return
     assert isinstance(padded, Padded), "a field that is not packed pads its rows"
-    assert padded.valid.dtype == torch.bool, "valid is no mask"
+    assert padded.valid.dtype == torch.bool, "valid is not a mask"
     assert padded.values.shape[: padded.valid.dim()] == padded.valid.shape, "values and valid differ in shape"
-    for place, number in enumerate(order):
+    for position, number in enumerate(order):
         expected = torch.from_numpy(np.concatenate(field.parts(rows[number])))
-        actual = padded.values[place][padded.valid[place]]
+        actual = padded.values[position][padded.valid[position]]
         assert torch.equal(actual, expected.to(actual.dtype)), "the valid positions are not those of the row"
-        own = field.unpad(rows[number], padded.valid[place].double())
+        own = field.unpad(rows[number], padded.valid[position].double())
         assert own.tolist() == [1.0] * len(rows[number]), "unpad returns other positions than those of the row"
 
 
 def _require_packed(field: Any, rows: Sequence[EncodedRow], batch: InputBatch) -> None:
-    """Check that each position of the rows is in a batch once, and that digests and sizes are those of the rows."""
+    """Check that each position of the rows occurs once in a batch, and that digests and sizes match the rows."""
     positions = torch.arange(sum(map(len, rows)))
     own = [field.unpad(row, values) for row, values in zip(rows, batch.by_row(positions), strict=True)]
     assert [*map(len, own)] == [*map(len, rows)], "unpad returns other positions than those of the row"
     assert torch.equal(torch.cat(own), positions), "the positions of the rows are not one after the other"
     assert batch.answered is None, "a packed row has one answer"
     digests = {field.digest(row) for row in rows}
-    different = [row for place, row in enumerate(rows) if not any(equal_values(row, other) for other in rows[:place])]
-    assert len(digests) == len(different), "rows that differ have one digest, or equal ones have two"
+    different = [
+        row for position, row in enumerate(rows) if not any(equal_values(row, other) for other in rows[:position])
+    ]
+    assert len(digests) == len(different), "digests do not distinguish rows exactly by content"
     assert "\n" not in field.describe(rows), "the description of rows has several lines"
 
 
 @law(FIELD_LAWS)
 def prediction_reads_what_training_read(case: FieldCase, draw: Draw) -> None:
-    """A value that is continued is read as the same positions before the last one are in training."""
+    """A continued value is encoded like the same positions before its last item in training."""
     field = case.field
     if not isinstance(field, ContinuedField):
         return
     for value, rows in zip(case.values, _by_value(case.encoded), strict=True):
-        begun, alone = field.continued([value[:-1]]), field.continued([value])
-        assert equal_values(alone.rows, field.continued([value, value]).rows[1:]), "the row depends on other values"
-        assert len(alone.rows) == len(alone.truncated) == 1, "a value is continued by several rows"
-        (row,) = begun.rows
+        prefix, whole = field.continued([value[:-1]]), field.continued([value])
+        assert equal_values(whole.rows, field.continued([value, value]).rows[1:]), "the row depends on other values"
+        assert len(whole.rows) == len(whole.truncated) == 1, "a continued value has several rows"
+        (row,) = prefix.rows
         trained = np.concatenate(rows) if rows else row
-        assert equal_values(row, trained[-len(row) :]), "a continued value is read otherwise than in training"
-        assert begun.truncated[0] or len(row) == len(trained), "a continued value is cut"
+        assert equal_values(row, trained[-len(row) :]), "a continued value is encoded differently than in training"
+        assert prefix.truncated[0] or len(row) == len(trained), "a continued value is truncated"
 
 
 @law(FIELD_LAWS)
@@ -166,7 +170,7 @@ def each_position_has_a_label(case: FieldCase, draw: Draw) -> None:
         for part in (row, *case.field.parts(row)):
             labels = case.field.labels(part)
             assert len(labels) == len(part), f"{len(part)} positions have {len(labels)} labels"
-            assert all(isinstance(label, str) for label in labels), "a label is no text"
+            assert all(isinstance(label, str) for label in labels), "a label is not a text"
 
 
 @law(FIELD_LAWS)
@@ -179,7 +183,7 @@ def the_first_visit_has_the_encoded_row(case: FieldCase, draw: Draw) -> None:
 
 @law(FIELD_LAWS)
 def augmenting_is_a_function_of_seed_index_and_visit(case: FieldCase, draw: Draw) -> None:
-    """The row of a visit does not depend on other visits or draws; its positions can be padded and labeled as any."""
+    """The row of a visit does not depend on other visits or random draws; it can be padded and labeled normally."""
     seed, visits = draw.integer(0, 9), range(1, 1 + VISITS)
     before = deepcopy(case.choices)
 

@@ -21,7 +21,7 @@ Case = TypeVar("Case")
 
 @dataclass(frozen=True)
 class Law:
-    """Named check: ``check(case, draw)`` raises ``AssertionError`` where the law is broken."""
+    """A named check: ``check(case, draw)`` raises ``AssertionError`` if the law is violated."""
 
     name: str
     check: Callable[[Any, Draw], None]
@@ -31,7 +31,7 @@ class Law:
 def law(
     table: list[Law], *, applies: Callable[[Any], bool] = lambda case: True
 ) -> Callable[[Callable[[Case, Draw], None]], Callable[[Case, Draw], None]]:
-    """Decorator that adds a check to a table of laws, under the name of the function."""
+    """Return a decorator that adds a check to a table of laws, with the name of the function."""
 
     def add(check: Callable[[Case, Draw], None]) -> Callable[[Case, Draw], None]:
         table.append(Law(check.__name__, check, applies))
@@ -41,33 +41,33 @@ def law(
 
 
 def run_laws(laws: Sequence[Law], case: Any, *, trials: int, seed: int) -> list[str]:
-    """Check every law that applies, ``trials`` times, and return the names."""
-    held = [each for each in laws if each.applies(case)]
-    for each in held:
+    """Check every applicable law ``trials`` times, and return their names."""
+    applicable = [one for one in laws if one.applies(case)]
+    for one in applicable:
         for trial in range(trials):
             try:
-                each.check(case, Draw(random.Random(seed + trial)))
-            except AssertionError as broken:
-                raise AssertionError(f"the law {each.name!r} is broken (seed {seed + trial}): {broken}") from broken
-    return [each.name for each in held]
+                one.check(case, Draw(random.Random(seed + trial)))
+            except AssertionError as failure:
+                raise AssertionError(f"the law {one.name!r} is broken (seed {seed + trial}): {failure}") from failure
+    return [one.name for one in applicable]
 
 
 def ready(module: nn.Module) -> Any:
-    """Copy in float64 and evaluation mode, without dropout."""
+    """Return a copy in float64 and evaluation mode, without dropout."""
     return copy.deepcopy(module).to(torch.float64).eval()
 
 
 def reloaded(module: nn.Module) -> Any:
-    """Copy whose tensors were zeroed and read back from the bytes of a safetensors file."""
+    """Return a copy whose tensors were zeroed and restored from the bytes of a safetensors file."""
     tensors = module.state_dict()
-    shared = shared_names(tensors)  # a module that several layers hold is written once
+    shared = shared_names(tensors)  # shared modules are saved once
     data = save({name: tensor.contiguous() for name, tensor in tensors.items() if name not in shared})
-    other = copy.deepcopy(module)
-    for tensor in other.state_dict().values():
+    copied = copy.deepcopy(module)
+    for tensor in copied.state_dict().values():
         tensor.zero_()
-    read = load(data)
-    other.load_state_dict(read | {name: read[first] for name, first in shared.items()})
-    return other
+    loaded = load(data)
+    copied.load_state_dict(loaded | {name: loaded[first] for name, first in shared.items()})
+    return copied
 
 
 def same(actual: Tensor, expected: Tensor, what: str, *, tolerance: float = 1e-10) -> None:

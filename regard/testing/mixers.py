@@ -1,4 +1,4 @@
-"""Laws of mixers: self-attention, recurrent units, convolutions over one sequence."""
+"""Laws of mixers over one sequence: self-attention, recurrent units, convolutions."""
 
 from __future__ import annotations
 
@@ -19,25 +19,30 @@ MIXER_LAWS: list[Law] = []
 
 @dataclass(frozen=True, kw_only=True)
 class MixerCase:
-    """Mixer in float64, with the width of its input and output; ``packs``: it keeps ``Span.segment`` apart."""
+    """A mixer in float64, with its input and output width; ``packs``: whether it separates ``Span.segment``."""
 
     mixer: Mixer
     width: int
     packs: bool = False
 
     def run(self, x: Tensor, span: Span, state: State | None = None) -> Mixed:
-        """Mixed columns; ``state`` None: from the start."""
+        """Mix positions; with ``state`` None, from the start."""
         mixed: Mixed = self.mixer(x, span, self.mixer.start(len(x)) if state is None else state)
         return mixed
 
 
 def check_mixer(mixer: Mixer, *, width: int, packs: bool = False, trials: int = 4, seed: int = 0) -> list[str]:
-    """Run every law that applies and return the names; AssertionError names the law that fails.
+    """Check every applicable law of a mixer; return their names.
 
-    ``mixer``: the mixer to test; a copy in float64 is used.
-    ``width``: features of the input and the output.
-    ``packs``: documents packed into a row, which ``Span.segment`` tells apart, must not see each other.
-    ``trials``: random inputs a law. ``seed``: of the first trial; the next ones count on.
+    Args:
+        mixer: the mixer; a copy in float64 is tested.
+        width: features of the input and the output.
+        packs: whether documents of a row, separated by ``Span.segment``, must not see each other.
+        trials: random inputs per law.
+        seed: seed of the first trial; later trials count up.
+
+    Raises:
+        AssertionError: a law is violated; the message names it.
     """
     return run_laws(MIXER_LAWS, MixerCase(mixer=ready(mixer), width=width, packs=packs), trials=trials, seed=seed)
 
@@ -46,8 +51,8 @@ def _streams(case: MixerCase) -> bool:
     return case.mixer.can().stream == "exact"
 
 
-class Columns(NamedTuple):
-    """Columns of a batch, and two more for every row, to compare what follows a state."""
+class Inputs(NamedTuple):
+    """Positions of a batch, and two more for every row, to compare the outputs after a state."""
 
     x: Tensor
     span: Span
@@ -55,28 +60,28 @@ class Columns(NamedTuple):
     after: Span
 
     def following(self, span: Span) -> Span:
-        """Span of the two columns where they come after ``span``."""
+        """Return the span of the two additional positions after ``span``."""
         return self.after._replace(start=span.start + span.length)
 
 
-def _columns(
+def _inputs(
     case: MixerCase, draw: Draw, rows: int, length: int, *, padded: bool = True, placed: bool | None = None
-) -> Columns:
-    """Random columns; ``placed``: positions are given, at random where None."""
+) -> Inputs:
+    """Return random inputs; ``placed``: whether positions are given; random if None."""
     placed = draw.integer(0, 1) == 1 if placed is None else placed
     whole = draw.full_span(rows, length + 2, packed=case.packs, placed=placed)
     valid = draw.valid(rows, length) if padded else torch.ones(rows, length, dtype=torch.bool)
     span = whole.columns(0, length)._replace(valid=valid)
     after = whole.columns(length, length + 2)._replace(valid=torch.ones(rows, 2, dtype=torch.bool))
-    found = Columns(draw.tensor(rows, length, case.width), span, draw.tensor(rows, 2, case.width), after)
-    return found._replace(after=found.following(span))
+    inputs = Inputs(draw.tensor(rows, length, case.width), span, draw.tensor(rows, 2, case.width), after)
+    return inputs._replace(after=inputs.following(span))
 
 
 def _piecewise(case: MixerCase, x: Tensor, span: Span, draw: Draw) -> tuple[Tensor, State]:
-    """Output of random pieces one after the other, and the state after them."""
+    """Return the output of random pieces in order, and the state after them."""
     state, parts = case.mixer.start(len(x)), []
-    for columns in draw.pieces(x.shape[1]):
-        part = case.run(x[:, columns], piece_of(span, columns), state)
+    for positions in draw.pieces(x.shape[1]):
+        part = case.run(x[:, positions], piece_of(span, positions), state)
         state = part.state
         parts.append(part.output)
     return torch.cat(parts, 1), state
@@ -84,19 +89,19 @@ def _piecewise(case: MixerCase, x: Tensor, span: Span, draw: Draw) -> tuple[Tens
 
 @law(MIXER_LAWS, applies=_streams)
 def chunk(case: MixerCase, draw: Draw) -> None:
-    """Any pieces, carrying the state, equal one pass; padding at the end of a row takes no position."""
-    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
+    """Any pieces with carried state give the same outputs as one pass; padding occupies no position."""
+    x, span, more, after = _inputs(case, draw, 3, draw.integer(1, 9))
     whole = case.run(x, span)
     pieces, state = _piecewise(case, x, span, draw)
     valid = span.valid[..., None]
     same(pieces * valid, whole.output * valid, "outputs")
-    same(case.run(more, after, state).output, case.run(more, after, whole.state).output, "what follows")
+    same(case.run(more, after, state).output, case.run(more, after, whole.state).output, "later outputs")
 
 
 @law(MIXER_LAWS)
 def reorder(case: MixerCase, draw: Draw) -> None:
     """forward(x[rows], select(state, rows)) == forward(x, state)[rows]."""
-    x, span, more, after = _columns(case, draw, 3, 4)
+    x, span, more, after = _inputs(case, draw, 3, 4)
     rows = draw.rows(3)
     if not _streams(case):
         actual = case.run(x[rows], select(span, rows)).output
@@ -104,96 +109,96 @@ def reorder(case: MixerCase, draw: Draw) -> None:
     expected = case.run(more, after, case.run(x, span).state).output[rows]
     moved = select(after, rows)
     actual = case.run(more[rows], moved, select(case.run(x, span).state, rows)).output
-    return same(actual, expected, "what follows selected rows")
+    return same(actual, expected, "outputs after selecting rows")
 
 
 @law(MIXER_LAWS, applies=_streams)
 def repeated(case: MixerCase, draw: Draw) -> None:
-    """A state repeated n times serves n copies of every row, neighbors together."""
-    x, span, more, after = _columns(case, draw, 2, 4)
+    """A state repeated n times serves n copies of every row, next to each other."""
+    x, span, more, after = _inputs(case, draw, 2, 4)
     times = draw.integer(1, 3)
     rows = torch.arange(2).repeat_interleave(times)
     expected = case.run(more, after, case.run(x, span).state).output[rows]
     copies = select(after, rows)
     actual = case.run(more[rows], copies, repeat(case.run(x, span).state, times)).output
-    same(actual, expected, "what follows repeated rows")
+    same(actual, expected, "outputs after repeating rows")
 
 
 @law(MIXER_LAWS, applies=_streams)
 def joined(case: MixerCase, draw: Draw) -> None:
-    """Rows that come from batches of different length, or are new, go on as one batch."""
+    """Rows of batches of different lengths, or new rows, continue as one batch."""
     lengths, placed = [0, draw.integer(1, 3), draw.integer(4, 40)], draw.integer(0, 1) == 1
-    batches = [_columns(case, draw, 2, length, padded=False, placed=placed) for length in lengths]
+    batches = [_inputs(case, draw, 2, length, padded=False, placed=placed) for length in lengths]
 
-    def state(at: int) -> State:
-        return case.run(*batches[at][:2]).state if lengths[at] else case.mixer.start(2)
+    def state(number: int) -> State:
+        return case.run(*batches[number][:2]).state if lengths[number] else case.mixer.start(2)
 
-    expected = [case.run(each.more, each.after, state(at)).output for at, each in enumerate(batches)]
-    more, after = torch.cat([each.more for each in batches]), join([each.after for each in batches])
-    actual = case.run(more, after, join([state(at) for at in range(3)])).output
-    same(actual, torch.cat(expected), "what follows joined rows")
+    expected = [case.run(batch.more, batch.after, state(number)).output for number, batch in enumerate(batches)]
+    more, after = torch.cat([batch.more for batch in batches]), join([batch.after for batch in batches])
+    actual = case.run(more, after, join([state(number) for number in range(3)])).output
+    same(actual, torch.cat(expected), "outputs after joining rows")
 
 
 @law(MIXER_LAWS, applies=_streams)
 def truncated(case: MixerCase, draw: Draw) -> None:
-    """A truncated state is the state of the shorter input; a memory that cannot forget says so (TypeError)."""
-    columns = _columns(case, draw, 3, 5, padded=False)
-    x, span = columns[:2]
+    """A truncated state equals the state of the shorter input; a state that cannot be truncated raises TypeError."""
+    inputs = _inputs(case, draw, 3, 5, padded=False)
+    x, span = inputs[:2]
     length = torch.tensor([draw.integer(1, 5) for _ in range(3)])
     try:
         state = truncate(case.run(x, span).state, length)
     except TypeError:
         return
     short = span._replace(valid=torch.arange(5) < length[:, None])
-    more, after = columns.more, columns.following(short)
+    more, after = inputs.more, inputs.following(short)
     expected = case.run(more, after, case.run(x, short).state).output
-    same(case.run(more, after, state).output, expected, "what follows a truncated state")
+    same(case.run(more, after, state).output, expected, "outputs after truncation")
 
 
 @law(MIXER_LAWS)
 def batched(case: MixerCase, draw: Draw) -> None:
-    """A row in a padded batch is what it is alone, and so is what follows."""
-    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
+    """A row in a padded batch has the same outputs as alone, also later ones."""
+    x, span, more, after = _inputs(case, draw, 3, draw.integer(1, 9))
     whole = case.run(x, span)
     follows = case.run(more, after, whole.state).output if _streams(case) else None
     for row in range(3):
         length = int(span.length[row])
-        alone = case.run(x[row : row + 1, :length], select(span, torch.tensor([row])).columns(0, length))
-        same(whole.output[row, :length], alone.output[0], f"row {row} of the batch, alone")
+        separate = case.run(x[row : row + 1, :length], select(span, torch.tensor([row])).columns(0, length))
+        same(whole.output[row, :length], separate.output[0], f"row {row} of the batch, alone")
         if follows is not None:
             one = select(after, torch.tensor([row]))
-            expected = case.run(more[row : row + 1], one, alone.state).output
-            same(follows[row : row + 1], expected, f"what follows row {row}")
+            expected = case.run(more[row : row + 1], one, separate.state).output
+            same(follows[row : row + 1], expected, f"outputs after row {row}")
 
 
 @law(MIXER_LAWS)
 def padding_leaves_no_trace(case: MixerCase, draw: Draw) -> None:
-    """Padding may hold any number: neither outputs nor what follows a state change, in one pass or in pieces."""
-    x, span, more, after = _columns(case, draw, 3, draw.integer(1, 9))
+    """Padding may be any number: it affects neither outputs nor later outputs, in one pass or in pieces."""
+    x, span, more, after = _inputs(case, draw, 3, draw.integer(1, 9))
     valid = span.valid[..., None]
     noisy = torch.where(valid, x, draw.tensor(*x.shape, scale=1e30))
-    expected, found = case.run(x.masked_fill(~valid, 0.0), span), case.run(noisy, span)
+    expected, actual = case.run(x.masked_fill(~valid, 0.0), span), case.run(noisy, span)
 
     def shown(output: Tensor) -> Tensor:
         return output.masked_fill(~valid, 0.0)
 
-    same(shown(found.output), shown(expected.output), "outputs beside such padding")
+    same(shown(actual.output), shown(expected.output), "outputs with such padding")
     if not _streams(case):
         return
     pieces, state = _piecewise(case, noisy, span, draw)
-    same(shown(pieces), shown(expected.output), "outputs in pieces beside such padding")
+    same(shown(pieces), shown(expected.output), "outputs in pieces with such padding")
     follows = case.run(more, after, expected.state).output
-    for name, left in (("a pass", found.state), ("pieces", state)):
-        columns, total = list[Tensor](), left
-        for at in range(2):
-            part = case.run(more[:, at : at + 1], piece_of(after, slice(at, at + 1)), total)
-            columns, total = [*columns, part.output], part.state
-        same(torch.cat(columns, 1), follows, f"what follows {name} over such padding")
+    for name, left in (("a pass", actual.state), ("pieces", state)):
+        outputs, total = list[Tensor](), left
+        for position in range(2):
+            part = case.run(more[:, position : position + 1], piece_of(after, slice(position, position + 1)), total)
+            outputs, total = [*outputs, part.output], part.state
+        same(torch.cat(outputs, 1), follows, f"outputs after {name} over such padding")
 
 
 @law(MIXER_LAWS, applies=lambda case: case.packs)
 def packed(case: MixerCase, draw: Draw) -> None:
-    """Documents packed into a row, in one pass and in any pieces, are what each of them is alone."""
+    """Documents packed into a row have the same outputs as alone, in one pass and in any pieces."""
     lengths = [[draw.integer(1, 3) for _ in range(draw.integer(1, 3))] for _ in range(2)]
     total = max(map(sum, lengths))
     x = draw.tensor(2, total, case.width)
@@ -204,8 +209,8 @@ def packed(case: MixerCase, draw: Draw) -> None:
             begin = sum(documents[:number])
             document = (slice(row, row + 1), slice(begin, begin + length))
             valid[document], segment[document], position[document] = 1, number, torch.arange(length)
-            alone = Span.of(torch.ones(1, length, dtype=torch.bool))._replace(segment=segment[document])
-            expected[document] = case.run(x[document], alone).output
+            own_span = Span.of(torch.ones(1, length, dtype=torch.bool))._replace(segment=segment[document])
+            expected[document] = case.run(x[document], own_span).output
     span = Span.of(valid.bool())._replace(segment=segment, given_position=position)
     same(case.run(x, span).output * valid[..., None], expected, "a row at once")
     if _streams(case):
@@ -214,31 +219,31 @@ def packed(case: MixerCase, draw: Draw) -> None:
 
 @law(MIXER_LAWS, applies=lambda case: case.mixer.can().causal)
 def causal(case: MixerCase, draw: Draw) -> None:
-    """∂ output_i / ∂ x_j is exactly 0 for j > i and not for j = i, in one pass and across a cut."""
-    x, span = _columns(case, draw, 2, 5, padded=False)[:2]
+    """∂ output_i / ∂ x_j is exactly 0 for j > i and not for j = i, in one pass and in two pieces."""
+    x, span = _inputs(case, draw, 2, 5, padded=False)[:2]
     x.requires_grad_()
-    cut = draw.integer(1, 4)
-    first = case.run(x[:, :cut], piece_of(span, slice(0, cut)))
-    second = case.run(x[:, cut:], piece_of(span, slice(cut, 5)), first.state)
+    middle = draw.integer(1, 4)
+    first = case.run(x[:, :middle], piece_of(span, slice(0, middle)))
+    second = case.run(x[:, middle:], piece_of(span, slice(middle, 5)), first.state)
     for output in (case.run(x, span).output, torch.cat([first.output, second.output], 1)):
         for i in range(5):
             (gradient,) = torch.autograd.grad(output[:, i].square().sum(), x, retain_graph=True)
-            assert not gradient[:, i + 1 :].any(), f"position {i} sees a later one"
-            alone = i == 0 or not case.mixer.can().excludes_self
-            assert gradient[:, i].any() or not alone, f"position {i} does not see itself"
+            assert not gradient[:, i + 1 :].any(), f"position {i} sees a later position"
+            sees_itself = i == 0 or not case.mixer.can().excludes_self
+            assert gradient[:, i].any() or not sees_itself, f"position {i} does not see itself"
 
 
 @law(MIXER_LAWS, applies=lambda case: case.mixer.can().differentiable)
 def differentiable(case: MixerCase, draw: Draw) -> None:
-    """Gradients of the input and of every parameter agree with finite differences."""
-    x, span = _columns(case, draw, 2, 3)[:2]
+    """Gradients of the input and of every parameter match finite differences."""
+    x, span = _inputs(case, draw, 2, 3)[:2]
     x.requires_grad_()
     names = [name for name, _ in case.mixer.named_parameters()]
     parameters = [p.detach().clone().requires_grad_() for p in case.mixer.parameters()]
 
-    def output(x: Tensor, *given: Tensor) -> Tensor:
+    def output(x: Tensor, *values_of_parameters: Tensor) -> Tensor:
         mixed: Mixed = torch.func.functional_call(
-            case.mixer, dict(zip(names, given, strict=True)), (x, span, case.mixer.start(2))
+            case.mixer, dict(zip(names, values_of_parameters, strict=True)), (x, span, case.mixer.start(2))
         )
         return mixed.output
 
@@ -248,7 +253,7 @@ def differentiable(case: MixerCase, draw: Draw) -> None:
 
 @law(MIXER_LAWS)
 def saved(case: MixerCase, draw: Draw) -> None:
-    """All that the mixer has learned is in its state dict, and comes back from a safetensors file."""
-    x, span = _columns(case, draw, 2, 4)[:2]
+    """All learned parameters are in the state dict, and are restored from a safetensors file."""
+    x, span = _inputs(case, draw, 2, 4)[:2]
     again = replace(case, mixer=reloaded(case.mixer))
     assert torch.equal(again.run(x, span).output, case.run(x, span).output), "output after loading"

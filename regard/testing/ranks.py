@@ -1,7 +1,7 @@
-"""Ranks of a training simulated by threads of one process: what a strategy of many processes computes, without any.
+"""Simulated ranks of a training, as threads of one process.
 
-It shows that the seam suffices: each rank has a trainer of its own, takes its shards alone, and knows of the others
-only what ``over_ranks`` and ``full`` hand it.
+This shows that the interface of strategies suffices: each rank has its own trainer and shards, and receives only the
+results of ``over_ranks`` and ``gather_full`` from the others.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Result = TypeVar("Result")
 
 
 class Alone(AssertionError):
-    """A rank waits for another that has left, because it was done or failed."""
+    """A rank waits for another one that has finished or failed."""
 
 
 class Meeting:
-    """A place where ``world`` ranks show each other something, in rounds.
+    """A rendezvous at which ``world`` ranks exchange values, in rounds.
 
-    AssertionError where a rank comes with something else than the others; ``Alone`` where one does not come.
+    AssertionError if a rank exchanges another kind of value than the others; ``Alone`` if a rank is missing.
     """
 
     def __init__(self, world: int) -> None:
@@ -36,39 +36,39 @@ class Meeting:
         self.rounds = [0] * world
 
     def all(self, rank: int, kind: str, value: Any) -> list[Any]:
-        """Everything that is shown in this rank's next round, in the order of ranks."""
+        """Return the values of all ranks in this rank's next round, in the order of ranks."""
         number = self.rounds[rank]
         self.rounds[rank] += 1
         with self.changed:
             self.shown += [{}] if number == len(self.shown) else []
-            here = self.shown[number]
-            here[rank] = (kind, value)
+            values = self.shown[number]
+            values[rank] = (kind, value)
             self.changed.notify_all()
-            self.changed.wait_for(lambda: len(here) == self.world or self.left - here.keys())
-        if len(here) < self.world:
-            raise Alone(f"rank {rank} waits for one that has left ({kind})")
-        kinds = {each for each, _ in here.values()}
-        assert len(kinds) == 1, f"ranks do different things at once: {', '.join(sorted(kinds))}"
-        return [here[each][1] for each in range(self.world)]
+            self.changed.wait_for(lambda: len(values) == self.world or self.left - values.keys())
+        if len(values) < self.world:
+            raise Alone(f"rank {rank} waits for a rank that has left ({kind})")
+        kinds = {kind for kind, _ in values.values()}
+        assert len(kinds) == 1, f"ranks exchange different kinds of values: {', '.join(sorted(kinds))}"
+        return [values[other][1] for other in range(self.world)]
 
     def leave(self, rank: int) -> None:
-        """From here on nobody waits for this rank."""
+        """Mark this rank as finished, so no other rank waits for it."""
         with self.changed:
             self.left.add(rank)
             self.changed.notify_all()
 
 
 class SimulatedRanks(Shards):
-    """Shards of one of several ranks that meet in one process."""
+    """Shards of one of several ranks that communicate within one process."""
 
-    def __init__(self, number: int, rank: int, meeting: Meeting) -> None:
-        super().__init__(number, Workers(1, 1))
+    def __init__(self, shard_count: int, rank: int, meeting: Meeting) -> None:
+        super().__init__(shard_count, Workers(1, 1))
         self.rank, self.world, self.meeting = rank, meeting.world, meeting
 
     def over_ranks(self, part: Part) -> Part:
         whole = TreeSum(joined_parts)
-        for each in self.meeting.all(self.rank, "sum", part):
-            whole.add(each._replace(values=[None if value is None else value.clone() for value in each.values]))
+        for other in self.meeting.all(self.rank, "sum", part):
+            whole.add(other._replace(values=[None if value is None else value.clone() for value in other.values]))
         return whole.value()
 
     @contextmanager
@@ -80,13 +80,16 @@ class SimulatedRanks(Shards):
         yield True
         self.meeting.all(self.rank, "first", None)
 
-    def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         every = self.meeting.all(self.rank, "checkpoint", dict(tensors))
         return {name: tensor for held in reversed(every) for name, tensor in held.items()}
 
 
 def run_ranks(world: int, work: Callable[[int, Meeting], Result]) -> list[Result]:
-    """``work(rank, meeting)`` of every rank at once, by rank. Raises what made the others wait, where one failed."""
+    """Run ``work(rank, meeting)`` for every rank in parallel; return the results by rank.
+
+    If a rank fails, its exception is raised instead of the ``Alone`` of the ranks that wait for it.
+    """
     meeting = Meeting(world)
 
     def one(rank: int) -> Result:
@@ -98,6 +101,6 @@ def run_ranks(world: int, work: Callable[[int, Meeting], Result]) -> list[Result
 
     with ThreadPoolExecutor(world, "rank") as pool:
         ranks = [pool.submit(one, rank) for rank in range(world)]
-    failed = [each for each in ranks if each.exception() is not None]
-    first = sorted(failed, key=lambda each: isinstance(each.exception(), Alone))[:1]
-    return [each.result() for each in first + ranks]
+    failed = [future for future in ranks if future.exception() is not None]
+    first = sorted(failed, key=lambda future: isinstance(future.exception(), Alone))[:1]
+    return [future.result() for future in first + ranks]

@@ -1,4 +1,4 @@
-"""A task with the small corpus that its ``sample`` writes, for the laws of tasks."""
+"""A task with the small corpus of its ``sample``, for the laws of tasks."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from regard.runs.config import load_config
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.optim import Optimizer
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 
-LEARNING = 8  # updates of a predictor
-UPDATES = 6  # of the runs that are interrupted
+LEARNING = 8  # updates of a predictor's network
+UPDATES = 6  # updates of interrupted runs
 TRAINING = {
     "steps": UPDATES, "learning_rate": 0.01, "warmup": 0, "schedule": "constant", "precision": "float32", "threads": 1,
     "shards": 2, "validate_every": 2, "save_every": 2,
@@ -44,7 +44,7 @@ class TaskCase:
 
     task: Task
     kind: str
-    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # goes with the case
+    folder: Path = field(default_factory=lambda: Path(tempfile.mkdtemp()))  # removed with the case
     runs: int = 0
 
     def __post_init__(self) -> None:
@@ -52,7 +52,7 @@ class TaskCase:
 
     @cached_property
     def tables(self) -> dict[str, Any]:
-        """The config as nested tables: the sample's, with the training of these laws."""
+        """The config as nested tables: that of the sample, with the training settings of these laws."""
         tables = dict(self.task.sample(self.folder))
         return tables | {"task": {"kind": self.kind}, "train": {**tables.get("train", {}), **TRAINING}}
 
@@ -61,9 +61,9 @@ class TaskCase:
         return load_config(self.tables)
 
     def run(self) -> RunFolder:
-        """A new run folder."""
+        """Return a new run folder."""
         self.runs += 1
-        return _given(_Run.create(self.folder / f"run-{self.runs}", self.config), self.task)
+        return _with_task(_Run.create(self.folder / f"run-{self.runs}", self.config), self.task)
 
     @cached_property
     def data(self) -> Data:
@@ -72,18 +72,18 @@ class TaskCase:
 
     @cached_property
     def undisturbed(self) -> tuple[RunFolder, dict[str, Tensor]]:
-        """A run that nothing interrupted, and its weights."""
+        """An uninterrupted run, and its weights."""
         run = self.run()
         return run, trained(self, run)
 
     def net(self) -> nn.Module:
-        """A network in float64, in evaluation mode; the same one each time."""
+        """Return a network in float64 and evaluation mode; the same one each time."""
         torch.manual_seed(3)
         return self.task.build(self.config, self.data.spec).double().eval()
 
     @cached_property
     def predictor(self) -> Predictor:
-        """A predictor over a network that was trained for a moment, so that its outputs differ."""
+        """A predictor with a briefly trained network, so its outputs differ."""
         net = self.net().float().train()
         optimizer = Optimizer(net)
         for update in self.data.train.batches(0)[:LEARNING]:
@@ -93,19 +93,19 @@ class TaskCase:
         return self.task.predictor(net, self.data.codecs, self.config)
 
     def terms(self, net: nn.Module, examples: ExampleIndices, part: str = "train") -> tuple[LossTerms, Batch]:
-        """The loss of these examples, and their batch."""
+        """Return the loss of these examples, and their batch."""
         batch = self.part(part).collate(examples)
         return self.task.objective(self.config)(net, batch, ()), batch
 
     @cached_property
     def held_out(self) -> list[TaskCase]:
-        """Cases with equal training data whose held-out data differ."""
+        """Cases with equal training data and different held-out data."""
         folder = self.folder / "held-out"
         folder.mkdir()
         sample = dict(self.task.sample(folder))
         write = self.task.held_out_samples or _fewer_validated
         return [
-            TaskCase(replace(self.task, sample=partial(_given_tables, tables)), self.kind)
+            TaskCase(replace(self.task, sample=partial(_return_tables, tables)), self.kind)
             for tables in write(folder, sample)
         ]
 
@@ -113,12 +113,12 @@ class TaskCase:
         return self.data.train if part == "train" else self.data.valid or self.data.train
 
     def reopened(self, run: RunFolder) -> RunFolder:
-        """A run of this case, opened again from its folder alone."""
-        return _given(_Run.open(run.path), self.task)
+        """Open a run of this case again from its folder."""
+        return _with_task(_Run.open(run.path), self.task)
 
 
 class _Run(RunFolder):
-    """A run folder whose task is given, not found by its name."""
+    """A run folder with a given task, instead of one found by name."""
 
     _task: Task
 
@@ -127,17 +127,17 @@ class _Run(RunFolder):
         return self._task
 
 
-def _given(run: RunFolder, task: Task) -> RunFolder:
+def _with_task(run: RunFolder, task: Task) -> RunFolder:
     assert isinstance(run, _Run)
     run._task = task
     return run
 
 
 def trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[str, Tensor]:
-    """The weights of a run after training, until ``stop`` updates are made where that is given."""
-    ready = set_up(run, say=lambda message: None)
+    """Return the weights of a run after training, or after ``stop`` updates."""
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
-        run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(),
+        run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(),
         interrupted=lambda: stop is not None and trainer.progress.step >= stop,
     )  # fmt: skip
     trainer.resume()
@@ -146,7 +146,7 @@ def trained(case: TaskCase, run: RunFolder, stop: int | None = None) -> dict[str
 
 
 def _fewer_validated(folder: Path, sample: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the sample, and the same with validation files of their own that lack the last third of their lines."""
+    """Return the sample, and a copy with own validation files that lack the last third of their lines."""
     valid = []
     for number, corpus in enumerate(sample["data"].get("valid") or sample["data"]["train"]):
         source = Path(corpus["source"])
@@ -158,5 +158,5 @@ def _fewer_validated(folder: Path, sample: Mapping[str, Any]) -> list[Mapping[st
     return [sample, {**sample, "data": {**sample["data"], "valid": valid}}]
 
 
-def _given_tables(tables: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+def _return_tables(tables: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     return tables

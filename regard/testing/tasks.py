@@ -1,4 +1,4 @@
-"""Laws of a task: what training, validation and resuming rely on, whatever the kind of work."""
+"""Laws of tasks: properties on which training, validation and resuming rely, for any task."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from regard.testing.drawn_settings import drawn_settings
 from regard.testing.law import Law, law, same
 from regard.testing.ranks import Meeting, SimulatedRanks, run_ranks
 from regard.testing.task_case import UPDATES, TaskCase, trained
-from regard.training.carry import continued, handed_on
+from regard.training.carry import continued, detach_carry
 from regard.training.optim import Optimizer
-from regard.training.progress import Quiet
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
@@ -36,26 +36,26 @@ from regard.training.trainer import Trainer
 from regard.training.validation import Validator
 
 TASK_LAWS: list[Law] = []
-SETTINGS = 6  # drawn for each predictor
-LEARNED = 0.7  # the loss of one batch falls below this part of what it was
+SETTINGS = 6  # random settings per predictor
+LEARNED = 0.7  # required ratio of the last to the first loss on one batch
 
 
 def check_task(kind: str, *, seed: int = 0) -> list[str]:
-    """Check every law of the task called ``kind``: a name of ``TASKS``, or ``package.module:NAME``.
+    """Check every law of the task ``kind``: a name of ``TASKS``, or ``package.module:NAME``. Takes seconds.
 
-    Returns the names of the laws. Raises AssertionError, naming the first law that is broken. Takes seconds.
+    Returns the names of the laws. Raises AssertionError with the name of the first violated law.
     """
     case = TaskCase(find_task(kind), kind)
-    for each in TASK_LAWS:
+    for one in TASK_LAWS:
         try:
-            each.check(case, Draw(random.Random(seed)))
-        except AssertionError as broken:
-            raise AssertionError(f"the law {each.name!r} is broken: {broken}") from broken
-    return [each.name for each in TASK_LAWS]
+            one.check(case, Draw(random.Random(seed)))
+        except AssertionError as failure:
+            raise AssertionError(f"the law {one.name!r} is broken: {failure}") from failure
+    return [one.name for one in TASK_LAWS]
 
 
 def _some(case: TaskCase, draw: Draw) -> ExampleIndices:
-    """A batch of training with more than one example, or the only one there is."""
+    """Return a random training batch with several examples, or with the only one."""
     batches = [batch for epoch in (0, 1) for batch in case.data.train.batches(epoch)]
     several = [batch for batch in batches if len(batch.index) > 1] or batches
     return several[draw.integer(0, len(several) - 1)]
@@ -63,8 +63,8 @@ def _some(case: TaskCase, draw: Draw) -> ExampleIndices:
 
 def _total(sums: Sequence[MetricSums]) -> MetricSums:
     total: MetricSums = {}
-    for each in sums:
-        total = added_sums(total, each)
+    for part in sums:
+        total = added_sums(total, part)
     return total
 
 
@@ -82,8 +82,7 @@ def _equal_parts(one: Any, other: Any) -> bool:
 
 @law(TASK_LAWS)
 def terms_add_over_dealing(case: TaskCase, draw: Draw) -> None:
-    """Loss, sums and weight of a batch are those of its shards together: losses are sums, and rows know nothing of each
-    other, nor of each other's padding."""
+    """Loss, sums and weight of a batch are the sums over its shards: rows and padding do not affect each other."""
     net, examples = case.net(), _some(case, draw)
     whole, batch = case.terms(net, examples)
     for number in (2, len(examples.index)):
@@ -98,39 +97,39 @@ def terms_add_over_dealing(case: TaskCase, draw: Draw) -> None:
 
 @law(TASK_LAWS)
 def collating_is_pure(case: TaskCase, draw: Draw) -> None:
-    """The same examples give the same batch, whatever was drawn or collated in between; ``index`` names them."""
+    """The same examples give the same batch, regardless of random draws and other batches; ``index`` names them."""
     examples = _some(case, draw)
     first = case.data.train.collate(examples)
     case.data.train.collate(_some(case, draw))
     torch.rand(3)
     assert _equal(first, case.data.train.collate(examples)), "a batch collated twice differs"
-    found = set(first.index.flatten().tolist()) - {-1}
-    assert found == set(examples.index.tolist()), "index does not name the examples of the batch"
+    named = set(first.index.flatten().tolist()) - {-1}
+    assert named == set(examples.index.tolist()), "index does not name the examples of the batch"
 
 
 @law(TASK_LAWS)
 def an_epoch_is_a_function_of_its_number(case: TaskCase, draw: Draw) -> None:
-    """Asked again, or of data opened again, an epoch has the same batches; another epoch is in another order."""
+    """An epoch has the same batches if requested again or from reopened data; another epoch has another order."""
     train, again = case.data.train, case.task.prepare(case.run(), lambda message: None, None).train
     for epoch in (0, 1, None):
         for other in (train, again):
             plans = zip(train.batches(epoch), other.batches(epoch), strict=True)
             alike = (np.array_equal(*pair) for one, two in plans for pair in zip(one, two, strict=True))
-            assert all(alike), f"epoch {epoch} is another plan when asked again"
+            assert all(alike), f"epoch {epoch} has other batches when requested again"
     orders = [np.concatenate([batch.index for batch in train.batches(epoch)]).tolist() for epoch in (0, 1)]
     assert len(train) < 3 or orders[0] != orders[1], "two epochs are in the same order"
 
 
 @law(TASK_LAWS)
 def visits_count_uses(case: TaskCase, draw: Draw) -> None:
-    """No example comes twice with the same visit: draws by (example, visit) are new each time."""
+    """No example occurs twice with the same visit, so random draws by (example, visit) are always new."""
     seen = [pair for epoch in range(3) for batch in case.data.train.batches(epoch) for pair in zip(*batch, strict=True)]
     assert len({(int(index), int(visit)) for index, visit in seen}) == len(seen), "an example has the same visit twice"
 
 
 @law(TASK_LAWS)
 def evaluation_takes_each_example_once(case: TaskCase, draw: Draw) -> None:
-    """And the weights of its batches are what ``token_counts`` says."""
+    """Evaluation uses each example once, and the weights of its batches equal ``token_counts``."""
     for part in ("train", "valid"):
         examples = case.part(part)
         batches = examples.batches(None)
@@ -142,7 +141,7 @@ def evaluation_takes_each_example_once(case: TaskCase, draw: Draw) -> None:
 
 @law(TASK_LAWS)
 def evaluating_leaves_no_trace(case: TaskCase, draw: Draw) -> None:
-    """It draws nothing and changes nothing of the network: twice, it gives the same."""
+    """Evaluation draws no random numbers and does not change the network; repeated, it gives the same result."""
     net = case.net()
     before = [tensor.clone() for tensor in net.state_dict().values()]
     state = torch.get_rng_state()
@@ -157,7 +156,7 @@ def evaluating_leaves_no_trace(case: TaskCase, draw: Draw) -> None:
 
 @law(TASK_LAWS)
 def a_validation_draws_nothing(case: TaskCase, draw: Draw) -> None:
-    """Between updates, with the network in training: twice the same figures, no draw of torch or NumPy."""
+    """Repeated validation during training gives the same figures, without random draws from torch or NumPy."""
     net = case.net().float()
     model = Trainable(net, case.task.objective(case.config))
     data, strategy = case.data, Shards(2, Workers(1, 1))
@@ -169,36 +168,38 @@ def a_validation_draws_nothing(case: TaskCase, draw: Draw) -> None:
     for _ in range(2):
         model.train()
         assert validator.measure(Optimizer(net), decode=True) == expected, "validated again, the figures differ"
-    assert _generators() == before, "a validation draws"
+    assert _generators() == before, "a validation draws random numbers"
 
 
 def _generators() -> list[Any]:
-    """The states of the generators that code may draw from unseen; checks of types draw from Python's."""
-    _, keys, place, *_ = np.random.get_state(legacy=True)
-    return [torch.get_rng_state().tolist(), np.asarray(keys).tolist(), place]
+    """Return the states of global random generators. Python's is left out, as type checks draw from it."""
+    _, keys, position, *_ = np.random.get_state(legacy=True)
+    return [torch.get_rng_state().tolist(), np.asarray(keys).tolist(), position]
 
 
 @law(TASK_LAWS)
 def figures_are_ratios_of_sums(case: TaskCase, draw: Draw) -> None:
-    """There is a loss; figures do not change with the order of summing, nor, if ratios, when every sum is doubled."""
+    """Figures include a loss, do not depend on the order of sums, and do not change with doubled sums."""
     net = case.net()
     with torch.no_grad():
         sums = [case.terms(net, batch)[0].sums for batch in case.data.train.batches(0)[:3]]
     figures = case.task.compute_metrics(_total(sums))
-    assert "loss" in figures, "there is no loss among the figures"
-    counted = {name for name, metric in case.task.metrics.items() if not metric.ratio}
-    for other, exempt in ((_total(sums[::-1]), set[str]()), (_total([*sums, *sums]), counted)):
-        found = case.task.compute_metrics(other)
-        assert found.keys() == figures.keys()
+    assert "loss" in figures, "the figures lack a loss"
+    counts = {name for name, metric in case.task.metrics.items() if not metric.ratio}
+    for other, exempt in ((_total(sums[::-1]), set[str]()), (_total([*sums, *sums]), counts)):
+        repeated = case.task.compute_metrics(other)
+        assert repeated.keys() == figures.keys()
         for name, value in figures.items():
             if name in exempt:
                 continue
-            assert abs(found[name] - value) <= 1e-9 * max(1.0, abs(value)), f"the figure {name!r} is no ratio of sums"
+            assert abs(repeated[name] - value) <= 1e-9 * max(1.0, abs(value)), (
+                f"the figure {name!r} is not a ratio of sums"
+            )
 
 
 @law(TASK_LAWS)
 def measures_of_parts_add_up(case: TaskCase, draw: Draw) -> None:
-    """The predictor's counts over two halves of the validation data, cut anyhow, sum to those over the whole."""
+    """The predictor's sums over any two halves of the validation data add up to those over all of it."""
     names = [name for name, metric in case.task.metrics.items() if metric.by_predictor]
     predictor, examples = case.predictor, case.part("valid")
     index = np.concatenate([batch.index for batch in examples.batches(None)])
@@ -213,9 +214,9 @@ def measures_of_parts_add_up(case: TaskCase, draw: Draw) -> None:
 
 @law(TASK_LAWS)
 def an_output_knows_nothing_of_other_inputs(case: TaskCase, draw: Draw) -> None:
-    """Each output comes in the place of its input, and is a function of its input, the settings and the seed alone.
+    """Each output is at the position of its input, and is a function of its input, the settings and the seed.
 
-    For the settings of the run and for others drawn from those that the predictor declares.
+    Tested with the settings of the run, and with random settings from those that the predictor declares.
     """
     predictor = case.predictor
     inputs = [predictor.read(line) for line in case.task.sample_lines]
@@ -225,24 +226,26 @@ def an_output_knows_nothing_of_other_inputs(case: TaskCase, draw: Draw) -> None:
         written = [predictor.write(output, json=False) for output in predictor(inputs, **options)]
         assert len(written) == len(inputs), f"{len(inputs)} inputs have {len(written)} outputs"
         order = draw.source.sample(range(len(inputs)), len(inputs))
-        others = predictor([inputs[number] for number in order], **options)
+        reordered = predictor([inputs[number] for number in order], **options)
         expected = [written[number] for number in order]
-        assert [predictor.write(each, json=False) for each in others] == expected, f"the order matters: {settings}"
+        assert [predictor.write(output, json=False) for output in reordered] == expected, (
+            f"the order matters: {settings}"
+        )
         for number, one in enumerate(inputs):
-            (alone,) = predictor([one], **options)
-            same_output = predictor.write(alone, json=False) == written[number]
+            (separate,) = predictor([one], **options)
+            same_output = predictor.write(separate, json=False) == written[number]
             assert same_output, f"the other inputs of a call matter: {settings}"
 
 
 @law(TASK_LAWS)
 def an_output_is_one_line(case: TaskCase, draw: Draw) -> None:
-    """Written for people or as JSON, which is an object that parses."""
+    """The plain and the JSON form of an output are one line, and the latter is an object."""
     predictor = case.predictor
     for output in predictor([predictor.read(line) for line in case.task.sample_lines]):
         for as_json in (False, True):
             line = predictor.write(output, json=as_json)
-            assert not {"\n", "\r"} & set(line), f"an output is several lines: {line!r}"
-        assert _is_object(line), f"an output is no JSON object: {line}"
+            assert not {"\n", "\r"} & set(line), f"an output has several lines: {line!r}"
+        assert _is_object(line), f"an output is not a JSON object: {line}"
 
 
 def _is_object(line: str) -> bool:
@@ -254,21 +257,23 @@ def _is_object(line: str) -> bool:
 
 @law(TASK_LAWS)
 def the_number_of_workers_changes_no_bit(case: TaskCase, draw: Draw) -> None:
-    """Gradients of two shards by one worker and by two; and drawn anew from the same seed."""
+    """Gradients of two shards are equal for one and two workers, and for a second time with the same seed."""
     net = case.net().float().train()
     update = list(case.data.train.batches(0)[:2])
     model = Trainable(net, case.task.objective(case.config))
-    found = [
+    gradients = [
         Shards(2, Workers(workers, 1)).gradient(model, case.data.train, update, {}, seed=(1, 2)).values
         for workers in (1, 2, 1)
     ]
-    for other in found[1:]:
-        assert all(torch.equal(*pair) for pair in zip(found[0], other, strict=True)), "the bits of a gradient differ"
+    for other in gradients[1:]:
+        assert all(torch.equal(*pair) for pair in zip(gradients[0], other, strict=True)), (
+            "the bits of a gradient differ"
+        )
 
 
 @law(TASK_LAWS)
 def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
-    """Forty updates on one batch, without dropout."""
+    """Forty updates on one batch, without dropout, reduce its loss."""
     net, examples = case.net(), _some(case, draw)
     optimizer, losses = Optimizer(net), []
     for _ in range(40):
@@ -276,12 +281,12 @@ def the_loss_of_one_batch_falls(case: TaskCase, draw: Draw) -> None:
         (terms.minimized / batch.weight).backward()
         optimizer.step(0.01)
         losses.append(float(terms.minimized.detach()) / batch.weight)
-    assert losses[-1] < LEARNED * losses[0], f"the loss goes from {losses[0]:.4f} to {losses[-1]:.4f}"
+    assert losses[-1] < LEARNED * losses[0], f"the loss changes from {losses[0]:.4f} to {losses[-1]:.4f}"
 
 
 @law(TASK_LAWS)
 def interrupted_and_resumed_is_as_if_never_stopped(case: TaskCase, draw: Draw) -> None:
-    """Stopped after an update and in a validation, and gone on with from the folder alone: the same weights."""
+    """A run that is stopped after an update or in a validation, and resumed, ends with the same weights."""
     (_, whole), stopped = case.undisturbed, case.run()
     trained(case, stopped, stop=draw.integer(1, UPDATES - 1))
     again = trained(case, case.reopened(stopped))
@@ -291,15 +296,14 @@ def interrupted_and_resumed_is_as_if_never_stopped(case: TaskCase, draw: Draw) -
 
 @law(TASK_LAWS)
 def the_number_of_ranks_changes_no_bit(case: TaskCase, draw: Draw) -> None:
-    """Two ranks, each with a trainer of its own and half of the shards, end in the weights of one; so do their
-    measures."""
-    (alone, whole), together = case.undisturbed, case.run()
-    nets = [set_up(together, say=lambda message: None) for _ in range(2)]
+    """Two ranks, each with its own trainer and half of the shards, end with the weights and figures of one rank."""
+    (single, whole), together = case.undisturbed, case.run()
+    nets = [set_up(together, log=lambda message: None) for _ in range(2)]
 
     def train(rank: int, meeting: Meeting) -> dict[str, Tensor]:
         ready, strategy = nets[rank], SimulatedRanks(2, rank, meeting)
         trainer = Trainer(
-            together, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), strategy=strategy,
+            together, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), strategy=strategy,
             interrupted=lambda: False,
         )  # fmt: skip
         trainer.fit()
@@ -310,9 +314,9 @@ def the_number_of_ranks_changes_no_bit(case: TaskCase, draw: Draw) -> None:
             assert torch.equal(weight, weights[name]), f"{name} differs on rank {rank} of two"
     logs = [
         [_unclocked(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
-        for run in (alone, together)
+        for run in (single, together)
     ]
-    assert logs[0] == logs[1], "the measures of two ranks differ from those of one"
+    assert logs[0] == logs[1], "the figures of two ranks differ from those of one"
 
 
 def _unclocked(line: str) -> dict[str, Any]:
@@ -321,22 +325,21 @@ def _unclocked(line: str) -> dict[str, Any]:
 
 @law(TASK_LAWS)
 def held_out_data_leave_training_alone(case: TaskCase, draw: Draw) -> None:
-    """Every label and text of the held-out data may change: sizes, batches, losses and weights of training keep every
-    bit."""
+    """Changes of held-out data change no bit of the sizes, batches, losses and weights of training."""
     one, other = case.held_out
     assert one.data.spec == other.data.spec, "the sizes of the network depend on held-out data"
     assert _same_bits(one.net().state_dict(), other.net().state_dict()), "the first weights depend on held-out data"
     for epoch in (0, 1):
-        plans = [each.data.train.batches(epoch) for each in (one, other)]
+        plans = [case.data.train.batches(epoch) for case in (one, other)]
         assert len(plans[0]) == len(plans[1]), "the number of batches depends on held-out data"
         for pair in zip(*plans, strict=True):
             assert all(np.array_equal(*parts) for parts in zip(*pair, strict=True)), (
                 "the order depends on held-out data"
             )
-            terms = [each.terms(each.net(), examples) for each, examples in zip((one, other), pair, strict=True)]
+            terms = [case.terms(case.net(), examples) for case, examples in zip((one, other), pair, strict=True)]
             assert _equal(terms[0][1], terms[1][1]), "a training batch depends on held-out data"
             assert torch.equal(terms[0][0].minimized, terms[1][0].minimized), "a loss depends on held-out data"
-    weights = (each.undisturbed[1] for each in (one, other))
+    weights = (case.undisturbed[1] for case in (one, other))
     assert _same_bits(*weights), "trained weights depend on held-out data"
 
 
@@ -346,8 +349,10 @@ def _same_bits(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
 
 @law(TASK_LAWS)
 def lanes_carry_on_their_own(case: TaskCase, draw: Draw) -> None:
-    """The carry after two batches is, lane by lane, that of the lanes dealt to shards; a fresh row begins from nothing,
-    whatever was carried. Tasks that carry nothing pass."""
+    """The carry after two batches is equal, lane by lane, for whole batches and shards; fresh rows ignore it.
+
+    Tasks without carried state pass.
+    """
     net, objective = case.net(), case.task.objective(case.config)
     plan = case.data.train.batches(0)
     if not objective(net, case.data.train.collate(plan[0]), ()).carry:
@@ -355,14 +360,14 @@ def lanes_carry_on_their_own(case: TaskCase, draw: Draw) -> None:
     whole = _carried(case, net, plan[:2])
     for shard, part in enumerate(zip(*(batch.shards(2) for batch in plan[:2]), strict=True)):
         for one, other in zip(_carried(case, net, part), whole, strict=True):
-            same(one, other[shard::2], "what the lanes of a shard carry", tolerance=1e-8)
+            same(one, other[shard::2], "the carry of the lanes of a shard", tolerance=1e-8)
     for examples in plan[:4]:
         batch: Any = case.data.train.collate(examples)
         if (fresh := getattr(batch, "fresh", torch.zeros(0)).numpy()).any() and len(whole[0]) >= len(fresh):
-            begun = case.data.train.collate(ExampleIndices(examples.index[fresh], examples.visit[fresh]))
-            noise = tuple(torch.full_like(each[: fresh.sum()], 3.0) for each in whole)
-            nothing, noisy = (objective(net, begun, carry).minimized for carry in ((), noise))
-            same(noisy, nothing, "the loss of fresh rows, whatever was carried")
+            fresh_batch = case.data.train.collate(ExampleIndices(examples.index[fresh], examples.visit[fresh]))
+            noise = tuple(torch.full_like(tensor[: fresh.sum()], 3.0) for tensor in whole)
+            nothing, noisy = (objective(net, fresh_batch, carry).minimized for carry in ((), noise))
+            same(noisy, nothing, "the loss of fresh rows, for any carry")
 
 
 def _carried(case: TaskCase, net: nn.Module, batches: Sequence[ExampleIndices]) -> Carry:
@@ -370,5 +375,5 @@ def _carried(case: TaskCase, net: nn.Module, batches: Sequence[ExampleIndices]) 
     for examples in batches:
         batch = case.data.train.collate(examples)
         rows = len(batch.index)
-        carry = handed_on(objective(net, batch, continued(carry, rows)).carry, rows)
+        carry = detach_carry(objective(net, batch, continued(carry, rows)).carry, rows)
     return carry

@@ -1,1 +1,1 @@
-"""Training a run: set-up, updates, validation and resuming."""
+"""Training of a run: set-up, updates, validation and resuming."""

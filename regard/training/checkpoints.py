@@ -1,4 +1,4 @@
-"""The checkpoints of a training: saved, thinned out, marked best, averaged, and gone back to."""
+"""Checkpoints during training: saved, pruned, marked as best, averaged, and restored."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from regard.training.strategy import Carries, SharesRows, Strategy
 
 
 class Checkpoints:
-    """The checkpoints of one run in training, with its metrics log, which each of them counts on.
+    """The checkpoints of a run in training, and its metrics log, whose size each checkpoint records.
 
-    Every rank calls the same methods; rank 0 alone writes.
+    Every rank calls the same methods; only rank 0 writes.
     """
 
     def __init__(
@@ -34,58 +34,59 @@ class Checkpoints:
         optimizer: Optimizer,
         metrics: MetricsLog,
         strategy: Strategy,
-        say: Callable[[str], None],
+        log: Callable[[str], None],
     ) -> None:
-        self.run, self.optimizer, self.metrics, self.strategy, self.say = run, optimizer, metrics, strategy, say
+        self.run, self.optimizer, self.metrics, self.strategy, self.log = run, optimizer, metrics, strategy, log
         self.folder = run.checkpoints
 
     def resume(
         self, continue_from: Callable[[TrainingProgress, Mapping[str, Tensor]], None]
     ) -> TrainingProgress | None:
-        """Load the newest whole checkpoint; None where there is none. ModelError for one of another model.
+        """Load the newest intact checkpoint; None if none exists. ModelError for a checkpoint of another model.
 
-        ``continue_from`` is given its progress and what it carries, and raises ValueError where that does not fit.
+        ``continue_from`` receives its progress and carried state, and raises ValueError if they do not fit.
         """
-        found = checkpoint.load_latest(self.folder, self.say)
-        if found is None:
+        loaded = checkpoint.load_latest(self.folder, self.log)
+        if loaded is None:
             return None
-        for difference in self.run.elsewhere():
-            self.say(f"the results will not be bit for bit those of one sitting: {difference}")
+        for difference in self.run.environment_changes():
+            self.log(f"warning: the results may differ in bits from an uninterrupted training: {difference}")
         if self.strategy.device.type != "cpu":
-            self.say("an accelerator is not promised to give the results of one sitting bit for bit")
+            self.log("warning: on an accelerator, the results may differ in bits from an uninterrupted training")
         try:
-            progress = saved_progress(found.state)
-            self.optimizer.load(found.groups["model"], found.groups["optimizer"])
-            continue_from(progress, found.groups.get("carry", {}))
-        except (KeyError, TypeError, ValueError) as error:  # whole, yet of another model or another program
+            progress = saved_progress(loaded.state)
+            self.optimizer.load(loaded.groups["model"], loaded.groups["optimizer"])
+            continue_from(progress, loaded.groups.get("carry", {}))
+        except (KeyError, TypeError, ValueError) as error:  # intact, but of another model or program
             raise ModelError(
-                f"{found.path.name} is not of this run",
-                where=str(found.path),
+                f"{loaded.path.name} does not belong to this run",
+                where=str(loaded.path),
                 why=str(error).splitlines()[0],
-                help="remove this folder, or restore the run's own config.toml and tokenizer",
+                help="remove this folder, or restore the config.toml and tokenizer of the run",
             ) from error
         self.mark_best(progress)
         return progress
 
     def save(self, progress: TrainingProgress, carry: Carries, *, planned: bool = True) -> None:
-        """Commit a checkpoint of this very moment. ``carry``: what the next update begins with.
+        """Save a checkpoint of the current state. ``carry``: the carried state for the next update.
 
-        One that only an interruption asked for goes when the next is there and does not count among those kept:
-        the last ten checkpoints, and so their average, are the same however often a run was interrupted.
+        A checkpoint that was only saved on an interruption (``planned`` False) is deleted when the next one exists, and
+        does not count toward those to keep. The last ten checkpoints, and so their average, therefore do not depend on
+        interruptions.
         """
         since = progress.last_good
         progress.saved, progress.metrics_size = progress.step, self.metrics.sync()
         if planned and progress.nonfinite == 0:
             progress.last_good = progress.step
             if progress.last_good > progress.rolled_back:
-                progress.rolled_back = 0  # it helped: another bad patch gets its own chance
+                progress.rolled_back = 0  # the rollback helped: allow another one
         if isinstance(self.strategy, SharesRows):
             self._write_rows(self.strategy, progress, since, carry, planned)
             return
-        full = self.strategy.full
-        groups = {"model": full(self.optimizer.weights()), "optimizer": full(self.optimizer.tensors())}
-        if carried := full(named_carries(carry)):
-            groups["carry"] = carried
+        gather_full = self.strategy.gather_full
+        groups = {"model": gather_full(self.optimizer.weights()), "optimizer": gather_full(self.optimizer.tensors())}
+        if carried_state := gather_full(named_carries(carry)):
+            groups["carry"] = carried_state
         with self.strategy.first() as leads:
             if leads:
                 self._write(progress, since, groups, planned)
@@ -93,42 +94,42 @@ class Checkpoints:
     def _write(
         self, progress: TrainingProgress, since: int, groups: Mapping[str, Mapping[str, Tensor]], planned: bool
     ) -> None:
-        passing, kept = self._passing(progress, since), self._kept(progress, since, planned)
-        checkpoint.save(self.folder, progress.step, groups, asdict(progress), **kept)
-        self._drop(passing, progress)
+        unplanned, retention = self._unplanned(progress, since), self._retention(progress, since, planned)
+        checkpoint.save(self.folder, progress.step, groups, asdict(progress), **retention)
+        self._drop(unplanned, progress)
 
     def _write_rows(
         self, strategy: SharesRows, progress: TrainingProgress, since: int, carry: Carries, planned: bool
     ) -> None:
-        """Each rank its own rows."""
-        passing, kept = self._passing(progress, since), self._kept(progress, since, planned)
-        held = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
-        rows = {group: strategy.rows(tensors) for group, tensors in held.items()}
-        carried = strategy.full(named_carries(carry))
-        whole = {"carry": carried} if carried else {}
-        save_shared(self.folder, progress.step, rows, whole, asdict(progress), strategy.ranks, **kept)
+        """Save the rows of this rank."""
+        unplanned, retention = self._unplanned(progress, since), self._retention(progress, since, planned)
+        tensors_by_group = {"model": self.optimizer.weights(), "optimizer": self.optimizer.tensors()}
+        rows = {group: strategy.rows(tensors) for group, tensors in tensors_by_group.items()}
+        carried_state = strategy.gather_full(named_carries(carry))
+        whole = {"carry": carried_state} if carried_state else {}
+        save_shared(self.folder, progress.step, rows, whole, asdict(progress), strategy.ranks, **retention)
         with strategy.first() as leads:
             if leads:
-                self._drop(passing, progress)
+                self._drop(unplanned, progress)
 
-    def _passing(self, progress: TrainingProgress, since: int) -> list[int]:
-        """Checkpoints that only an interruption asked for."""
+    def _unplanned(self, progress: TrainingProgress, since: int) -> list[int]:
+        """Return the checkpoints that were only saved on an interruption."""
         steps = [step for step in checkpoint.list_steps(self.folder) if since < step < progress.step]
         return [step for step in steps if step != progress.best_step]
 
-    def _kept(self, progress: TrainingProgress, since: int, planned: bool) -> dict[str, Any]:
-        """Count the checkpoints to keep, and name those that stay whatever happens."""
-        keep = self.run.config.train.keep + len(self._passing(progress, since)) + (not planned)
+    def _retention(self, progress: TrainingProgress, since: int, planned: bool) -> dict[str, Any]:
+        """Return the number of checkpoints to keep, and the names of those that are always kept."""
+        keep = self.run.config.train.keep + len(self._unplanned(progress, since)) + (not planned)
         steps = (progress.best_step, progress.last_good)
         return {"keep": keep, "protect": [checkpoint.step_path(self.folder, step).name for step in steps]}
 
-    def _drop(self, passing: list[int], progress: TrainingProgress) -> None:
-        for step in passing:
+    def _drop(self, steps: list[int], progress: TrainingProgress) -> None:
+        for step in steps:
             atomic_files.remove_folder(checkpoint.step_path(self.folder, step))
         self.mark_best(progress)
 
     def mark_best(self, progress: TrainingProgress) -> None:
-        """Name the best checkpoint; anew at every save and resume, in case a kill came between the two."""
+        """Record the best checkpoint; repeated at every save and resume, in case of a kill between both writes."""
         if self.strategy.rank or progress.best_value is None:
             return
         if not checkpoint.step_path(self.folder, progress.best_step).is_dir():
@@ -139,22 +140,22 @@ class Checkpoints:
             checkpoint.mark_best(self.folder, progress.best_step, best_by, progress.best_value)
 
     def roll_back(self, progress: TrainingProgress) -> None:
-        """Go back to the weights of the last good checkpoint; the data goes on."""
-        found = checkpoint.load(checkpoint.step_path(self.folder, progress.last_good))
-        self.optimizer.load(found.groups["model"], found.groups["optimizer"])
+        """Restore the weights of the last good checkpoint; the position in the data is unchanged."""
+        good = checkpoint.load(checkpoint.step_path(self.folder, progress.last_good))
+        self.optimizer.load(good.groups["model"], good.groups["optimizer"])
         progress.nonfinite, progress.rolled_back = 0, progress.step
-        self.say(f"rolled back to the weights of step {found.step}; the data goes on")
+        self.log(f"rolled back to the weights of step {good.step}; training continues with the next batch")
 
-    def average(self, wanted: int, progress: TrainingProgress) -> None:
-        """Average the last checkpoints of the second half of training; unless it was done since they were saved."""
+    def average(self, count: int, progress: TrainingProgress) -> None:
+        """Average the last checkpoints of the second half of training, unless an up-to-date average exists."""
         with self.strategy.first() as leads:
             if leads:
-                self._average(wanted, progress)
+                self._average(count, progress)
 
-    def _average(self, wanted: int, progress: TrainingProgress) -> None:
-        steps = [step for step in checkpoint.list_steps(self.folder)[-wanted:] if 2 * step >= progress.step]
+    def _average(self, count: int, progress: TrainingProgress) -> None:
+        steps = [step for step in checkpoint.list_steps(self.folder)[-count:] if 2 * step >= progress.step]
         if not steps or self.run.averaged():
             return
         average_run(self.run, steps=steps)
-        fewer = f" ({wanted} were asked for; no more are of its second half)" if len(steps) < wanted else ""
-        self.say(f"averaged the last {pluralize(len(steps), 'checkpoint')}{fewer}: steps {', '.join(map(str, steps))}")
+        fewer = f" of {count} requested, limited to the second half of training" if len(steps) < count else ""
+        self.log(f"averaged the last {pluralize(len(steps), 'checkpoint')}{fewer}: steps {', '.join(map(str, steps))}")

@@ -1,4 +1,4 @@
-"""Training by torch's DistributedDataParallel: whole weights on every rank, gradients added by one all-reduce."""
+"""Training with torch's DistributedDataParallel: full weights on every rank, gradients added by one all-reduce."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from regard.training.strategy import Trainable
 
 
 class DDP(OneShard):
-    """A shard a rank, whose gradients are added in buckets while the last pass of an update goes backwards.
+    """One shard per rank; gradients are added in buckets during the last backward pass of an update.
 
-    The passes before it only add up. Differs from ``CanonicalRanks`` in: any number of ranks, sends at most twice the
-    size of the weights an update, and the order of its sums, so its bits, depends on the number of ranks.
+    Earlier passes only accumulate. Differs from ``CanonicalRanks``: any number of ranks is possible, at most twice the
+    size of the weights is sent per update, and the order of sums, and so the bits, depends on the number of ranks.
     """
 
     def wrap(self, model: Trainable) -> nn.Module:
         self.require_stateless(model)
-        model.objective = reaching_all(model.objective)  # find_unused_parameters would search the graph of each pass
+        model.objective = reaching_all(
+            model.objective
+        )  # cheaper than find_unused_parameters, which searches each graph
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # the name of the argument from torch 2.13 on
+            warnings.simplefilter("ignore", FutureWarning)  # the argument is renamed in torch 2.13
             return DistributedDataParallel(model, broadcast_buffers=False)
 
     def joins(self, last: bool) -> bool:
@@ -34,4 +36,4 @@ class DDP(OneShard):
         return nullcontext() if last else model.no_sync()
 
     def scale(self) -> float:
-        return float(self.world)  # of which torch takes the mean
+        return float(self.world)  # torch takes the mean over ranks

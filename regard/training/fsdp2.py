@@ -1,4 +1,4 @@
-"""Training by torch's FSDP2: every rank holds some rows of each weight, gradient and moment, and layers in turn."""
+"""Training with torch's FSDP2: weights, gradients and moments are sharded by rows over the ranks."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ from regard.models.repeated_layers import CALLED, repeated_layers
 from regard.runs.row_files import Rows
 from regard.runs.shared_checkpoint import Ranks
 from regard.training.one_shard import OneShard, first_of, reaching_all
-from regard.training.ranks import Peers
-from regard.training.row_parts import first_row, is_cut, own_rows, whole
+from regard.training.ranks import ProcessGroup
+from regard.training.row_parts import first_row, is_sharded, own_rows, whole
 from regard.training.shards import CPU
 from regard.training.strategy import Trainable
 
 
 class FSDP2(OneShard):
-    """A shard a rank; weights, gradients and moments in rows over the ranks (Zhao et al. 2023; torch's fully_shard).
+    """One shard per rank; weights, gradients and moments are sharded by rows (Zhao et al. 2023; torch's fully_shard).
 
-    Each layer's weights are gathered for its pass and dropped after it; what lies outside of layers, such as
-    embeddings, norms at the end, and whole recurrent stacks, for the whole pass. A model in bfloat16 keeps float32
-    weights in rows, computes in bfloat16, and adds gradients in float32. All ranks meet in every layer of every pass,
-    so one that is dealt nothing takes a pass that counts nothing. ``offload``: rows lie in the memory of the CPU, where
-    they are updated, too. Sends three times the weights a pass.
+    The weights of each layer are gathered for its pass and dropped after it. Weights outside of layers, such as
+    embeddings, final norms and whole recurrent stacks, are gathered for the whole pass. A bfloat16 model has float32
+    weights in its shards, computes in bfloat16, and adds gradients in float32. All ranks take part in every layer of
+    every pass, so a rank without examples runs a pass that does not count. With ``offload``, shards are stored and
+    updated in CPU memory. Sends three times the weights per pass.
     """
 
-    def __init__(self, peers: Peers, device: torch.device = CPU, *, offload: bool = False) -> None:
+    def __init__(self, peers: ProcessGroup, device: torch.device = CPU, *, offload: bool = False) -> None:
         super().__init__(peers, device)
         self.offload = offload
         self.ranks = Ranks(peers.rank, peers.world, peers.gather)
@@ -51,7 +51,7 @@ class FSDP2(OneShard):
     def wrap(self, model: Trainable) -> nn.Module:
         self.require_stateless(model)
         _require_rows(model)
-        # Of memories, which ``prepare`` returns as views of one product: nothing here writes into what a layer returns.
+        # Memories are views of one product (``prepare``). Safe, since outputs of layers are never modified in place.
         warnings.filterwarnings("ignore", "FSDP2-wrapped module .* returned a view", UserWarning)
         rounded = any(parameter.dtype == torch.bfloat16 for parameter in model.parameters())
         for parameter in model.parameters():
@@ -64,7 +64,7 @@ class FSDP2(OneShard):
             "mp_policy": MixedPrecisionPolicy(
                 param_dtype=torch.bfloat16 if rounded else None,
                 reduce_dtype=torch.float32 if rounded else None,
-                cast_forward_inputs=False,  # they are in bfloat16 where they come from weights; what is counted is not
+                cast_forward_inputs=False,  # inputs from weights already are bfloat16; counts must stay float32
             ),
             "offload_policy": CPUOffloadPolicy(pin_memory=self.device.type != "cpu")
             if self.offload
@@ -77,8 +77,8 @@ class FSDP2(OneShard):
                     register_fsdp_forward_method(layer, method)
         fully_shard(model, **options)
         for part in _parts(model):
-            part.set_gradient_divide_factor(1.0)  # a sum: the loss is divided by the weight of all ranks
-            part.set_force_sum_reduction_for_comms(True)  # gloo knows no other
+            part.set_gradient_divide_factor(1.0)  # sum: the loss is already divided by the weight of all ranks
+            part.set_force_sum_reduction_for_comms(True)  # gloo supports no other reduction
         model.register_forward_hook(_dropped)
         return model
 
@@ -105,24 +105,24 @@ class FSDP2(OneShard):
                 part.reshard()
 
     def rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Rows]:
-        found = {}
+        rows_by_name = {}
         for name, tensor in tensors.items():
             own = own_rows(tensor)
-            if is_cut(tensor) and (len(own) or self.rank == 0):
-                found[name] = Rows(own, first_row(tensor), tuple(tensor.shape))
-            elif not is_cut(tensor) and self.rank == 0:
-                found[name] = Rows(own, 0, tuple(tensor.shape))
-        return found
+            if is_sharded(tensor) and (len(own) or self.rank == 0):
+                rows_by_name[name] = Rows(own, first_row(tensor), tuple(tensor.shape))
+            elif not is_sharded(tensor) and self.rank == 0:
+                rows_by_name[name] = Rows(own, 0, tuple(tensor.shape))
+        return rows_by_name
 
-    def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """Whole tensors, put together one after the other, on the CPU of rank 0."""
-        found = {}
+    def gather_full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return full tensors, assembled one by one, on the CPU of rank 0."""
+        whole_tensors = {}
         for name, tensor in tensors.items():
             gathered = whole(tensor)
-            if self.rank == 0 or not is_cut(tensor):
-                found[name] = gathered.cpu()
+            if self.rank == 0 or not is_sharded(tensor):
+                whole_tensors[name] = gathered.cpu()
             del gathered
-        return super().full(found)
+        return super().gather_full(whole_tensors)
 
 
 def _parts(model: nn.Module) -> list[Any]:
@@ -130,18 +130,18 @@ def _parts(model: nn.Module) -> list[Any]:
 
 
 def _starts_without_weights(layer: Any) -> bool:
-    """Whether a layer makes its first state of sizes alone, as most do: gathering its weights would be for nothing."""
+    """Return whether the first state of a layer depends on sizes only: its weights need not be gathered then."""
     try:
-        return not any(is_cut(each) for each in leaves(layer.start(1)))
+        return not any(is_sharded(leaf) for leaf in leaves(layer.start(1)))
     except (RuntimeError, TypeError, AttributeError):
         return False
 
 
 def _dropped(model: Any, inputs: Any, output: Any) -> None:
-    """Drop the gathered weights of the root after a pass without a gradient.
+    """Drop the gathered weights of the root after a pass without gradient.
 
-    It keeps them for the way back, at the end of which it drops them. Without one they would still be there after
-    other weights, such as a moving average, have been put in their place, and the next pass would compute with them.
+    FSDP2 keeps them for the backward pass, after which it drops them. Without a backward pass, they would remain, and
+    the next pass would use them even if the weights had been replaced meanwhile, for example by a moving average.
     """
     if not torch.is_grad_enabled():
         model.reshard()
@@ -151,8 +151,8 @@ def _require_rows(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if parameter.ndim == 0:
             raise ConfigError(
-                "this model cannot be trained by fsdp2",
+                "this model cannot be trained with fsdp2",
                 where="train.strategy",
-                why=f"{name} is a single number, and rows of tensors are what ranks share",
-                help="--set train.strategy=ddp",
+                why=f"the parameter {name} is a scalar, and fsdp2 shards parameters by rows",
+                help="use DDP: --set train.strategy=ddp",
             )

@@ -1,7 +1,7 @@
-"""A finished run trained longer: a new run folder that begins with the last checkpoint, optimizer state included.
+"""Longer training of a finished run: a new run folder that continues its last checkpoint and optimizer state.
 
-Steps, epochs and minutes count from the beginning of the first run, so the new run is what a longer training would
-have been: with a schedule that does not depend on the end, it has the same bits.
+Steps, epochs and minutes count from the start of the first run, so the new run equals one longer training. If the
+schedule does not depend on the end, it has the same bits.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ CHANGEABLE = {
 
 
 class LongerRun:
-    """A run to train longer: its config with other ends, its last checkpoint and its progress."""
+    """A run to train longer: its config with a new end, its last checkpoint and its progress."""
 
     def __init__(self, source: RunFolder, config: RunConfig, last: Checkpoint, progress: TrainingProgress) -> None:
         self.source, self.config, self.last = source, config, last
-        # A new budget begins with full patience.
+        # The patience of early stopping starts over.
         self.progress = replace(progress, without_better=0, recent=[], saved=progress.step, last_good=progress.step)
 
-    def begin(self, folder: Path, say: Callable[[str], None]) -> RunFolder:
-        """Make the run folder: its checkpoints, tokenizers, metrics and plan. Nothing stays after a failure."""
+    def begin(self, folder: Path, log: Callable[[str], None]) -> RunFolder:
+        """Create the run folder: checkpoints, tokenizers, metrics and plan. It is removed after a failure."""
         run = RunFolder.create(folder, self.config)
         try:
             copy_codecs(run, Origin(run=str(self.source.path)))
@@ -57,27 +57,27 @@ class LongerRun:
         except BaseException:
             atomic_files.remove_folder(run.path)
             raise
-        say(f"continues {self.source.path} from step {self.progress.step:,}, with its optimizer state")
+        log(f"continues {self.source.path} from step {self.progress.step:,}, with its optimizer state")
         return run
 
     def _plan(self, run: RunFolder) -> Plan:
-        """The plan of the first run with the end of the new one."""
+        """Return the plan of the first run with the new end."""
         digest = checkpoint.digest({"model": self.last.groups["model"]})
         origin = PlannedOrigin(run=str(self.source.path), checkpoint=f"step {self.progress.step:,}", digest=digest)
         plan = self.source.read_plan()
         if plan is None:
             raise ModelError(f"{self.source.path} has no plan.json", help="copy the whole run folder again")
-        run.write_plan(plan)  # the data are prepared as the plan knows them, or refused
-        data = prepare(run, say=lambda message: None)
+        run.write_plan(plan)  # preparation verifies the data against the plan
+        data = prepare(run, log=lambda message: None)
         settings, progress = self.config.train, self.progress
-        others = [settings.steps] if settings.steps is not None else []
+        limits = [settings.steps] if settings.steps is not None else []
         if settings.tokens is not None:
-            others.append(updates_of(settings.tokens, self.config, data))
-            _require_longer(self.source, "tokens", others[-1] > progress.step, f"{settings.tokens:,} tokens", "")
+            limits.append(updates_of(settings.tokens, self.config, data))
+            _require_longer(self.source, "tokens", limits[-1] > progress.step, f"{settings.tokens:,} tokens", "")
         fitting = None
         if settings.minutes is not None:
             fitting = max(updates_within(settings.minutes, progress.seconds / max(progress.step, 1)), progress.step + 1)
-        steps = min([*others, *([] if fitting is None else [fitting])], default=None)
+        steps = min([*limits, *([] if fitting is None else [fitting])], default=None)
         intervals = fit(settings, planned_updates(steps, self.config, data))
         if settings.warmup is None and plan.fit is not None:
             intervals = intervals._replace(warmup=plan.fit.warmup)
@@ -87,7 +87,7 @@ class LongerRun:
                 "origin": origin,
                 "fit": intervals,
                 "steps": steps,
-                "most": min(others, default=None),
+                "max_steps": min(limits, default=None),
                 "decisions": decisions,
             }
         )
@@ -110,22 +110,22 @@ class LongerRun:
         checkpoint.save(run.checkpoints, self.last.step, self.last.groups, state, keep=keep, protect=protect)
 
 
-def longer_run(source: RunFolder, overrides: Sequence[str], say: Callable[[str], None]) -> LongerRun:
-    """Read what a longer training of ``source`` needs.
+def longer_run(source: RunFolder, overrides: Sequence[str], log: Callable[[str], None]) -> LongerRun:
+    """Load the inputs of a longer training of ``source``.
 
     Args:
         source: a run with a checkpoint, finished or not.
-        overrides: keys of ``train`` as ``key=value``. An end of training takes the place of all other ends.
-        say: told of a damaged checkpoint that is passed over.
+        overrides: keys of ``train`` as ``key=value``. A new end of training replaces all other ends.
+        log: receives a message about each damaged checkpoint that is skipped.
 
     Raises:
-        ConfigError: a key that the optimizer state does not allow to change, or an end that is reached already.
+        ConfigError: a key that the optimizer state does not allow to change, or an end that has already been reached.
         ModelError: no checkpoint to continue from.
     """
     config = _config(source, overrides)
-    last = checkpoint.load_latest(source.checkpoints, say)
+    last = checkpoint.load_latest(source.checkpoints, log)
     if last is None:
-        help = f"regard train --resume {source.path}"
+        help = f"train it first: regard train --resume {source.path}"
         raise ModelError(f"{source.path} has no checkpoint", where=str(source.checkpoints), help=help)
     try:
         progress = saved_progress(last.state)
@@ -137,13 +137,13 @@ def longer_run(source: RunFolder, overrides: Sequence[str], say: Callable[[str],
 
 def _config(source: RunFolder, overrides: Sequence[str]) -> RunConfig:
     short = short_keys(type(source.config))
-    keys = {each: expand_key(key, short) for each in overrides for key, _ in [parse_override(each)]}
+    keys = {override: expand_key(parse_override(override)[0], short) for override in overrides}
     for override, key in keys.items():
         if key != ("name",) and (key[0] != "train" or len(key) != 2 or key[1] not in CHANGEABLE):
             raise ConfigError(
-                f"{dotted(key)} cannot change in the middle of a training",
+                f"{dotted(key)} cannot be changed during a training",
                 where=f"--set {override}",
-                why="the optimizer state and the order of the data belong to its value",
+                why="the optimizer state and the order of the data depend on it",
                 help=_new_run(source, override, key),
             )
     stated = {key[1] for key in keys.values() if key[0] == "train"}
@@ -152,13 +152,13 @@ def _config(source: RunFolder, overrides: Sequence[str]) -> RunConfig:
 
 
 def _new_run(source: RunFolder, override: str, key: Key) -> str:
-    """The command of a new run with that key; it takes the weights where the key is not of network or data."""
+    """Return the command of a new run with that key, which inherits the weights if the key is one of training."""
     command = f"regard train {source.path / 'config.toml'}"
     if key[0] != "train":
-        return f"begin a new run: {command} --set {shlex.quote(override)}"
+        return f"start a new run: {command} --set {shlex.quote(override)}"
     net = next(iter(source.config.nets()))
     started = f"--set {net}.from={shlex.quote(str(source.path))}"
-    return f"begin a new run from the weights alone: {command} {started} --set {shlex.quote(override)}"
+    return f"start a new run from the weights: {command} {started} --set {shlex.quote(override)}"
 
 
 def _require_end(source: RunFolder, settings: TrainConfig, progress: TrainingProgress) -> None:
@@ -173,11 +173,13 @@ def _require_end(source: RunFolder, settings: TrainConfig, progress: TrainingPro
 
 
 def _require_longer(source: RunFolder, end: str, longer: bool, done: str, more: str) -> None:
-    """ConfigError for an end that the run has reached; ``more``: a value beyond it."""
+    """Raise ConfigError for an end that the run has already reached; ``more``: a larger value."""
     if not longer:
         raise ConfigError(
             f"{source.path} has already trained for {done}",
             where=f"train.{end}",
-            why="steps, epochs, minutes and tokens count from the beginning of the first run",
-            help=f"regard train --continue {source.path} --set train.{end}={more}" if more else "a higher train.tokens",
+            why="steps, epochs, minutes and tokens count from the start of the first run",
+            help=f"regard train --continue {source.path} --set train.{end}={more}"
+            if more
+            else "set a higher train.tokens",
         )

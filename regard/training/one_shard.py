@@ -1,4 +1,4 @@
-"""One shard a rank, and gradients by ``backward``: what DDP and FSDP2 have in common, and both for a single process."""
+"""One shard per rank, with gradients by ``backward``: the base of DDP and FSDP2, also for a single process."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, 
 from regard.core.tensors import added_sums, kept_buffers, to_device
 from regard.errors import ConfigError
 from regard.training.canonical_ranks import added, gathered
-from regard.training.carry import continued, handed_on
-from regard.training.ranks import Peers
-from regard.training.row_parts import is_cut
+from regard.training.carry import continued, detach_carry
+from regard.training.ranks import ProcessGroup
+from regard.training.row_parts import is_sharded
 from regard.training.shards import CPU, as_parameter
 from regard.training.strategy import Carries, Gradient, Trainable
 
@@ -30,32 +30,32 @@ class _Pass(NamedTuple):
 
 
 class OneShard:
-    """Gradients in one shard for each rank, left by ``backward``; without ``peers`` in one, by this process alone.
+    """Gradients in one shard per rank, computed by ``backward``; without ``peers``, in one shard in this process.
 
-    The examples of each batch are dealt to the ranks; rank r draws in batch b by (seed, b · ranks + r). The loss is the
-    sum over all ranks and batches of an update, over the sum of their weights, which are known before the first pass:
-    so neither the number of batches nor how many tokens a rank was dealt changes what a token counts. Differs from
-    ``Shards`` in: bits depend on the number of ranks, and gradients of a model in bfloat16 are added in bfloat16,
-    unless a subclass knows better.
+    The examples of each batch are divided among the ranks; the random seed of rank r in batch b is (seed, b · ranks +
+    r). The loss is the sum over all ranks and batches of an update, divided by the sum of their weights, which are
+    known before the first pass. A token therefore has the same weight for any number of batches and any distribution of
+    tokens. Differs from ``Shards``: bits depend on the number of ranks, and gradients of bfloat16 models are added in
+    bfloat16, unless a subclass overrides this.
     """
 
-    def __init__(self, peers: Peers | None, device: torch.device = CPU) -> None:
+    def __init__(self, peers: ProcessGroup | None, device: torch.device = CPU) -> None:
         self.peers, self.device = peers, device
         self.rank, self.world = (0, 1) if peers is None else (peers.rank, peers.world)
-        self.number: int | None = self.world
+        self.shard_count: int | None = self.world
 
     def wrap(self, model: Trainable) -> nn.Module:
         self.require_stateless(model)
         return model
 
     def require_stateless(self, model: Trainable) -> None:
-        """ConfigError for a network that each pass changes: every rank would end with another one."""
-        if self.world > 1 and (kept := kept_buffers(model.net)):
+        """Raise ConfigError for a network with buffers that each pass updates: they would differ between ranks."""
+        if self.world > 1 and (buffers := kept_buffers(model.net)):
             raise ConfigError(
-                "this model cannot be trained by several ranks",
+                "this model cannot be trained on several ranks",
                 where="train.strategy",
-                why=f"what a batch leaves in it, such as BatchNorm's running statistics ({next(iter(kept))}), would be "
-                "another on each rank",
+                why=f"its buffers, such as BatchNorm's running statistics ({next(iter(buffers))}), would differ "
+                "between ranks",
                 help="train it in one process",
             )
 
@@ -80,23 +80,23 @@ class OneShard:
     def add(self, sums: MetricSums) -> MetricSums:
         return dict(sums) if self.peers is None else added(self.peers, sums, self.device)
 
-    def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+    def gather_full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         return tensors if self.peers is None else gathered(self.peers, tensors)
 
     def joins(self, last: bool) -> bool:
-        """Return whether all ranks meet in a pass, in the ``last`` one of an update or in one before."""
+        """Return whether all ranks take part in a pass: the ``last`` one of an update, or an earlier one."""
         return False
 
     def passing(self, model: nn.Module, last: bool) -> AbstractContextManager[None]:
-        """Surround the two directions of a pass."""
+        """Return the context of the forward and backward pass."""
         return nullcontext()
 
     def collected(self, parameters: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients that the passes left on this rank, at least float32 and laid out as the parameters."""
+        """Return the gradients of the passes on this rank, at least float32, laid out like the parameters."""
         return [as_parameter(p.grad, p) for p in parameters]
 
     def scale(self) -> float:
-        """The factor of the loss that undoes a mean over ranks."""
+        """Return the factor of the loss that undoes a mean over ranks."""
         return 1.0
 
     def gradient(
@@ -108,24 +108,24 @@ class OneShard:
         *,
         seed: tuple[int, ...],
     ) -> Gradient:
-        """The gradient of one update, as ``Strategy`` has it."""
+        """Return the gradient of one update; see ``Strategy``."""
         parameters = list(model.parameters())
         for parameter in parameters:
             parameter.grad = None
         passes = self._passes(update)
-        batches = [examples.collate(each.examples) for each in passes]
-        own = sum(batch.weight for batch, each in zip(batches, passes, strict=True) if each.counts)
+        batches = [examples.collate(one.examples) for one in passes]
+        own = sum(batch.weight for batch, one in zip(batches, passes, strict=True) if one.counts)
         weight = float(self.add({"weight": torch.tensor(own, dtype=torch.float64)})["weight"])
         carried: Carry = carry.get(self.rank, ())
-        minimized, sums, counted = 0.0, dict[str, Tensor](), 0
-        for each, collated in zip(passes, batches, strict=True):
+        minimized, sums, counted_batches = 0.0, dict[str, Tensor](), 0
+        for current, collated in zip(passes, batches, strict=True):
             batch, rows = to_device(collated, self.device), len(collated.index)
-            last = each is passes[-1]
-            with self.explained(), self.passing(model, last), self._drawing(seed, each.number):
-                terms = model(batch, continued(carried, rows) if each.counts else ())
-                (terms.minimized * (self.scale() / weight if each.counts else 0.0)).backward()
-            if each.counts:
-                carried, counted = handed_on(terms.carry, rows), counted + 1
+            last = current is passes[-1]
+            with self.explained(), self.passing(model, last), self._drawing(seed, current.number):
+                terms = model(batch, continued(carried, rows) if current.counts else ())
+                (terms.minimized * (self.scale() / weight if current.counts else 0.0)).backward()
+            if current.counts:
+                carried, counted_batches = detach_carry(terms.carry, rows), counted_batches + 1
                 minimized += float(terms.minimized.detach()) / weight
                 sums = added_sums(sums, terms.sums)
             del terms
@@ -138,11 +138,16 @@ class OneShard:
             float(whole.pop("minimized")),
             {name.removeprefix("sum."): value for name, value in whole.items()},
             weight,
-            {self.rank: carried} if carried and counted == len(update) else {},  # else: its lanes have ended
+            {self.rank: carried}
+            if carried and counted_batches == len(update)
+            else {},  # otherwise, its lanes have ended
         )
 
     def _passes(self, update: Sequence[ExampleIndices]) -> list[_Pass]:
-        """This rank's passes: its part of each batch, and where all meet and it has none, one that counts nothing."""
+        """Return this rank's passes.
+
+        A rank without a part of a batch has an uncounted pass if all ranks take part.
+        """
         passes = []
         for number, batch in enumerate(update):
             passes += [_Pass(number, part, True) for _, part in self.deal(batch)]
@@ -153,13 +158,13 @@ class OneShard:
     @contextmanager
     def _drawing(self, seed: tuple[int, ...], number: int) -> Iterator[None]:
         drawn = mixed_seed(*seed, number * self.world + self.rank)
-        torch.manual_seed(drawn)  # for what draws from torch's own generator
+        torch.manual_seed(drawn)  # for functions that use torch's global generator
         with seeded_generator(drawn, self.device):
             yield
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise torch's failure to reach another rank in a pass as the TrainingError that ``Peers`` has for it."""
+        """Convert torch's communication failures in a pass to the TrainingError of ``ProcessGroup``."""
         try:
             yield
         except RuntimeError as error:
@@ -171,34 +176,34 @@ class OneShard:
 
 
 def first_of(batch: ExampleIndices) -> ExampleIndices:
-    """One example, for a rank that has none of its own."""
+    """Return one example, for a rank without examples of its own."""
     return ExampleIndices(batch.index[:1], batch.visit[:1])
 
 
 def reaching_all(objective: Objective) -> Objective:
-    """The objective with a gradient, zero at least, of every parameter that is there as a whole.
+    """Return the objective with a gradient, at least zero, for every unsharded parameter.
 
-    A pass may reach fewer on one rank than on another: a decoder that reads before its cells run, given targets of one
-    token, never uses the cells. Ranks that add up different lists of gradients wait for each other, or worse.
+    Passes on different ranks may reach different parameters: a decoder that attends before its cells run never uses the
+    cells if its targets have one token. Ranks that reduce different lists of gradients would deadlock, or mix them up.
     """
 
     def reaching(net: nn.Module, batch: Batch, carry: Carry) -> LossTerms:
         terms = objective(net, batch, carry)
         if not torch.is_grad_enabled():
             return terms
-        there = [each for each in net.parameters() if each.requires_grad and not is_cut(each)]
-        reached: Tensor = _Reaching.apply(terms.minimized, *there)
+        parameters = [p for p in net.parameters() if p.requires_grad and not is_sharded(p)]
+        reached: Tensor = _Reaching.apply(terms.minimized, *parameters)
         return terms._replace(minimized=reached)
 
     return reaching
 
 
 class _Reaching(torch.autograd.Function):
-    """The loss, as if it depended on every parameter; their gradients are zeros that take no memory."""
+    """The loss as a function of every parameter; the additional gradients are zeros without memory."""
 
     @staticmethod
     def forward(context: Any, loss: Tensor, *parameters: Tensor) -> Tensor:
-        context.alike = [(each.shape, each.dtype, each.device) for each in parameters]
+        context.alike = [(p.shape, p.dtype, p.device) for p in parameters]
         return loss.clone()
 
     @staticmethod

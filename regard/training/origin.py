@@ -1,4 +1,4 @@
-"""The beginning of a training that starts from another run: its tokenizers copied, its weights taken once."""
+"""The start of a training from another run: its tokenizers are copied, its weights are loaded once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.runs.size_check import outline, require_fitting
 from regard.training.reading_part import reading_weights
 
-FILE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")  # of a tokenizer, as Tokenizer.save names them
-MOST = 16
+FILE = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")  # tokenizer files, as named by Tokenizer.save
+MAX_FILES = 16
 
 
 class OriginWeights(NamedTuple):
-    """Weights that a training begins with, all of the network or those of its encoder, and where they are from."""
+    """Initial weights of a training, those of the whole network or of its encoder, and their origin."""
 
     weights: Mapping[str, Tensor]
     planned: PlannedOrigin
@@ -39,20 +39,20 @@ class OriginWeights(NamedTuple):
 
 
 def require_origin(origin: Origin) -> CheckpointChoice:
-    """The checkpoint that an origin names; ModelError where there is no such run or it is damaged."""
+    """Return the checkpoint of an origin; ModelError if the run is missing or damaged."""
     return RunFolder.open(Path(origin.run)).weights_path(origin.checkpoint)
 
 
 def copy_codecs(run: RunFolder, origin: Origin) -> None:
-    """Copy the tokenizers of the origin into a run that has none yet."""
+    """Copy the tokenizers of the origin into a run without tokenizers."""
     _write(run, _saved_tokenizers(origin))
 
 
 def copy_reading_tokenizer(run: RunFolder, origin: Origin) -> None:
-    """Copy the tokenizer of what the origin's encoder reads into a run that has none yet, as ``text``."""
+    """Copy the input tokenizer of the origin's encoder, as ``text``, into a run without tokenizers."""
     name, _ = RunFolder.open(Path(origin.run)).config.reads_with
-    found = _saved_tokenizers(origin)
-    _write(run, {f"text{each.removeprefix(name)}": content for each, content in found.items() if _is_of(name, each)})
+    files = _saved_tokenizers(origin).items()
+    _write(run, {f"text{file.removeprefix(name)}": content for file, content in files if _is_of(name, file)})
 
 
 def _is_of(name: str, file: str) -> bool:
@@ -60,15 +60,15 @@ def _is_of(name: str, file: str) -> bool:
 
 
 def _saved_tokenizers(origin: Origin) -> dict[str, bytes]:
-    there = RunFolder.open(Path(origin.run)).tokenizers
+    folder = RunFolder.open(Path(origin.run)).tokenizers
     try:
-        files = sorted(path for path in there.iterdir() if FILE.fullmatch(path.name))
-        if len(files) > MOST:
-            raise ValueError(f"it holds more than {MOST} files")
+        files = sorted(path for path in folder.iterdir() if FILE.fullmatch(path.name))
+        if len(files) > MAX_FILES:
+            raise ValueError(f"it has more than {MAX_FILES} files")
         return {path.name: read_bytes(path, LARGE) for path in files}
     except (OSError, ValueError) as error:
         why = describe_error(error)
-        raise ModelError(f"the tokenizer of {origin.run} cannot be read", where=str(there), why=why) from error
+        raise ModelError(f"cannot read the tokenizer of {origin.run}", where=str(folder), why=why) from error
 
 
 def _write(run: RunFolder, contents: Mapping[str, bytes]) -> None:
@@ -79,9 +79,9 @@ def _write(run: RunFolder, contents: Mapping[str, bytes]) -> None:
 
 
 def origin_weights(run: RunFolder, start: StartingPoint, spec: Mapping[str, int]) -> OriginWeights:
-    """The weights that ``run`` begins with, seen to be of its network, or of its encoder.
+    """Return the initial weights of ``run``, after checking that they fit its network or encoder.
 
-    ModelError where they are not, or not those that the run's plan knows.
+    ModelError if they do not fit, or differ from those in the run's plan.
     """
     chosen = require_origin(start.origin)
     build = partial(run.task.build, run.config, spec)
@@ -93,10 +93,10 @@ def origin_weights(run: RunFolder, start: StartingPoint, spec: Mapping[str, int]
     plan = run.read_plan()
     if plan is not None and plan.origin is not None and plan.origin.digest != digest:
         raise ModelError(
-            f"{planned.run} has other weights than when {run.path} began",
+            f"the weights of {planned.run} have changed since {run.path} began",
             where=str(chosen.path),
-            why=f"their digest is {digest[:12]}…, and was {plan.origin.digest[:12]}…",
-            help="start again in a new run folder",
+            why=f"their digest is {digest[:12]}…, it was {plan.origin.digest[:12]}…",
+            help="start over in a new run folder",
         )
     if start.part == "encoder":
         weights = reading_weights(weights, outline(build), where=str(chosen.path))

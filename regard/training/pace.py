@@ -1,8 +1,8 @@
-"""The number of updates of a training: planned by a first measurement, held to ``train.minutes`` by the clock.
+"""The number of updates of a training: planned from a first measurement, adjusted to ``train.minutes`` by the clock.
 
-The clock is no function of the seed, so each of its decisions is written down with the update it is made at. The
-learning rate is a function of these decisions alone: a resumed run replays them, and asks the clock again only after
-the last of them.
+The clock is not a function of the seed. Each of its decisions is therefore recorded with the update at which it is
+made, and the learning rate depends only on these decisions. A resumed run replays them, and uses the clock again only
+after the last one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from regard.config.settings import MAX_UPDATES, TrainConfig
 from regard.runs.plan import Decision, Fit
 from regard.training.optim import Schedule
 
-CHECKS = 50  # times that the clock is asked in a training as long as first planned
-SLACK = 0.02  # a plan that is off by a smaller share stays as it is
+CHECKS = 50  # number of clock checks in a training of the planned length
+SLACK = 0.02  # smaller relative deviations do not change the plan
 
-WARMUP, EVERY = 4000, 500  # unless given; in a shorter training, a tenth and a fifth of its updates
+WARMUP, EVERY = 4000, 500  # defaults; in short trainings, a tenth and a fifth of the updates
 
 
 def fit(settings: TrainConfig, planned: int | None) -> Fit:
-    """The numbers given, else usual ones: at most a tenth of the ``planned`` updates to warm up, a fifth between two.
+    """Return the configured intervals, or defaults.
 
-    The warm-up of ``noam`` is left alone: the shorter it is, the higher the peak.
+    The default warm-up is at most a tenth of the ``planned`` updates, the other intervals at most a fifth. The default
+    warm-up of ``noam`` is not shortened, since its peak would rise.
     """
     every, warmup = EVERY, WARMUP
     if planned is not None:
@@ -37,14 +38,14 @@ def fit(settings: TrainConfig, planned: int | None) -> Fit:
 
 
 def updates_within(minutes: float, seconds: float) -> int:
-    """Return the number of updates of so many ``seconds`` that fit into ``minutes``: at least one."""
+    """Return the number of updates of ``seconds`` each that fit into ``minutes``: at least one."""
     return max(int(min(60 * minutes / max(seconds, 1e-9), MAX_UPDATES)), 1)
 
 
 def rate_over(shape: Callable[[int | None], Schedule], first: int | None, decisions: Sequence[Decision]) -> Schedule:
-    """The learning rate, where ``shape(last)`` is that of a training that ends with update ``last``.
+    """Return the learning rate, where ``shape(last)`` is that of a training that ends with update ``last``.
 
-    From a decision on, the rate goes from where it stands in the shape of the new end: a line is bent toward it.
+    After each decision, the rate follows the shape of the new end, scaled to be continuous: a line is bent toward it.
     """
     rate = shape(first)
     for step, steps in decisions:
@@ -58,11 +59,11 @@ def _bent(before: Schedule, after: Schedule, step: int) -> Schedule:
     return lambda update: before(update) if update <= step else scale * after(update)
 
 
-class Pace:
-    """The end of one training, by update. ``minutes`` None: it stays where it was planned.
+class TimeBudget:
+    """The last update of one training, adjusted to a time budget. With ``minutes`` None, the planned end is fixed.
 
-    ``most``: the end that something else than the minutes sets. ``record`` is told of all decisions before the last
-    of them takes effect.
+    ``max_steps``: the end set by other limits than the minutes. ``record`` receives all decisions before the last one
+    takes effect.
     """
 
     def __init__(
@@ -71,33 +72,33 @@ class Pace:
         decisions: Sequence[Decision],
         *,
         minutes: float | None,
-        most: int | None,
+        max_steps: int | None,
         record: Callable[[list[Decision]], None],
     ) -> None:
         self.first, self.decisions = first, list(decisions)
-        self.minutes, self.most, self.record = minutes, most, record
+        self.minutes, self.max_steps, self.record = minutes, max_steps, record
 
-    def end(self, step: int) -> int | None:
-        """The last update, as it is decided when ``step`` of them are done."""
+    def last_step(self, step: int) -> int | None:
+        """Return the last update, as decided after ``step`` updates."""
         return next((one.steps for one in reversed(self.decisions) if one.step <= step), self.first)
 
-    def ask(self, step: int, seconds: float) -> bool:
-        """Decide anew where it is time to; True where the end is another from here on.
+    def replan(self, step: int, seconds: float) -> bool:
+        """Decide the end again if a check is due; return True if it changes.
 
-        Time is up with the first update that ends beyond the minutes. Before that, the plan is what fits into them at
-        the mean speed so far.
+        Training ends with the first update that ends beyond the minutes. Before, the end is the number of updates that
+        fit into the minutes at the mean speed so far.
         """
-        end = self.end(step)
+        end = self.last_step(step)
         if self.minutes is None or self.first is None or end is None or not 0 < step < end or seconds <= 0:
             return False
         if self.decisions and step <= self.decisions[-1].step:
-            return False  # decided in an earlier sitting
+            return False  # already decided before an interruption
         limit = 60 * self.minutes
         over = seconds >= limit
         if not over and step % max(self.first // CHECKS, 1):
             return False
         steps = step if over else max(int(min(step * limit / seconds, MAX_UPDATES)), step)
-        steps = steps if self.most is None else min(steps, self.most)
+        steps = steps if self.max_steps is None else min(steps, self.max_steps)
         if not over and abs(steps - end) <= SLACK * end:
             return False
         self.decisions.append(Decision(step, steps))

@@ -1,7 +1,7 @@
-"""The processes that train one run together: how they meet, talk over gloo, and learn that one of them is gone.
+"""The processes that train one run together: rendezvous, communication over gloo, and detection of failed ranks.
 
-``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK`` say which one this is, as ``torchrun`` and every scheduler set them; torch
-itself reads ``MASTER_ADDR`` and ``MASTER_PORT``. Ranks send each other bytes (safetensors, JSON), never pickles.
+``RANK``, ``WORLD_SIZE`` and ``LOCAL_RANK`` identify this process, as set by ``torchrun`` and all schedulers; torch
+itself reads ``MASTER_ADDR`` and ``MASTER_PORT``. Ranks exchange bytes (safetensors, JSON), never pickles.
 """
 
 from __future__ import annotations
@@ -24,109 +24,115 @@ from regard.errors import ConfigError, RegardError, TrainingError
 
 Result = TypeVar("Result")
 
-PATIENCE = 600.0  # seconds after which a rank that does not answer ends the job
-BEATS = 10  # signs of life of rank 0 in that time
-GRACE = 5.0  # seconds for last words
-LISTEN = 0.5  # seconds, at most, between looks at what rank 0 does
-SLOT = 512  # bytes that every rank shows at once; longer payloads follow
-GONE = "what was saved is whole: the same command goes on from there, as torchrun --max-restarts 3 does by itself"
+PATIENCE = 600.0  # seconds without an answer of a rank after which the job ends
+BEATS = 10  # heartbeats of rank 0 in that time
+GRACE = 5.0  # seconds to publish a failure and to shut down
+LISTEN = 0.5  # maximum seconds between checks of the state of rank 0
+SLOT = 512  # bytes in the first exchange; longer payloads need a second one
+GONE = "checkpoints are intact: run the same command again to resume, or use torchrun --max-restarts 3"
 
 
-class Place(NamedTuple):
-    """Which of how many processes this one is, and which of those on its machine."""
+class RankInfo(NamedTuple):
+    """The rank of this process, the number of processes, and its rank on this machine."""
 
     rank: int
     world: int
     local: int
 
     @classmethod
-    def of_this_process(cls) -> Place | None:
-        """None for a process that nobody started as one of several. ConfigError for numbers that cannot be."""
-        given = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
-        if given["RANK"] is None or given["WORLD_SIZE"] is None:
+    def of_this_process(cls) -> RankInfo | None:
+        """Return the rank of this process; None if it is not part of a job. ConfigError for invalid numbers."""
+        variables = {name: os.environ.get(name) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")}
+        if variables["RANK"] is None or variables["WORLD_SIZE"] is None:
             return None
         try:
-            place = cls(int(given["RANK"]), int(given["WORLD_SIZE"]), int(given["LOCAL_RANK"] or 0))
+            info = cls(int(variables["RANK"]), int(variables["WORLD_SIZE"]), int(variables["LOCAL_RANK"] or 0))
         except ValueError:
-            place = cls(0, 0, 0)
-        if not 0 <= place.rank < place.world or place.local < 0:
-            told = ", ".join(f"{name}={value}" for name, value in given.items())
+            info = cls(0, 0, 0)
+        if not 0 <= info.rank < info.world or info.local < 0:
+            values = ", ".join(f"{name}={value}" for name, value in variables.items())
             raise ConfigError(
-                "this process is no rank of a job", where="environment", why=told,
-                help="torchrun --nproc-per-node 2 -m regard train … sets them; unset RANK trains alone",
+                "the rank of this process is invalid", where="environment", why=values,
+                help="start with torchrun --nproc-per-node 2 -m regard train …; or unset RANK to train in one process",
             )  # fmt: skip
-        return place
+        return info
 
 
 @contextmanager
-def joined(patience: float = PATIENCE, meeting: float = PATIENCE) -> Iterator[Peers | None]:
-    """Meet the other ranks, and part at the end of the block; None for a process that trains alone.
+def joined(patience: float = PATIENCE, meeting: float = PATIENCE) -> Iterator[ProcessGroup | None]:
+    """Join the other ranks for the duration of the block; yields None for a process that trains alone.
 
-    Seconds to wait: ``meeting`` for a rank to come, ``patience`` for one to answer. A failure of the block is told to
-    the others, so that they end with its reason. TrainingError where they cannot be met.
+    Args:
+        patience: seconds to wait for an answer of another rank.
+        meeting: seconds to wait for other ranks to join.
+
+    Raises:
+        TrainingError: the other ranks cannot be reached. A failure of the block is sent to the others, which then fail
+            with its reason.
     """
-    place = Place.of_this_process()
-    if place is None:
+    info = RankInfo.of_this_process()
+    if info is None:
         yield None
         return
     if torch.cuda.is_available():
-        torch.cuda.set_device(place.local % torch.cuda.device_count())
-    peers = _met(place, patience, meeting)
+        torch.cuda.set_device(info.local % torch.cuda.device_count())
+    peers = _join(info, patience, meeting)
     try:
-        with peers.told():
+        with peers.publish_failure():
             yield peers
-            peers.barrier()  # nobody leaves while another still looks: rank 0 may hold the store
+            peers.barrier()  # rank 0 may host the store, so no rank leaves before all are done
     finally:
         _within(GRACE, dist.destroy_process_group)
 
 
-def _met(place: Place, patience: float, meeting: float) -> Peers:
-    limit = timedelta(seconds=patience)
+def _join(info: RankInfo, patience: float, meeting: float) -> ProcessGroup:
+    timeout = timedelta(seconds=patience)
     try:
-        found, rank, world = next(iter(rendezvous("env://", timeout=timedelta(seconds=meeting))))
-        store = of_this_attempt(found)
+        base_store, rank, world = next(iter(rendezvous("env://", timeout=timedelta(seconds=meeting))))
+        store = of_this_attempt(base_store)
         store.set(f"here-{rank}", "")
-        store.wait([f"here-{each}" for each in range(world)])
+        store.wait([f"here-{other}" for other in range(world)])
         backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-        dist.init_process_group(backend, store=PrefixStore("group", store), rank=rank, world_size=world, timeout=limit)
+        dist.init_process_group(
+            backend, store=PrefixStore("group", store), rank=rank, world_size=world, timeout=timeout
+        )
     except (RuntimeError, ValueError) as error:
         raise TrainingError(
-            f"rank {place.rank} cannot meet the other {place.world - 1}",
+            f"rank {info.rank} cannot reach the other {info.world - 1}",
             why=str(error).splitlines()[0],
-            help="every rank needs the same MASTER_ADDR and MASTER_PORT, which torchrun sets; where a machine's name "
-            "does not lead to its network address, GLOO_SOCKET_IFNAME=eth0 names the interface",
+            help="all ranks need the same MASTER_ADDR and MASTER_PORT, which torchrun sets; if the name of a machine "
+            "does not resolve to its network address, set the interface: GLOO_SOCKET_IFNAME=eth0",
         ) from error
-    return Peers(place, PrefixStore("regard", store), patience)
+    return ProcessGroup(info, PrefixStore("regard", store), patience)
 
 
 def of_this_attempt(store: Store) -> Store:
-    """The part of a store that belongs to this start of the job.
+    """Return the part of a store for this start of the job.
 
-    torchrun keeps one store over all of its restarts, in which the addresses of ranks that were killed still stand.
+    torchrun keeps one store over all restarts, which still has the addresses of killed ranks.
     """
     return PrefixStore(f"attempt-{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
 
 
-class Peers:
-    """This process among all ``world`` ranks, in the order of which every rank calls the same methods.
+class ProcessGroup:
+    """Communication of one rank with all ``world`` ranks; every rank must call the same methods in the same order.
 
-    TrainingError where another rank failed, with its reason, or does not answer within the patience. With
-    ``patience`` seconds of silence, as of a cable that was drawn, this takes that long; a process that died is
-    noticed at once.
+    TrainingError if another rank failed, with its reason, or does not answer within ``patience`` seconds, for example
+    after a network failure. A process that died is detected immediately.
     """
 
-    def __init__(self, place: Place, store: Store, patience: float) -> None:
-        self.rank, self.world, self.local = place
+    def __init__(self, info: RankInfo, store: Store, patience: float) -> None:
+        self.rank, self.world, self.local = info
         self.patience = patience
         self._store = store
         self._turns = 0
 
     def gather(self, payload: bytes) -> list[bytes]:
-        """The payloads of all ranks, by rank, on every rank."""
-        shown = _slot(payload)
-        slots = [torch.empty_like(shown) for _ in range(self.world)]
+        """Return the payloads of all ranks, by rank, on every rank."""
+        own_slot = _slot(payload)
+        slots = [torch.empty_like(own_slot) for _ in range(self.world)]
         with self.explained():
-            dist.all_gather(slots, shown)
+            dist.all_gather(slots, own_slot)
         sizes = [int(slot[:8].view(torch.int64)) for slot in slots]
         longest = max(sizes)
         if longest <= SLOT - 8:
@@ -136,43 +142,44 @@ class Peers:
         whole = [torch.empty_like(own) for _ in range(self.world)]
         with self.explained():
             dist.all_gather(whole, own)
-        return [_bytes(each[:size]) for each, size in zip(whole, sizes, strict=True)]
+        return [_bytes(tensor[:size]) for tensor, size in zip(whole, sizes, strict=True)]
 
     def exchange(self, peer: int, payload: bytes) -> bytes:
-        """The payload that rank ``peer`` sends while this one sends it its own."""
+        """Send a payload to rank ``peer``, and return the payload that it sends."""
         size = torch.empty(1, dtype=torch.int64)
         self._swap(peer, torch.tensor([len(payload)]), size)
-        theirs = torch.empty(int(size), dtype=torch.uint8)
-        self._swap(peer, _tensor(payload), theirs)
-        return _bytes(theirs)
+        received = torch.empty(int(size), dtype=torch.uint8)
+        self._swap(peer, _tensor(payload), received)
+        return _bytes(received)
 
-    def _swap(self, peer: int, own: Tensor, theirs: Tensor) -> None:
+    def _swap(self, peer: int, own: Tensor, received: Tensor) -> None:
         with self.explained():
-            sending, receiving = dist.isend(own, peer), dist.irecv(theirs, peer)
+            sending, receiving = dist.isend(own, peer), dist.irecv(received, peer)
             for work in (sending, receiving):
                 if work is not None:
                     work.wait()
 
     def barrier(self) -> None:
-        """Wait until every rank is here."""
+        """Wait for all ranks."""
         self.gather(b"")
 
     def agree(self, what: str, value: str) -> None:
-        """TrainingError on every rank where one has another value of what must be the same on all."""
-        values = [each.decode() for each in self.gather(value.encode())]
-        other = next((rank for rank, each in enumerate(values) if each != values[0]), None)
+        """Raise TrainingError on every rank if their values differ."""
+        values = [payload.decode() for payload in self.gather(value.encode())]
+        other = next((rank for rank, other_value in enumerate(values) if other_value != values[0]), None)
         if other is not None:
             raise TrainingError(
                 f"rank {other} has another {what} than rank 0",
                 why=f"{values[other][:80]} instead of {values[0][:80]}",
-                help="all ranks need the same program and the same run folder, on a disk that they share",
+                help="all ranks need the same program and the same run folder, on a shared disk",
             )
 
     @contextmanager
     def first(self) -> Iterator[bool]:
-        """Let rank 0 do the block before the others enter it, however long it takes, while it gives signs of life.
+        """Run the block on rank 0 before the other ranks enter it; yields whether this is rank 0.
 
-        Gives whether this is rank 0. Where rank 0 fails, the others fail with its reason.
+        The block may take any time during which rank 0 sends heartbeats. If rank 0 fails, the others fail with its
+        reason.
         """
         self._turns += 1
         name = f"turn-{self._turns}"
@@ -186,22 +193,22 @@ class Peers:
             self._store.set(name, "done")
 
     def _await(self, name: str) -> None:
-        """Wait for a key of rank 0, as long as it gives signs of life."""
-        heard, seen, pause = time.monotonic(), -1, 0.002
-        while time.monotonic() - heard < self.patience:
-            # Not Store.wait, which prints warnings when its time is over.
-            looked = _within(self.patience, lambda: (self._store.check([name]), self._store.add("beats", 0)))
-            if looked is None:
+        """Wait for a key of rank 0 while it sends heartbeats."""
+        last_heartbeat, last_count, pause = time.monotonic(), -1, 0.002
+        while time.monotonic() - last_heartbeat < self.patience:
+            # Not Store.wait, which prints warnings on a timeout.
+            state = _within(self.patience, lambda: (self._store.check([name]), self._store.add("beats", 0)))
+            if state is None:
                 break
-            done, beats = looked
+            done, beats = state
             if done:
                 return
-            self._raise_told()
-            if beats != seen:
-                heard, seen = time.monotonic(), beats
+            self._raise_published()
+            if beats != last_count:
+                last_heartbeat, last_count = time.monotonic(), beats
             time.sleep(pause)
             pause = min(2 * pause, LISTEN)
-        raise self._silence(f"rank 0 gives no sign of life for {self.patience:g} seconds")
+        raise self._silence(f"rank 0 has sent no heartbeat for {self.patience:g} seconds")
 
     @contextmanager
     def _beating(self) -> Iterator[None]:
@@ -212,7 +219,7 @@ class Peers:
                 with suppress(RuntimeError):
                     self._store.add("beats", 1)
 
-        thread = threading.Thread(target=beat, name="signs of life", daemon=True)
+        thread = threading.Thread(target=beat, name="heartbeat", daemon=True)
         thread.start()
         try:
             yield
@@ -221,8 +228,8 @@ class Peers:
             thread.join()
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tell the other ranks why this one fails, if it does in the block."""
+    def publish_failure(self) -> Iterator[None]:
+        """Send the reason to the other ranks if this one fails in the block."""
         try:
             yield
         except PeerFailure:
@@ -234,17 +241,17 @@ class Peers:
 
     @contextmanager
     def explained(self) -> Iterator[None]:
-        """Raise torch's failure to reach another rank as a TrainingError with that rank's own reason."""
+        """Convert torch's communication failures to a TrainingError with the reason of the failed rank."""
         try:
             yield
         except RuntimeError as error:
-            self._raise_told(error)
+            self._raise_published(error)
             raise self._silence(_short(error)) from error
 
-    def _raise_told(self, cause: BaseException | None = None) -> None:
-        """Raise what another rank said when it failed; return where none did."""
-        if told := _within(GRACE, self._reason):
-            raise PeerFailure(told, where=f"rank {self.rank}", help=GONE) from cause
+    def _raise_published(self, cause: BaseException | None = None) -> None:
+        """Raise the published failure of another rank; return if there is no failure."""
+        if reason := _within(GRACE, self._reason):
+            raise PeerFailure(reason, where=f"rank {self.rank}", help=GONE) from cause
 
     def _reason(self) -> str | None:
         for rank in range(self.world):
@@ -254,9 +261,9 @@ class Peers:
 
     def _silence(self, why: str) -> PeerFailure:
         return PeerFailure(
-            "another rank has left the job without a word",
+            "another rank has left the job without a reason",
             where=f"rank {self.rank}",
-            why=f"it was killed, or is cut off from this one: {why}",
+            why=f"it was killed, or cannot be reached: {why}",
             help=GONE,
         )
 
@@ -266,21 +273,21 @@ class PeerFailure(TrainingError):
 
 
 def _within(seconds: float, work: Callable[[], Result]) -> Result | None:
-    """Return what ``work`` does; None where it fails or takes longer: a store whose line is cut answers never."""
-    found: list[Result] = []
+    """Return the result of ``work``; None if it fails or takes longer: a store may never answer."""
+    results: list[Result] = []
 
     def attempt() -> None:
         with suppress(RuntimeError):
-            found.append(work())
+            results.append(work())
 
-    thread = threading.Thread(target=attempt, daemon=True)  # may be left behind: the process is about to end
+    thread = threading.Thread(target=attempt, daemon=True)  # may keep running: the process is about to end
     thread.start()
     thread.join(seconds)
-    return found[0] if found else None
+    return results[0] if results else None
 
 
 def _short(error: BaseException) -> str:
-    """Return torch's reason without the place in its source, and without its advice."""
+    """Return torch's reason without its source position and advice."""
     line = str(error).splitlines()[0] if str(error) else type(error).__name__
     return (line.partition("] ")[2] or line).partition(". ")[0]
 

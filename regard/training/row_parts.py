@@ -1,6 +1,6 @@
-"""Parameters of which every rank holds some rows, as FSDP2 cuts them: own rows, whole tensors, norms over ranks.
+"""Parameters sharded by rows, as in FSDP2: own rows, full tensors, norms over ranks.
 
-A cut tensor is torch's ``DTensor``, whose module takes a second to import: it is imported where there is one.
+A sharded tensor is torch's ``DTensor``. Importing its module takes a second, so it is imported on demand.
 """
 
 from __future__ import annotations
@@ -13,61 +13,67 @@ import torch.distributed as dist
 from torch import Tensor
 
 
-def is_cut(tensor: Tensor) -> bool:
+def is_sharded(tensor: Tensor) -> bool:
     return hasattr(tensor, "device_mesh")
 
 
 def own_rows(tensor: Tensor) -> Tensor:
-    """This rank's rows, in the same memory; a tensor that is not cut as it is."""
-    if not is_cut(tensor):
+    """Return a view of this rank's rows; the tensor itself if it is not sharded."""
+    if not is_sharded(tensor):
         return tensor
-    cut: Any = tensor.detach()
-    rows: Tensor = cut.to_local()
+    sharded: Any = tensor.detach()
+    rows: Tensor = sharded.to_local()
     return rows
 
 
-def cut_like(rows: Tensor, parameter: Tensor) -> Tensor:
-    """This rank's rows of a tensor that is cut as ``parameter`` is, as that tensor; no other rank is asked."""
-    if not is_cut(parameter):
+def shard_like(rows: Tensor, parameter: Tensor) -> Tensor:
+    """Return this rank's rows as a tensor that is sharded like ``parameter``, without communication."""
+    if not is_sharded(parameter):
         return rows
     from torch.distributed.tensor import DTensor
 
     like: Any = parameter
-    cut: Tensor = DTensor.from_local(
+    sharded: Tensor = DTensor.from_local(
         rows, like.device_mesh, like.placements, run_check=False, shape=like.shape, stride=like.stride()
     )
-    return cut
+    return sharded
 
 
 def first_row(parameter: Tensor) -> int:
-    """The number of this rank's first row: all ranks hold as many as the first, the last ones fewer or none."""
+    """Return the number of this rank's first row.
+
+    All ranks have equally many rows, except the last ones, which may have fewer or none.
+    """
     mesh: Any = parameter.device_mesh  # type: ignore[attr-defined]
-    each = -(-parameter.shape[0] // mesh.size())
-    return min(int(mesh.get_local_rank()) * each, parameter.shape[0])
+    rows_per_rank = -(-parameter.shape[0] // mesh.size())
+    return min(int(mesh.get_local_rank()) * rows_per_rank, parameter.shape[0])
 
 
 def rows_like(tensor: Tensor, parameter: Tensor) -> Tensor:
-    """Cut from a whole tensor the rows that this rank holds of ``parameter``."""
-    if not is_cut(parameter):
+    """Return the rows of a full tensor that this rank holds of ``parameter``."""
+    if not is_sharded(parameter):
         return tensor
     first = first_row(parameter)
     return tensor[first : first + len(own_rows(parameter))]
 
 
 def whole(tensor: Tensor) -> Tensor:
-    """A tensor with the rows of all ranks, which all have to call this; one that is not cut as it is."""
-    if not is_cut(tensor):
+    """Return the tensor with the rows of all ranks; the tensor itself if it is not sharded.
+
+    All ranks must call this.
+    """
+    if not is_sharded(tensor):
         return tensor
     rows, like = own_rows(tensor), _mesh(tensor)
-    cut: Any = cut_like(rows.to(like.device_type), tensor)  # what is offloaded cannot be sent
-    found: Tensor = cut.full_tensor()
-    return found.to(rows.device)
+    sharded: Any = shard_like(rows.to(like.device_type), tensor)  # offloaded tensors cannot be sent
+    full: Tensor = sharded.full_tensor()
+    return full.to(rows.device)
 
 
 def total_norm(rows: Sequence[Tensor], parameters: Sequence[Tensor]) -> float:
-    """The Euclidean norm of these tensors, of which each rank has the rows that it holds of ``parameters``."""
+    """Return the Euclidean norm of tensors of which each rank has its rows of ``parameters``."""
     norm = torch.nn.utils.get_total_norm(list(rows))
-    if not (parameters and is_cut(parameters[0])):
+    if not (parameters and is_sharded(parameters[0])):
         return float(norm)
     mesh = _mesh(parameters[0])
     squared = norm.to(mesh.device_type, torch.float64).square()

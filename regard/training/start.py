@@ -1,4 +1,4 @@
-"""A run from its folder to its end: set-up, training, the model card; started anew or resumed."""
+"""A run from its folder to its end, new or resumed: set-up, training, model card."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from regard.runs.model_card import write_card
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
-from regard.training.progress import Outcome, Quiet, Reporter
-from regard.training.ranks import PeerFailure, Peers, joined
+from regard.training.progress import NullReporter, Outcome, Reporter
+from regard.training.ranks import PeerFailure, ProcessGroup, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
 from regard.training.strategies import make_strategy
 from regard.training.strategy import SharesRows
@@ -40,31 +40,31 @@ class Display(Reporter, Protocol):
 OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
 
 
-def train_new(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = None) -> int:
-    """Train a run whose folder was created a moment ago; remove the folder if the start leaves nothing to resume.
+def train_new(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | None = None) -> int:
+    """Train a run whose folder was just created; remove the folder if nothing in it can be resumed.
 
-    Kept: a run with a checkpoint, and one with a plan that was interrupted, ran into a full disk or lost a rank. Any
-    other error after the plan would come again, so that folder goes, too.
+    The folder is kept if it has a checkpoint, or if it has a plan and the run was interrupted, ran out of disk space or
+    lost a rank. Other errors after the plan would occur again, so the folder is removed.
     """
     try:
         return train_run(run, open_display, peers)
     except BaseException as error:
-        passing = isinstance(error, StorageError | PeerFailure) or not isinstance(error, RegardError)
-        resumable = _is_prepared(run) and passing
+        temporary = isinstance(error, StorageError | PeerFailure) or not isinstance(error, RegardError)
+        resumable = _is_prepared(run) and temporary
         if not resumable and not checkpoint.list_steps(run.checkpoints):
-            # A machine that refuses does so again; the first failure is the one to report. A run that another process
-            # trains by now (ModelError) is not ours to remove.
+            # If removing fails, too, report the first failure. A run that another process trains by now (ModelError)
+            # must not be removed.
             with suppress(StorageError, ModelError), run.training():
                 atomic_files.remove_folder(run.path)
                 if isinstance(error, StorageError):
-                    error.why = f"training had not begun; {run.path} is removed"
+                    error.why = f"training had not started; {run.path} was removed"
         raise
 
 
-def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = None) -> int:
+def train_run(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | None = None) -> int:
     """Train or resume a run, reporting to a display. Returns the exit code: 0, 130 or 143.
 
-    With ``peers`` this is one of several ranks, each of which calls this; rank 0 alone locks, writes and shows.
+    With ``peers``, this process is one of several ranks, which all call this; only rank 0 locks, writes and displays.
     """
     leads = peers is None or peers.rank == 0
     with (
@@ -74,16 +74,16 @@ def train_run(run: RunFolder, open_display: OpenDisplay, peers: Peers | None = N
         open_display(run.path) if leads else nullcontext(_Unseen()) as display,
     ):
         display.unit = run.task.unit
-        ready = _set_up(run, display.said, display.prepared, peers)
+        ready = _set_up(run, display.log, display.prepared, peers)
         interrupts.polite = True
         outcome = _fit(run, ready, display, interrupts.interrupted, peers)
         display.finished(outcome)
         if outcome.reason != "interrupted":
             _warn(run, display)
-            display.said(f"next: regard {run.task.card_of(run.config).command.format(run=run.path)}")
+            display.log(f"next: regard {run.task.card_of(run.config).command.format(run=run.path)}")
     if outcome.reason != "interrupted":
         return 0
-    return interrupts.exit_code or 128 + signal.SIGTERM  # without a signal of its own, this rank left with another
+    return interrupts.exit_code or 128 + signal.SIGTERM  # no own signal: this rank stopped with another one
 
 
 def train(
@@ -93,46 +93,52 @@ def train(
     overrides: Sequence[str] = (),
     reporter: Reporter | None = None,
 ) -> Path:
-    """Train a run to its end and return its folder; resumes where ``folder`` is a run of the same config.
+    """Train a run to its end and return its folder; resume it if ``folder`` is a run with the same config.
 
-    ``config``: a recipe's name, a TOML file, nested tables, or a config. ``overrides``: as ``--set``,
-    ``["train.steps=100"]``. ``reporter``: told of every update and validation. No signal is caught: Ctrl-C raises
-    KeyboardInterrupt, and the same call resumes from the last checkpoint. In a program that torchrun started, every
-    process calls this, and rank 0 alone reports. Raises ConfigError for a config that cannot be trained or another one
-    than the folder's.
+    No signal is caught: Ctrl-C raises KeyboardInterrupt, and the same call resumes from the last checkpoint. In a
+    program started by torchrun, every process calls this, and only rank 0 reports.
+
+    Args:
+        config: the name of a recipe, a TOML file, nested tables, or a config.
+        folder: the run folder.
+        overrides: overrides as in ``--set``: ``["train.steps=100"]``.
+        reporter: receives every update and validation.
+
+    Raises:
+        ConfigError: the config cannot be trained, or differs from that of the folder.
     """
-    wanted = config if isinstance(config, RunConfig) else load_config(config, overrides)
-    path, reporter = Path(folder), reporter or Quiet()
+    resolved = config if isinstance(config, RunConfig) else load_config(config, overrides)
+    path, reporter = Path(folder), reporter or NullReporter()
     with joined() as peers:
         leads = peers is None or peers.rank == 0
         with nullcontext() if peers is None else peers.first():
-            made = _open_or_create(path, wanted) if leads else None
-        run = made or RunFolder.open(path)
-        shown = reporter if leads else Quiet()
+            new_run = _open_or_create(path, resolved) if leads else None
+        run = new_run or RunFolder.open(path)
+        shown = reporter if leads else NullReporter()
         with run.training() if leads else nullcontext():
-            _fit(run, _set_up(run, shown.said, None, peers), shown, lambda: False, peers)
+            _fit(run, _set_up(run, shown.log, None, peers), shown, lambda: False, peers)
             _warn(run, shown)
     return run.path
 
 
 def _warn(run: RunFolder, reporter: Reporter) -> None:
-    """Report each shortcoming of a run that ended."""
+    """Report each shortcoming of a finished run."""
     for shortcoming in shortcomings(run):
-        reporter.said(str(shortcoming))
+        reporter.log(str(shortcoming))
 
 
-def _open_or_create(path: Path, wanted: RunConfig) -> RunFolder:
+def _open_or_create(path: Path, config: RunConfig) -> RunFolder:
     if (path / "config.toml").is_file():
         run = RunFolder.open(path)
-        if run.config != wanted:
-            raise ConfigError(f"{path} is a run of another config", where=str(path), help="name another folder")
+        if run.config != config:
+            raise ConfigError(f"the run {path} has another config", where=str(path), help="name another folder")
         return run
-    require_trainable(wanted)
-    return RunFolder.create(path, wanted)
+    require_trainable(config)
+    return RunFolder.create(path, config)
 
 
-class _Unseen(Quiet):
-    """The display of a rank that shows nothing."""
+class _Unseen(NullReporter):
+    """The display of ranks that do not display anything."""
 
     unit = ""
 
@@ -141,14 +147,14 @@ class _Unseen(Quiet):
 
 
 def _set_up(
-    run: RunFolder, say: Callable[[str], None], progress: Callable[[int], None] | None, peers: Peers | None
+    run: RunFolder, log: Callable[[str], None], progress: Callable[[int], None] | None, peers: ProcessGroup | None
 ) -> TrainingInputs:
-    """Rank 0 makes what the run needs; then the others open it."""
+    """Prepare on rank 0 first; the other ranks then open the files."""
     if peers is None:
-        return set_up(run, say=say, progress=progress)
+        return set_up(run, log=log, progress=progress)
     with peers.first() as leads:
-        ready = set_up(run, say=say, progress=progress, ranks=peers.world) if leads else None
-    return ready or set_up(run, say=say, progress=progress, ranks=peers.world)
+        ready = set_up(run, log=log, progress=progress, ranks=peers.world) if leads else None
+    return ready or set_up(run, log=log, progress=progress, ranks=peers.world)
 
 
 def _fit(
@@ -156,25 +162,25 @@ def _fit(
     ready: TrainingInputs,
     reporter: Reporter,
     interrupted: Callable[[], bool],
-    peers: Peers | None = None,
+    peers: ProcessGroup | None = None,
 ) -> Outcome:
-    """Train from the newest checkpoint, if there is one, and write the model card."""
+    """Train from the newest checkpoint, if any, and write the model card."""
     strategy = make_strategy(run, next(ready.net.parameters()).device, peers)
     trainer = Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=reporter, interrupted=interrupted, strategy=strategy
     )
     if trainer.resume():
-        reporter.said(f"going on from step {trainer.progress.step:,}")
+        reporter.log(f"resuming at step {trainer.progress.step:,}")
     elif ready.start is not None:
         trainer.begin_with(ready.start)
     if peers is not None:
         peers.agree("beginning", _beginning(trainer))
-    begun = trainer.progress.step
+    first_step = trainer.progress.step
     outcome = trainer.fit()
-    if 0 < begun == outcome.progress.step and outcome.reason != "interrupted":
+    if 0 < first_step == outcome.progress.step and outcome.reason != "interrupted":
         end = run.config.train.longer_end(epochs=outcome.progress.epoch, updates=outcome.progress.step)
         more = f"regard train --continue {run.path} --set {end}"
-        reporter.said(f"this run was already finished; train it longer: {more}")
+        reporter.log(f"the run is already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
         if leads:
@@ -183,17 +189,17 @@ def _fit(
 
 
 def _beginning(trainer: Trainer) -> str:
-    """Name step, weights and data that training begins with, in a line."""
-    weights = "in rows"  # made by rank 0, or read from one checkpoint
+    """Return the initial step, and digests of weights and data, in one line."""
+    weights = "in rows"  # broadcast by rank 0, or read from one checkpoint
     if not isinstance(trainer.strategy, SharesRows):
-        weights = digest({"model": trainer.strategy.full(trainer.optimizer.weights())})
+        weights = digest({"model": trainer.strategy.gather_full(trainer.optimizer.weights())})
     contents = json.dumps(trainer.data.contents, sort_keys=True).encode()
     return f"step {trainer.progress.step}, weights {weights[:12]}, data {sha256(contents).hexdigest()[:12]}"
 
 
 @contextmanager
 def _resumable(run: RunFolder) -> Iterator[None]:
-    """Add the command that resumes to a storage failure, where there is something to resume."""
+    """Add the command that resumes the run to a storage failure, if there is something to resume."""
     try:
         yield
     except StorageError as error:
@@ -203,5 +209,5 @@ def _resumable(run: RunFolder) -> Iterator[None]:
 
 
 def _is_prepared(run: RunFolder) -> bool:
-    """Return whether preparation is over: the plan is written last."""
+    """Return whether preparation has finished: the plan is written last."""
     return (run.path / "plan.json").exists()

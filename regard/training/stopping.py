@@ -1,4 +1,4 @@
-"""Rules by which a validation is the best so far, and by which training has had enough of them."""
+"""Rules for the best validation so far, and for early stopping."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from collections.abc import Callable
 from regard.config.settings import TrainConfig
 from regard.training.progress import TrainingProgress
 
-Better = Callable[[float, float | None], bool]  # of a value of ``train.best_by`` and the best before: strictly
+Better = Callable[[float, float | None], bool]  # value of ``train.best_by``, best one so far → strictly better
 
 
-def judge(settings: TrainConfig, progress: TrainingProgress, loss: float, value: float | None, better: Better) -> bool:
-    """Whether this validation is the best; counts in ``progress.without_better`` toward ``train.early_stopping``.
+def is_best(
+    settings: TrainConfig, progress: TrainingProgress, loss: float, value: float | None, better: Better
+) -> bool:
+    """Return whether this validation is the best, and update ``progress.without_better`` for ``train.early_stopping``.
 
-    ``value``: of ``train.best_by``; None where this validation did not measure it, which counts for nothing.
+    ``value``: that of ``train.best_by``; None if this validation did not measure it, which then does not count.
 
-    ``train.stop_by`` "best": validations without a new best in a row. "as_good": without a value as good as the best
-    so far, which is the best from then on (what the authors of GAT did for Citeseer: PetarV-/GAT, issue 14). "either":
-    without a loss or a value as good as the best so far; the best is then as good in both (code of Veličković et al.
-    2018). "mean": training ends when the loss is above the mean of the last ``early_stopping`` losses (code of Kipf &
-    Welling 2017).
+    Rules of ``train.stop_by``:
+
+    - "best": counts consecutive validations without a new best.
+    - "as_good": counts those without a value as good as the best one; an equal value becomes the best (as the authors
+      of GAT for Citeseer: PetarV-/GAT, issue 14).
+    - "either": counts those with neither a loss nor a value as good as the best; the best one must be as good in both
+      (code of Veličković et al. 2018).
+    - "mean": stops when the loss exceeds the mean of the last ``early_stopping`` losses (code of Kipf & Welling 2017).
     """
     if value is None:
         return False
@@ -42,9 +47,9 @@ def judge(settings: TrainConfig, progress: TrainingProgress, loss: float, value:
 
 
 def _either(progress: TrainingProgress, loss: float, value: float, better: Better) -> bool:
-    quieter = math.isfinite(loss) and (progress.least_loss is None or loss <= progress.least_loss)
-    higher = math.isfinite(value) and not (progress.peak is not None and better(progress.peak, value))
-    progress.without_better = 0 if quieter or higher else progress.without_better + 1
-    progress.least_loss = loss if quieter else progress.least_loss
-    progress.peak = value if higher else progress.peak
-    return quieter and higher
+    loss_is_least = math.isfinite(loss) and (progress.least_loss is None or loss <= progress.least_loss)
+    value_is_peak = math.isfinite(value) and not (progress.peak is not None and better(progress.peak, value))
+    progress.without_better = 0 if loss_is_least or value_is_peak else progress.without_better + 1
+    progress.least_loss = loss if loss_is_least else progress.least_loss
+    progress.peak = value if value_is_peak else progress.peak
+    return loss_is_least and value_is_peak

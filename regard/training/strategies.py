@@ -1,4 +1,4 @@
-"""The strategy of a run: by its plan and config, for one process or for each of several ranks."""
+"""The strategy of a run, from its plan and config, for one process or for each of several ranks."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from regard.errors import ConfigError
 from regard.runs.run_folder import RunFolder
 from regard.training.canonical_ranks import CanonicalRanks, require_shards
 from regard.training.one_shard import OneShard
-from regard.training.ranks import Peers
+from regard.training.ranks import ProcessGroup
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy
 
 
-def make_strategy(run: RunFolder, device: torch.device, peers: Peers | None) -> Strategy:
-    """ConfigError for a run whose updates cannot be divided among so many ranks."""
+def make_strategy(run: RunFolder, device: torch.device, peers: ProcessGroup | None) -> Strategy:
+    """Return the strategy of a run. ConfigError if its updates cannot be divided among the ranks."""
     if run.config.train.strategy != "canonical":
-        return _quicker(run.config.train, device, peers)
+        return _faster(run.config.train, device, peers)
     plan, workers = run.read_plan(), run.config.train.workers
-    if plan is None or plan.shards is None:  # threads of an older run are of all workers together
+    if plan is None or plan.shards is None:  # in older runs, threads are those of all workers together
         if peers is not None:
             require_shards(1, peers.world)
         return Shards(None, Workers(workers, torch.get_num_threads() // workers), device)
@@ -29,15 +29,15 @@ def make_strategy(run: RunFolder, device: torch.device, peers: Peers | None) -> 
     return CanonicalRanks(plan.shards, Workers(workers, plan.threads), peers, device)
 
 
-def _quicker(settings: TrainConfig, device: torch.device, peers: Peers | None) -> Strategy:
-    """DDP or FSDP2, which take a second to import; in a process of its own neither has anything to do."""
+def _faster(settings: TrainConfig, device: torch.device, peers: ProcessGroup | None) -> Strategy:
+    """Return DDP or FSDP2, whose imports take a second; in a single process, neither is needed."""
     if peers is None:
         if settings.fsdp_offload:
             raise ConfigError(
-                "weights are offloaded by fsdp2, which needs torchrun",
+                "train.fsdp_offload requires torchrun",
                 where="train.fsdp_offload",
-                why="this process trains alone",
-                help="torchrun --nproc-per-node 1 -m regard train …, or --set train.fsdp_offload=false",
+                why="fsdp2 offloads weights, and this process trains without other ranks",
+                help="start with torchrun --nproc-per-node 1 -m regard train …, or --set train.fsdp_offload=false",
             )
         return OneShard(None, device)
     if settings.strategy == "ddp":

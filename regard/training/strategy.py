@@ -1,6 +1,7 @@
-"""The contract of a training strategy: who computes which part of an update, and how the parts become one.
+"""The contract of training strategies: the division of an update, and the combination of its parts.
 
-The loop, updates, validation and checkpoints know ``Strategy`` alone. ``Shards`` is the one of a single process.
+The training loop, updates, validation and checkpoints use only ``Strategy``. ``Shards`` is the one for a single
+process.
 """
 
 from __future__ import annotations
@@ -16,13 +17,13 @@ from regard.core.task import Batch, Carry, ExampleIndices, Examples, LossTerms, 
 from regard.runs.row_files import Rows
 from regard.runs.shared_checkpoint import Ranks
 
-Carries = Mapping[int, Carry]  # by shard; no entry where nothing is carried
+Carries = Mapping[int, Carry]  # by shard; no entry without carried state
 
 
 class Trainable(nn.Module):
-    """A network with its objective: what a strategy calls, wraps and differentiates.
+    """A network with its objective: the module that a strategy calls, wraps and differentiates.
 
-    Checkpoints hold the network's names; the objective has no parameters.
+    Checkpoints use the names of the network; the objective has no parameters.
     """
 
     def __init__(self, net: nn.Module, objective: Objective) -> None:
@@ -34,10 +35,10 @@ class Trainable(nn.Module):
 
 
 class Gradient(NamedTuple):
-    """The gradient of the mean loss by parameter, at least float32, and what it was measured on: all ranks together.
+    """The gradient of the mean loss by parameter, at least float32, and its statistics over all ranks.
 
-    ``minimized``: the mean loss per unit of weight. ``sums``: of the objective, float64. ``carry``: of this rank's
-    shards, for its next update.
+    ``minimized``: the mean loss per unit of weight. ``sums``: those of the objective, float64. ``carry``: state of this
+    rank's shards for its next update.
     """
 
     values: list[Tensor]
@@ -50,29 +51,32 @@ class Gradient(NamedTuple):
 class Strategy(Protocol):
     """Division of the work among shards, threads and ranks.
 
-    All ranks call the same methods in the same order; what they decide by (flags, measures, seconds) goes through
-    ``add`` first, so that none leaves alone. Rank 0 alone writes files.
+    All ranks call the same methods in the same order. Values on which they decide (flags, measurements, seconds) are
+    first combined with ``add``, so all ranks decide alike. Only rank 0 writes files.
     """
 
     rank: int
     world: int
     device: torch.device
-    number: int | None  # of shards that a batch is dealt to; None: an older run's, dealt whole
+    shard_count: int | None  # shards of a batch; None in older runs, which do not divide batches
 
     def wrap(self, model: Trainable) -> nn.Module:
-        """The module that is called instead of the model. Before the optimizer is made: parameters may be replaced."""
+        """Return the module to call instead of the model.
+
+        Must be called before the optimizer is created, since it may replace parameters.
+        """
 
     def deal(self, examples: ExampleIndices) -> list[tuple[int, ExampleIndices]]:
-        """This rank's part of a batch, by the number of the shard; over all ranks, each example once."""
+        """Return this rank's parts of a batch, by shard; over all ranks, each example occurs once."""
 
     def idle(self, examples: ExampleIndices) -> ExampleIndices | None:
-        """The examples that a rank computes for nothing where it is dealt none of a batch; None: it need not.
+        """Return the examples of an uncounted pass for a rank without a part of a batch; None if it needs no pass.
 
-        Where weights are in parts, all ranks take part in every pass, or the others would wait for ever.
+        If weights are sharded, all ranks must take part in every pass; otherwise the others would wait forever.
         """
 
     def gathered(self, model: nn.Module) -> AbstractContextManager[None]:
-        """Have whole weights on every rank in the block, so that each can call any part of the model on its own."""
+        """Gather full weights on every rank during the block, so each rank can call any part of the model by itself."""
 
     def gradient(
         self,
@@ -83,37 +87,41 @@ class Strategy(Protocol):
         *,
         seed: tuple[int, ...],
     ) -> Gradient:
-        """The gradient of one update over several batches. ``model`` is what ``wrap`` gave.
+        """Return the gradient of one update over several batches.
 
-        ``carry``: of the update before, by shard; none at the beginning of an epoch. ``seed`` is mixed with the number
-        of each pass.
+        Args:
+            model: the module that ``wrap`` returned.
+            examples: the training examples.
+            update: the batches of the update.
+            carry: state of the previous update, by shard; empty at the start of an epoch.
+            seed: combined with the number of each pass.
         """
 
     def add(self, sums: MetricSums) -> MetricSums:
-        """Sums over all ranks, on every rank."""
+        """Return the sums over all ranks, on every rank."""
 
     def first(self) -> AbstractContextManager[bool]:
-        """Let rank 0 do the block before the others go through it, however long it takes; gives whether this is it.
+        """Run the block on rank 0 before the others, for any duration; yields whether this is rank 0.
 
-        For what one rank alone does, such as writing: where it fails, all fail.
+        Used for the work of a single rank, such as writing: if it fails, all fail.
         """
 
-    def full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-        """All tensors by name, whole, for rank 0 to save: parts put together, and names that other ranks hold."""
+    def gather_full(self, tensors: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Return all tensors in full, by name, for rank 0 to save, including those that only other ranks hold."""
 
 
 @runtime_checkable
 class SharesRows(Strategy, Protocol):
-    """A strategy under which each rank holds some rows of every weight, and saves them itself."""
+    """A strategy in which each rank holds and saves some rows of every weight."""
 
     @property
     def ranks(self) -> Ranks:
-        """This rank among those that save."""
+        """The rank of this process among those that save."""
 
     def rows(self, tensors: Mapping[str, Tensor]) -> dict[str, Rows]:
-        """This rank's rows of these tensors; of what is whole, those of rank 0 are all."""
+        """Return this rank's rows of these tensors; unsharded tensors are saved by rank 0."""
 
 
 def on_any_rank(strategy: Strategy, flag: bool) -> bool:
-    """Return whether ``flag`` is set on any rank: the same answer on all."""
+    """Return whether ``flag`` is set on any rank; the result is equal on all ranks."""
     return bool(strategy.add({"flag": torch.tensor(float(flag), dtype=torch.float64)})["flag"])

@@ -1,8 +1,8 @@
-"""The loop of a training: killed and resumed without a trace.
+"""The training loop, which can be killed and resumed with the same result.
 
-The order of things is fixed by the step alone. At the head of the loop, at step k: validate if k is due and not yet
-validated, save if due, stop if done; then one update makes it step k + 1. A checkpoint says where the run stands in
-a few integers; randomness is drawn from (seed, step), so nothing else needs to be remembered.
+The order of operations depends only on the step. At the head of the loop, at step k: validate if it is due and not done
+yet, save if it is due, stop if training has ended. Then one update leads to step k + 1. A checkpoint has the position
+of the run in a few integers; randomness depends on (seed, step), so no other state is needed.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule
-from regard.training.pace import Pace, fit, rate_over
+from regard.training.pace import TimeBudget, fit, rate_over
 from regard.training.progress import Outcome, Reporter, TrainingProgress
-from regard.training.stopping import judge
+from regard.training.stopping import is_best
 from regard.training.strategies import make_strategy
 from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged
@@ -33,10 +33,16 @@ from regard.training.validation import Validator
 
 
 class Trainer:
-    """Training of one run. ``interrupted`` is asked after every update and batch of validation, and in decoding.
+    """Training of one run.
 
-    ``steps``: how many updates there are, where that is known. ``reporter`` is told of updates and validations.
-    ``strategy``: the division of the work; by default the shards of the run's plan, in this process.
+    Args:
+        run: the run folder.
+        net: the network.
+        data: training and validation examples.
+        steps: number of updates, if known.
+        reporter: receives updates and validations.
+        interrupted: checked after every update and validation batch, and during decoding.
+        strategy: the division of the work; by default, the shards of the run's plan, in this process.
     """
 
     def __init__(
@@ -58,11 +64,11 @@ class Trainer:
         self.model = self.strategy.wrap(Trainable(net, self.task.objective(self.config)))
         self.optimizer = make_optimizer(net, self.config.train)
         self.clock = time.perf_counter
-        self.pace = self._paced(steps)
+        self.budget = self._budget(steps)
         self.rate = self._rate()
         self.progress = TrainingProgress()
         self.metrics = MetricsLog(run.path / "metrics.jsonl")
-        self.checkpoints = Checkpoints(run, self.optimizer, self.metrics, self.strategy, reporter.said)
+        self.checkpoints = Checkpoints(run, self.optimizer, self.metrics, self.strategy, reporter.log)
         self.updater = Updater(self.config, self.model, data.train, self.optimizer, self.strategy)
         self.validator: Validator | None = None
         if data.valid is not None:
@@ -70,19 +76,19 @@ class Trainer:
                 self.task, self.config, self.model, net, data.valid, data.codecs, self.strategy, self._stopped
             )
 
-    def _paced(self, steps: int | None) -> Pace:
+    def _budget(self, steps: int | None) -> TimeBudget:
         plan, settings = self.run.read_plan(), self.config.train
         self.intervals = plan.fit if plan is not None and plan.fit is not None else fit(settings, steps)
-        return Pace(
+        return TimeBudget(
             steps,
             (plan.decisions if plan is not None else None) or [],
             minutes=settings.minutes if plan is not None and plan.decisions is not None else None,
-            most=plan.most if plan is not None else None,
+            max_steps=plan.max_steps if plan is not None else None,
             record=self._record,
         )
 
     def _rate(self) -> Schedule:
-        """The learning rate under the ends decided so far."""
+        """Return the learning rate for the ends decided so far."""
 
         def shape(last: int | None) -> Schedule:
             settings = self.config.train
@@ -96,10 +102,10 @@ class Trainer:
                 halve_every=settings.halve_every,
             )
 
-        return rate_over(shape, self.pace.first, self.pace.decisions)
+        return rate_over(shape, self.budget.first, self.budget.decisions)
 
     def _stopped(self) -> bool:
-        """Return whether any rank is interrupted: all leave together."""
+        """Return whether any rank is interrupted, since all must stop together."""
         return on_any_rank(self.strategy, self.interrupted())
 
     def _record(self, decisions: list[Decision]) -> None:
@@ -110,29 +116,29 @@ class Trainer:
                 self.run.write_plan(plan.model_copy(update={"decisions": decisions}))
 
     def resume(self) -> bool:
-        """Go to the newest whole checkpoint, if there is one."""
-        found = self.checkpoints.resume(self.updater.continue_from)
-        if found is None:
+        """Load the newest intact checkpoint; return whether one exists."""
+        progress = self.checkpoints.resume(self.updater.continue_from)
+        if progress is None:
             return False
-        self.progress = found
+        self.progress = progress
         return True
 
     def begin_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Begin with the weights of another run; what they are worth is measured, and saved as step 0."""
+        """Start from the weights of another run; they are validated and saved as step 0."""
         self.optimizer.begin_with(weights)
         if self.strategy.rank == 0:
-            self.metrics.cut(0)
+            self.metrics.truncate(0)
         if not self._validate() or self.progress.best_value is None:
             self.save()
 
     def fit(self) -> Outcome:
-        """Train until the steps, epochs or patience are used up, or until interrupted; the end is saved."""
+        """Train until the steps, epochs or patience are used up, or until interrupted; the final state is saved."""
         if self.strategy.rank == 0:
-            self.metrics.cut(self.progress.metrics_size)
+            self.metrics.truncate(self.progress.metrics_size)
         while True:
             if self._stopped():
                 return self._leave("interrupted")
-            if self.pace.ask(self.progress.step, self.progress.seconds):
+            if self.budget.replan(self.progress.step, self.progress.seconds):
                 self.rate = self._rate()
             due = self._due(self.intervals.validate_every, self.progress.validated)
             last = self._done() is not None and self.progress.validated < self.progress.step
@@ -151,7 +157,7 @@ class Trainer:
 
     def _done(self) -> str | None:
         settings, progress = self.config.train, self.progress
-        steps = self.pace.end(progress.step)
+        steps = self.budget.last_step(progress.step)
         if steps is not None and progress.step >= steps:
             return "steps"
         if settings.epochs is not None and progress.epoch >= settings.epochs:
@@ -177,7 +183,7 @@ class Trainer:
 
     def _update(self) -> None:
         progress, started = self.progress, self.clock()
-        found, norm, batches = self.updater.update(progress, self.rate)
+        gradient, norm, batches = self.updater.update(progress, self.rate)
         atomic_files.fault_point("update")
         seconds = self._mean(self.clock() - started)
         progress.seconds += seconds
@@ -186,42 +192,44 @@ class Trainer:
             return
         progress.nonfinite = 0
         figures = {
-            "loss": found.minimized,
-            "nll": self.task.compute_metrics(found.sums)["loss"],
+            "loss": gradient.minimized,
+            "nll": self.task.compute_metrics(gradient.sums)["loss"],
             "rate": self.rate(progress.step),
             "norm": norm,
-            "tokens": int(found.weight),
+            "tokens": int(gradient.weight),
             "seconds": seconds,
         }
         self._log({"step": progress.step, "epoch": progress.epoch, **figures})
         self.reporter.updated(progress, self._expected(), figures)
 
     def _mean(self, seconds: float) -> float:
-        """The mean over ranks: the clock decides for all of them, or for none."""
+        """Return the mean over ranks, so decisions based on time are equal on all ranks."""
         summed = self.strategy.add({"seconds": torch.tensor(seconds, dtype=torch.float64)})
         return float(summed["seconds"]) / self.strategy.world
 
     def _expected(self) -> int | None:
-        """Number of updates if nothing ends training early, for progress displays."""
-        epochs, steps = self.config.train.epochs, self.pace.end(self.progress.step)
+        """Return the number of updates if training is not stopped early, for progress displays."""
+        epochs, steps = self.config.train.epochs, self.budget.last_step(self.progress.step)
         if epochs is None:
             return steps
-        by_epochs = epochs * self.updater.updates_an_epoch()
+        by_epochs = epochs * self.updater.updates_per_epoch()
         return by_epochs if steps is None else min(steps, by_epochs)
 
     def _skip(self, batches: list[ExampleIndices]) -> None:
-        """A loss or gradient that is not finite: nothing was learned; too many in a row roll back, then stop."""
+        """Skip an update whose loss or gradient is not finite; after several in a row, roll back, then stop."""
         progress = self.progress
         progress.nonfinite += 1
         lines = self.updater.lines_of(batches)
         self._log({"step": progress.step, "skipped": "not finite", "pairs": lines})
-        self.reporter.said(f"step {progress.step}: the loss is not finite; skipped, with {', '.join(lines)}, …")
+        self.reporter.log(
+            f"step {progress.step}: skipped because the loss is not finite; examples {', '.join(lines)}, …"
+        )
         if progress.nonfinite >= self.config.train.max_nonfinite:
             require_not_diverged(progress, self.config.train.learning_rate)
             self.checkpoints.roll_back(progress)
 
     def _validate(self) -> bool:
-        """Measure, remember the best; False when interrupted, as if it had not begun."""
+        """Validate and record the best; return False if interrupted, without any effect."""
         progress = self.progress
         if self.validator is None:
             progress.validated = progress.step
@@ -231,8 +239,8 @@ class Trainer:
             return False
         progress.validated = progress.step
         by = self.config.train.best_by
-        value = measured.loss if by == "loss" else measured.metrics.get(by)  # None: this one did not decode
-        better = judge(self.config.train, progress, measured.loss, value, self.validator.better)
+        value = measured.loss if by == "loss" else measured.metrics.get(by)  # None if this validation did not decode
+        better = is_best(self.config.train, progress, measured.loss, value, self.validator.better)
         self._log({"step": progress.step, "validation": {"loss": measured.loss, **measured.metrics}})
         self.reporter.validated(progress, measured, better)
         if better:
@@ -241,7 +249,7 @@ class Trainer:
         return True
 
     def _decodes(self) -> bool:
-        """Return whether the validation of this step decodes: every ``decode_every``-th, and the one at the end."""
+        """Return whether the validation of this step decodes: every ``decode_every``-th, and the last one."""
         if self.config.train.best_by == "loss":
             return False
         number, beyond = divmod(self.progress.step, self.intervals.validate_every)

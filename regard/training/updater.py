@@ -1,4 +1,4 @@
-"""Updates: batches to a gradient to weights, and what to do about a loss that is not finite."""
+"""Updates: from batches to gradients to weights; handling of losses that are not finite."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from regard.core.tensors import to_device
 from regard.core.wording import pluralize
 from regard.errors import TrainingError
 from regard.runs.run_config import RunConfig
-from regard.training.carry import continued, dealt_anew, read_carries
+from regard.training.carry import continued, read_carries, reshard_carries
 from regard.training.optim import Optimizer, Schedule
 from regard.training.progress import TrainingProgress
 from regard.training.strategy import Carries, Gradient, Strategy, on_any_rank
 
-NAMED = 3  # examples of each batch that a message about a loss without a number names
+NAMED = 3  # examples of each batch to name if the loss is not finite
 
 
 class Updater:
-    """Makes updates of a model in the order of its examples, which ``progress`` points into.
+    """Updates of a model in the order of its examples, at the position of ``progress``.
 
-    ``model`` is what the strategy's ``wrap`` gave. ``carry``: what the next update begins with; nothing at the
-    beginning of an epoch, nor after an update without a finite loss, which may have left something that is no number.
+    ``model`` is the module that the strategy's ``wrap`` returned. ``carry``: state for the next update; empty at the
+    start of an epoch, and after an update without a finite loss, whose state may contain NaN.
     """
 
     def __init__(
@@ -42,36 +42,38 @@ class Updater:
         self._planned: tuple[int, Sequence[ExampleIndices]] = (-1, [])
 
     def update(self, progress: TrainingProgress, rate: Schedule) -> tuple[Gradient, float, list[ExampleIndices]]:
-        """One update, in place. Returns the gradient, its norm, NaN or infinite where nothing was learned, and the
-        examples."""
+        """Make one update in place; return the gradient, its norm, and the examples.
+
+        The norm is NaN or infinite if the update was skipped.
+        """
         batches = self.next_batches(progress)
         if not all(module.training for module in self._modules):
             self.model.train()
         with reference_mode(self.config.train.engine == "reference"):
             seed = (self.config.seed, progress.step)
-            found = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
-        finite = not on_any_rank(self.strategy, not math.isfinite(found.minimized))
-        norm = self.optimizer.step(rate(progress.step + 1), found.values) if finite else self.optimizer.skip()
-        self.carry = found.carry if math.isfinite(norm) and progress.batch else {}
+            gradient = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
+        finite = not on_any_rank(self.strategy, not math.isfinite(gradient.minimized))
+        norm = self.optimizer.step(rate(progress.step + 1), gradient.values) if finite else self.optimizer.skip()
+        self.carry = gradient.carry if math.isfinite(norm) and progress.batch else {}
         progress.step += 1
-        return found, norm, batches
+        return gradient, norm, batches
 
     def next_batches(self, progress: TrainingProgress) -> list[ExampleIndices]:
-        """As many batches as make an update, fewer at an epoch's end; ``progress`` moves on."""
+        """Return the batches of an update, fewer at the end of an epoch, and advance ``progress``."""
         plan = self._plan(progress.epoch)
-        taken = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
-        if not taken:
-            why = f"it has {pluralize(len(plan), 'batch', 'batches')}, and {progress.batch:,} of them are done"
+        batches = list(plan[progress.batch : progress.batch + self.config.train.accumulate])
+        if not batches:
+            why = f"it has {pluralize(len(plan), 'batch', 'batches')}; training has already used {progress.batch:,}"
             raise contents_changed("training data", where=f"epoch {progress.epoch}", why=why)
-        progress.batch += len(taken)
+        progress.batch += len(batches)
         if progress.batch >= len(plan):
             progress.epoch, progress.batch = progress.epoch + 1, 0
-        return taken
+        return batches
 
     def continue_from(self, progress: TrainingProgress, carried: Mapping[str, Tensor]) -> None:
-        """Take back what a checkpoint of ``progress`` carries. ValueError where that is not of this model and data.
+        """Restore the carried state of a checkpoint. ValueError if it does not fit the model and the data.
 
-        What it should be like, only the objective knows: so it is tried on the next batch, which changes nothing.
+        Only the objective knows the required form, so the state is tested on the next batch, without any effect.
         """
         if not carried:
             self.carry = {}
@@ -79,29 +81,31 @@ class Updater:
         plan = self._plan(progress.epoch)
         done = min(progress.batch, len(plan))
         lanes = len(plan[done - 1].index) if done else 0
-        found = read_carries(carried, lanes=lanes, device=self.strategy.device)
-        self.carry = dealt_anew(found, self.strategy.number)
+        carries = read_carries(carried, lanes=lanes, device=self.strategy.device)
+        self.carry = reshard_carries(carries, self.strategy.shard_count)
         for batch in plan[progress.batch : progress.batch + 1]:
             try:
                 self._try(batch)
             except (RuntimeError, ValueError, TypeError, LookupError) as error:
-                raise ValueError(f"what it carries does not fit: {error}") from error
+                raise ValueError(f"the carried state does not fit: {error}") from error
 
     @torch.no_grad()
     def _try(self, examples: ExampleIndices) -> None:
         self.model.eval()
-        dealt = self.strategy.deal(examples)
-        if not dealt and (idle := self.strategy.idle(examples)) is not None:
+        parts = self.strategy.deal(examples)
+        if not parts and (idle := self.strategy.idle(examples)) is not None:
             self.model(to_device(self.examples.collate(idle), self.strategy.device))
-        for shard, part in dealt:
+        for shard, part in parts:
             batch, carry = to_device(self.examples.collate(part), self.strategy.device), self.carry.get(shard, ())
-            left = self.model(batch, continued(carry, len(batch.index))).carry
-            before, after = ([(each.dtype, each.ndim) for each in state] for state in (carry, left))
-            if carry and before != after:
-                raise ValueError(f"{before} where the model carries {after}")
+            next_carry = self.model(batch, continued(carry, len(batch.index))).carry
+            given_forms, returned_forms = (
+                [(tensor.dtype, tensor.ndim) for tensor in state] for state in (carry, next_carry)
+            )
+            if carry and given_forms != returned_forms:
+                raise ValueError(f"it has {given_forms}, the model {returned_forms}")
 
-    def updates_an_epoch(self) -> int:
-        """Updates of the epoch under way."""
+    def updates_per_epoch(self) -> int:
+        """Return the number of updates of the current epoch."""
         return math.ceil(len(self._planned[1]) / self.config.train.accumulate)
 
     def _plan(self, epoch: int) -> Sequence[ExampleIndices]:
@@ -110,12 +114,12 @@ class Updater:
         return self._planned[1]
 
     def lines_of(self, batches: list[ExampleIndices]) -> list[str]:
-        """File and line of the first few examples of each batch."""
+        """Return file and line of the first examples of each batch."""
         return [self.examples.where(int(index)) for batch in batches for index in batch.index[:NAMED]]
 
 
 def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
-    """TrainingError where rolling back cannot help any more."""
+    """Raise TrainingError if another rollback cannot help."""
     if progress.rolled_back or not progress.last_good:
         raise TrainingError(
             f"no finite loss for {pluralize(progress.nonfinite, 'update')} in a row",
@@ -126,7 +130,7 @@ def require_not_diverged(progress: TrainingProgress, rate: float) -> None:
 
 
 def batch_memory(doing: str, config: RunConfig) -> AbstractContextManager[None]:
-    """``explain_out_of_memory`` for work whose memory goes with the tokens of a batch."""
+    """Return ``explain_out_of_memory`` for work whose memory depends on the tokens of a batch."""
     half = max(config.train.batch_tokens // 2, 1)
-    help = f"lower train.batch_tokens: begin again with --set train.batch_tokens={half}, or with a smaller model"
+    help = f"lower train.batch_tokens: start again with --set train.batch_tokens={half}, or use a smaller model"
     return explain_out_of_memory(doing, help=help)

@@ -1,4 +1,4 @@
-"""Validation: the loss over held-out examples, metrics of decoded output, and which checkpoint is the best."""
+"""Validation: the loss over held-out examples, metrics of decoded output, and the choice of the best checkpoint."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ from regard.core.task import (
 from regard.core.tensors import added_sums, to_device
 from regard.errors import ModelError
 from regard.runs.run_config import RunConfig
-from regard.training.carry import continued, handed_on
+from regard.training.carry import continued, detach_carry
 from regard.training.optim import Optimizer
 from regard.training.progress import Validation
 from regard.training.shards import TreeSum
 from regard.training.strategy import Strategy, on_any_rank
 from regard.training.updater import batch_memory
 
-TOGETHER = 512  # examples that are decoded in one call: search refills its batch from them
+TOGETHER = 512  # examples decoded per call: search refills its batch from them
 
 
 class Validator:
-    """Measures a model in training on held-out examples. ``interrupted`` is asked before each batch, by every rank.
+    """Validation of a model in training on held-out examples. All ranks check ``interrupted`` before each batch.
 
-    ``model`` is what the strategy's ``wrap`` gave of ``net``.
+    ``model`` is the module that the strategy's ``wrap`` returned for ``net``.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Validator:
 
     @torch.no_grad()
     def measure(self, optimizer: Optimizer, *, decode: bool) -> Validation | None:
-        """Loss and, with ``decode``, the metric that decides; None when interrupted, as if it had not begun."""
+        """Return the loss and, with ``decode``, the metric of ``train.best_by``; None if interrupted."""
         self.model.eval()
         plain = reference_mode(self.config.train.engine == "reference")
         with plain, optimizer.averaged(), batch_memory("validating", self.config):
@@ -69,11 +69,11 @@ class Validator:
         return None if more is None else _validation(self.task.compute_metrics(sums) | more)
 
     def sums(self) -> MetricSums | None:
-        """The objective's sums over all held-out examples, on any rank; None when interrupted."""
+        """Return the objective's sums over all held-out examples, on any rank; None if interrupted."""
         return objective_sums(self.model, self.examples, self.strategy, self.interrupted)
 
     def decoded(self, sums: MetricSums) -> dict[str, float] | None:
-        """The metric that ``train.best_by`` names, where the predictor counts it; None when interrupted."""
+        """Return the metric of ``train.best_by`` if the predictor computes it; None if interrupted."""
         by = self.config.train.best_by
         if by == "loss" or not self.task.metrics[by].by_predictor:
             return {}
@@ -81,12 +81,12 @@ class Validator:
             with self.strategy.gathered(self.model):
                 predictor = self.task.predictor(self.net, self.codecs, self.config)
                 more = predictor_sums(predictor, self.examples, [by], self.strategy, self.interrupted)
-        except ModelError:  # no probabilities: never the best, and training knows what to do
+        except ModelError:  # NaN outputs: never the best; training handles divergence
             return {by: math.nan}
         return None if more is None else self.task.compute_metrics(sums | more)
 
     def better(self, value: float, best: float | None) -> bool:
-        """Return whether a checkpoint of this value would be the best; one that is not finite never is."""
+        """Return whether a checkpoint with this value would be the best; a value that is not finite never is."""
         by = self.config.train.best_by
         if best is None or not math.isfinite(value):
             return math.isfinite(value)
@@ -105,11 +105,17 @@ def objective_sums(
     interrupted: Callable[[], bool] = lambda: False,
     done: ProgressCallback | None = None,
 ) -> MetricSums | None:
-    """The objective's sums over all examples, on any rank; None when interrupted.
+    """Return the objective's sums over all examples, on any rank; None if interrupted.
 
-    Added as an update is: a shard's batches in order, each going on with what the one before carried, and the shards
-    as a tree. So they do not depend on the number of ranks either. ``interrupted`` is asked before each batch;
-    ``done`` is told how many examples are measured.
+    Sums are added as in an update: the batches of a shard in order, each with the carried state of the previous one,
+    and the shards as a tree. They therefore do not depend on the number of ranks.
+
+    Args:
+        model: the module that the strategy's ``wrap`` returned.
+        examples: the examples.
+        strategy: the division of the work.
+        interrupted: checked before each batch.
+        done: receives the number of measured examples.
     """
     totals: dict[int, MetricSums] = {}
     carried: dict[int, Carry] = {}
@@ -117,15 +123,15 @@ def objective_sums(
         if interrupted():
             return None
         atomic_files.fault_point("validation")
-        dealt = strategy.deal(batch)
-        if not dealt and (share := strategy.idle(batch)) is not None:
+        parts = strategy.deal(batch)
+        if not parts and (share := strategy.idle(batch)) is not None:
             model(to_device(examples.collate(share), strategy.device))
-        for shard, share in dealt:
+        for shard, share in parts:
             part = to_device(examples.collate(share), strategy.device)
             rows = len(part.index)
             terms: LossTerms = model(part, continued(carried.get(shard, ()), rows))
             totals[shard] = added_sums(totals.get(shard, {}), terms.sums)
-            carried[shard] = handed_on(terms.carry, rows)
+            carried[shard] = detach_carry(terms.carry, rows)
         if done is not None:
             done(len(batch.index))
     whole = TreeSum[MetricSums](added_sums)
@@ -142,10 +148,10 @@ def predictor_sums(
     interrupted: Callable[[], bool] = lambda: False,
     done: ProgressCallback | None = None,
 ) -> MetricSums | None:
-    """The predictor's sums of some metrics over all examples, on any rank; None when interrupted.
+    """Return the predictor's sums of some metrics over all examples, on any rank; None if interrupted.
 
-    They are counts, exact in any order, so this rank's shards of several batches are decoded in one call, which asks
-    ``interrupted`` itself where no other rank has to be asked with it.
+    The sums are counts, which are exact in any order. This rank's shards of several batches are therefore decoded in
+    one call. In a single process, the call itself checks ``interrupted``.
     """
     inside = interrupted if strategy.world == 1 else not_interrupted
     failure: ModelError | None = None
@@ -165,11 +171,11 @@ def predictor_sums(
                 if inside():
                     return None
                 raise
-            except ModelError as error:  # told to all ranks at the end: none may leave alone
+            except ModelError as error:  # reported on all ranks at the end, so none stops alone
                 failure, measured = error, {}
             total, waiting = added_sums(total, measured), []
             if done is not None:
                 done(len(index))
     if on_any_rank(strategy, failure is not None):
-        raise failure or ModelError("the model gave another rank no probabilities")
+        raise failure or ModelError("on another rank, the model computed no probabilities")
     return strategy.add(total)

@@ -43,7 +43,7 @@ def write_pairs(folder: Path, name: str, count: int, seed: int) -> tuple[Path, P
 class Silent:
     def updated(self, place: object, steps: int | None, figures: dict[str, float]) -> None: ...
     def validated(self, place: object, validation: object, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
 
 @pytest.fixture(scope="session")
@@ -73,7 +73,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> TinyRun:
     )  # fmt: skip
     run = RunFolder.create(folder / "run", config)
     threads = torch.get_num_threads()
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
         interrupted=lambda: False,

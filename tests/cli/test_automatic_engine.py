@@ -17,7 +17,7 @@ from regard.data.documents import Cut
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.errors import ConfigError
-from regard.inference.engine_choice import ROWS, EngineTrials, Judged
+from regard.inference.engine_choice import ROWS, EngineTrials, Predictions
 from regard.native.library import library
 from regard.runs.run_folder import RunFolder
 from regard.tasks import automatic_engine
@@ -40,8 +40,8 @@ class Fake:
         self.name = name
         self.made.append(name)
 
-    def judged(self) -> Judged:
-        return Judged(torch.zeros(3), torch.zeros(3))
+    def predictions(self) -> Predictions:
+        return Predictions(torch.zeros(3), torch.zeros(3))
 
     def run(self) -> None:
         Fake.clock += 0.1 if self.name == FASTEST else 0.2
@@ -134,19 +134,21 @@ def test_language_models_choose_too(regard: Any, text_run: Path, measured: list[
 def test_lines_are_judged_as_the_model_itself_judges_them(run: Path, text_run: Path, engine: Any) -> None:
     net, trials = load_net(run)[0], trials_of(run)
     lines = trials.lines()
-    assert lines is not None and lines.source is not None and len(lines.given) == ROWS
-    assert (lines.given[:, 0] == BEGIN).all() and ((lines.wanted == END).sum(1) == 1).all()
-    log_p = torch.log_softmax(net.head(net(lines.source, lines.source_span, lines.given, Span.of(lines.counted))), -1)
+    assert lines is not None and lines.source is not None and len(lines.inputs) == ROWS
+    assert (lines.inputs[:, 0] == BEGIN).all() and ((lines.targets == END).sum(1) == 1).all()
+    log_p = torch.log_softmax(
+        net.head(net(lines.source, lines.source_span, lines.inputs, Span.of(lines.target_mask))), -1
+    )
     texts, text_trials = load_net(text_run)[0], trials_of(text_run)
     text = text_trials.lines()
-    assert text is not None and (text.given[:, 1:] == text.wanted[:, :-1]).all() and text.given.shape[1] == 16
+    assert text is not None and (text.inputs[:, 1:] == text.targets[:, :-1]).all() and text.inputs.shape[1] == 16
     for each, of, wanted in (
         (lines, trials, log_p),
-        (text, text_trials, texts.step(text.given, texts.start(len(text.given)))[0]),
+        (text, text_trials, texts.step(text.inputs, texts.start(len(text.inputs)))[0]),
     ):
-        found = of.trial(engine, each).judged()
-        torch.testing.assert_close(found.log_p, wanted.gather(-1, each.wanted[..., None])[..., 0][each.counted])
-        assert (found.best == wanted.argmax(-1)[each.counted]).all()
+        found = of.trial(engine, each).predictions()
+        torch.testing.assert_close(found.log_p, wanted.gather(-1, each.targets[..., None])[..., 0][each.target_mask])
+        assert (found.best == wanted.argmax(-1)[each.target_mask]).all()
 
 
 def test_documents_are_lines(text_run: Path) -> None:
@@ -156,7 +158,7 @@ def test_documents_are_lines(text_run: Path) -> None:
     text = TextConfig(source=str(text_run / "lines.txt"))
     open_or_prepare_documents(text, Cut("line"), codecs.tokenizer, folder.data / "valid-0")
     lines = trials_of(text_run).lines()
-    assert lines is not None and int((lines.given == BEGIN).any()) and lines.given.shape[1] == 16
+    assert lines is not None and int((lines.inputs == BEGIN).any()) and lines.inputs.shape[1] == 16
 
 
 @pytest.mark.parametrize("name", ["source.tokens", "target.tokens"])

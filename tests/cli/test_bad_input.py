@@ -251,7 +251,7 @@ def test_check_and_train_agree(
     from regard.training import start as started
 
     def start(run: RunFolder, *_: object) -> int:
-        set_up(run, say=lambda message: None)
+        set_up(run, log=lambda message: None)
         return 0
 
     monkeypatch.setattr(started, "train_run", start)
@@ -336,7 +336,7 @@ def test_no_advice_to_go_on_where_that_cannot_help(call, tiny_copy: TinyRun) -> 
         f"{head.replace('[data]', '[data]' + chr(10) + 'train = []')}[data.{without}"
     )
     code, error = call("train", tiny_copy.source, tiny_copy.target, "--runs", tiny_copy.path.parent, "--name", "run")
-    assert code == 2 and "exists already" in error and "--resume" not in error
+    assert code == 2 and "already exists" in error and "--resume" not in error
 
 
 VERBS_WITH_FILES = (
@@ -481,7 +481,7 @@ def test_a_full_disk_during_preparation_says_that_the_new_folder_is_removed(
     code, error = train(*pair, "--name", "full")
     run = tmp_path / "runs" / "full"
     assert code == 6 and not run.exists()
-    assert f"{run} is removed" in error and "nothing" not in error and "--resume" not in error
+    assert f"{run} was removed" in error and "nothing" not in error and "--resume" not in error
 
 
 def test_a_folder_that_may_not_be_written(call, pair: tuple[Path, Path], tmp_path: Path, monkeypatch) -> None:

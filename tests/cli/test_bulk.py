@@ -152,7 +152,7 @@ def test_predicting_by_a_task_of_one_s_own(regard, here: None, own_run: Path, tm
         (("a", "-o", "out/", "--resume"), "not for work in bulk"),
         (("a", "-o", "out/", "--nbest", "2"), "not for work in bulk"),
         (("a", "-o", "out/", "--prefixes", "a"), "not for work in bulk"),
-        (("gone", "-o", "out/"), "there is no such file"),
+        (("gone", "-o", "out/"), "file not found"),
     ],
 )
 def test_what_is_no_work_in_bulk_is_told(

@@ -158,8 +158,11 @@ def test_examples_of_every_task_are_compared(
     printed = regard("check", path, "--valid-file", valid).stdout
     unit = {"a.jsonl": "item", "g.jsonl": None}.get(name, "word")
     assert "training examples in " in printed and f" in {valid}" in printed
-    assert ("at the median" in printed) == (f"% of its {unit}s are not" in printed) == (unit is not None)
-    assert unit is None or f"inputs have {3 if unit == 'item' else 4 if name == 'a.csv' else 2} {unit}s at" in printed
+    assert ("(median)" in printed) == (f"% of its {unit}s are not" in printed) == (unit is not None)
+    assert (
+        unit is None
+        or f"inputs have {3 if unit == 'item' else 4 if name == 'a.csv' else 2} {unit}s (median)" in printed
+    )
     if name != "a.jsonl" and name != "a.tsv":
         assert "targets: " in printed
 
@@ -169,7 +172,7 @@ def test_rare_classes_and_lengths_are_named(regard, tmp_path: Path) -> None:
     path.write_text(REVIEWS + "a strange film indeed it is,z\n")
     printed = regard("check", path).stdout
     assert "; fewer than 5 examples: z" in printed and "targets: x " in printed
-    assert "inputs have 4 words at the median, 6 at most" in printed and "in the held-out part; " in printed
+    assert "inputs have 4 words (median), 6 at most" in printed and "in the held-out part; " in printed
     assert "% of its words are not in the training data" in printed
 
 
@@ -177,4 +180,4 @@ def test_inputs_without_spaces_are_measured_in_characters(regard, tmp_path: Path
     rows = "".join(f"{'ACGT'[n % 4]}{'ACGT' * (n % 7)}ACG\t{'EI' if n % 2 else 'N'}\n" for n in range(60))
     (tmp_path / "a.tsv").write_text(rows)
     printed = regard("check", tmp_path / "a.tsv").stdout
-    assert "inputs have 16 characters at the median, 28 at most" in printed and "word" not in printed
+    assert "inputs have 16 characters (median), 28 at most" in printed and "word" not in printed

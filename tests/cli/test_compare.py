@@ -155,8 +155,8 @@ def members(compared: Compared) -> dict[str, list[dict[str, Any]]]:
 
 def test_stopped_and_killed_the_same_command_goes_on(compared: Compared) -> None:
     assert compared.codes[:2] == [130, -signal.SIGKILL]
-    assert "stopped; the same command goes on" in compared.told[0]
-    assert "going on from step" in compared.told[1], "Ctrl-C left nothing to go on from"
+    assert "stopped; run the same command again" in compared.told[0]
+    assert "resuming at step" in compared.told[1], "Ctrl-C left nothing to go on from"
     for run in (compared.folder / "dot" / "seed-1", compared.folder / "dot" / "seed-2"):
         steps = [record["step"] for record in map(json.loads, lines(run)) if "loss" in record]
         assert steps == list(range(1, STEPS + 1))
@@ -221,7 +221,7 @@ def test_the_files_beside_the_runs(compared: Compared) -> None:
 
 
 def test_a_warm_up_that_outlasts_the_budget_is_told(compared: Compared) -> None:
-    assert compared.told[2].count("warning: the warm-up of 60 updates is not over when training ends, after 60") == 2
+    assert compared.told[2].count("warning: the warm-up of 60 updates is longer than the training of 60") == 2
 
 
 def test_another_metric_measures_anew_and_trains_nothing(
@@ -253,7 +253,7 @@ def test_one_comparison_at_a_time_in_a_folder(regard, tmp_path: Path, monkeypatc
     out.mkdir()
     with locked(out / "lock"):
         found = regard("compare", recipe(tmp_path, "a"), "--budget", "3steps", "--out", out)
-    assert isinstance(found.exception, ModelError) and "another process compares" in found.exception.what
+    assert isinstance(found.exception, ModelError) and "another process is comparing" in found.exception.what
 
 
 def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
@@ -263,7 +263,7 @@ def test_bad_input_trains_nothing(regard, tmp_path: Path) -> None:
         ((a, a), ConfigError, "two rows"),
         ((a, "--metric", "blue"), ConfigError, "blue"),
         ((a, "--test", a, a, "--test-file", a), ConfigError, "cannot be combined"),
-        ((a, "--test-file", tmp_path / "none.tsv"), DataError, "there is no such file"),
+        ((a, "--test-file", tmp_path / "none.tsv"), DataError, "file not found"),
     ):
         found = regard("compare", *arguments, "--out", out)
         assert isinstance(found.exception, kind) and what in str(found.exception), arguments

@@ -73,7 +73,7 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
     """A path or command is copied in one piece, and brackets are no markup."""
     progress, text = shown(tmp_path)
     message = "[bold] pip install '.[tensorboard]' " + "x" * 100
-    progress.said(message)
+    progress.log(message)
     progress.validated(TrainingProgress(step=1500), Validation(1.25, {"bleu": 30.126}), True)
     progress.validated(TrainingProgress(step=2000), Validation(1.5, {}), False)
     progress.finished(Outcome(TrainingProgress(step=2000), "interrupted"))

@@ -148,7 +148,7 @@ def test_a_shifted_stretch_is_found_where_the_counts_agree(tmp_path):
     report = lint(corpus(tmp_path, [(source, target) for (source, _), target in zip(pairs, targets, strict=True)]))
     stretch = next(finding for finding in report.findings if finding.kind == "shifted")
     assert abs(stretch.line - 501) <= BLOCK
-    assert "-1 lines on" in stretch.message
+    assert "-1 lines" in stretch.message
 
 
 def test_shuffled_targets_are_unrelated(tmp_path):
@@ -166,8 +166,8 @@ def test_overlap_with_held_out_text_is_named(tmp_path):
     report = lint(corpus(tmp_path, pairs), held_out=[held_out])
     messages = {finding.line: finding.message for finding in report.findings}
     assert messages == {
-        51: "the pair is also training line 8",
-        52: "the source is also that of training line 9",
+        51: "the pair is also in training line 8",
+        52: "the source is also in training line 9",
     }
     assert {finding.file for finding in report.findings} == {str(held_out.source)}
 
@@ -193,7 +193,7 @@ def test_no_bytes_make_it_raise(tmp_path_factory, pairs):
 
 
 def test_a_missing_file_is_an_error_all_the_same(tmp_path):
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="file not found"):
         lint(CorpusConfig(source=tmp_path / "x.tsv"))
 
 

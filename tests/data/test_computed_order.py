@@ -155,7 +155,7 @@ def test_other_seeds_and_epochs_are_other_orders_and_other_company() -> None:
 def test_an_example_that_fits_no_batch_is_named() -> None:
     with pytest.raises(DataError, match="3 sentences do not fit") as caught:
         order_of([[5, 6], [3, 70, 61, 90]], where=lambda index: f"file:{index}")
-    assert caught.value.where == "file:3" and "70 pieces" in str(caught.value.why)
+    assert caught.value.where == "file:3" and "70 tokens" in str(caught.value.why)
 
 
 def test_a_damaged_index_is_made_anew_or_told(folder: Path) -> None:

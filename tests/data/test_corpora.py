@@ -101,9 +101,9 @@ def test_unknown_pieces_are_counted_per_side(tmp_path):
 
 
 def test_no_pair_left_says_why(tmp_path):
-    with pytest.raises(DataError, match="3 pairs of more than 0 pieces"):
+    with pytest.raises(DataError, match="3 pairs with more than 0 tokens"):
         corpus_of(tmp_path, max_length=0)
-    with pytest.raises(DataError, match="every line is blank"):
+    with pytest.raises(DataError, match="all lines are blank"):
         prepare(read_pairs(files(tmp_path, "\n \n", "\n\n")), WORDS, WORDS, tmp_path / "corpus", max_length=9)
     assert not (tmp_path / "corpus").exists()
 
@@ -163,7 +163,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path):
     (tmp_path / "corpus").mkdir()
     assert len(corpus_of(tmp_path)) == 3, "an empty folder may be used"
     (tmp_path / "corpus" / "corpus.json").rename(tmp_path / "corpus" / "thesis.txt")
-    with pytest.raises(StorageError, match="holds something else"):
+    with pytest.raises(StorageError, match="contains other files"):
         corpus_of(tmp_path)
     assert (tmp_path / "corpus" / "thesis.txt").exists()
 
@@ -299,7 +299,7 @@ def test_tokens_that_no_vocabulary_has_are_found_and_the_corpus_made_anew(tmp_pa
     wanted = [open_again().source(row).tolist() for row in range(3)]
     path = tmp_path / "corpus" / "source.tokens"
     path.write_bytes(np.full(len(path.read_bytes()) // 2, len(WORDS), "<u2").tobytes())
-    with pytest.raises(DataError, match=f"token {len(WORDS)} of {len(WORDS)}"):
+    with pytest.raises(DataError, match=f"token {len(WORDS)}; the vocabulary has {len(WORDS)}"):
         Corpus.open(path.parent).require_types(len(WORDS), len(WORDS))
     again = open_again()
     assert [again.source(row).tolist() for row in range(3)] == wanted

@@ -88,7 +88,7 @@ def counted(found: Any, epoch: int | None) -> list[int]:
     tokens: list[int] = []
     for picks in found.batches(epoch):
         batch = found.collate(picks)
-        mask = batch.counted if isinstance(batch.counted, torch.Tensor) else batch.valid
+        mask = batch.loss_mask if isinstance(batch.loss_mask, torch.Tensor) else batch.valid
         assert batch.weight == float(mask.sum()) and not bool((mask & ~batch.valid).any())
         assert torch.equal(batch.target[batch.valid], batch.input[batch.valid] + 1)
         tokens += batch.target[mask].tolist()
@@ -103,7 +103,7 @@ def test_an_evaluation_counts_each_target_of_the_text_once(drawn: Made) -> None:
     assert Counter(counted(found, None)) == expected
     index = np.concatenate([picks.index for picks in found.batches(None)])
     assert int(found.token_counts()[index].sum()) == expected.total()
-    assert found.texts_begun(index) == streams
+    assert found.texts_started(index) == streams
 
 
 @settings(max_examples=100, deadline=None)

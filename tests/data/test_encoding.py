@@ -98,7 +98,7 @@ def test_a_process_that_dies_leaves_nothing_and_is_told(
             os.kill(started.pop(0), signal.SIGKILL)
             started.clear()
 
-    with pytest.raises(DataError, match="has died") as caught:
+    with pytest.raises(DataError, match="process died") as caught:
         open_or_prepare(corpus, *tokenizers, tmp_path / "corpus", progress=kill, **options)
     assert "data.processes=1" in str(caught.value.help)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a"]

@@ -42,7 +42,7 @@ def test_the_command_of_the_error_makes_text_of_the_file(
         list(read_lines(tmp_path / name))
     command = caught.value.help
     assert command is not None and str(tmp_path / name) in str(caught.value.where)
-    if command.startswith("name it .gz"):
+    if command.startswith("rename it to .gz"):
         path = (tmp_path / name).rename(tmp_path / f"{name}.GZ")
     else:
         if shutil.which(command.split()[0]) is None:
@@ -66,7 +66,7 @@ def test_the_command_of_the_error_makes_text_of_the_file(
         (b"\xd0\xcf\x11\xe0" + bytes(600), "save it as CSV"),
         (b"SQLite format 3\0", "a database"),
         (b"PAR1\0\x15", "Parquet"),
-        (bytes(range(256)) * 16, "16 of its first 4,096 bytes are 0"),
+        (bytes(range(256)) * 16, "16 of its first 4,096 bytes are zero"),
         ("plain".encode("utf-16-le") * 40, "iconv -f UTF-16LE"),
         ("plain".encode("utf-16-be") * 40, "iconv -f UTF-16BE"),
     ],

@@ -43,7 +43,7 @@ class PanicException(BaseException):
         (AssertionError(), "AssertionError"),
         (EOFError(), "EOFError"),
         (StopIteration(), "StopIteration"),
-        (RecursionError("maximum recursion depth exceeded"), "it is nested too deep"),
+        (RecursionError("maximum recursion depth exceeded"), "it is nested too deeply"),
         (MemoryError(), "it needs more memory than is available"),
         (OSError("Couldn't deserialize thrift"), "Couldn't deserialize thrift"),
         (PanicException("called `unwrap` on a `None` value"), "called `unwrap` on a `None` value"),
@@ -69,7 +69,7 @@ def test_errors_with_a_meaning_of_their_own_pass(error: BaseException) -> None:
 def test_the_machine_refusing_is_not_a_damaged_file(tmp_path: Path) -> None:
     (tmp_path / "piece.mid").touch()
     with (
-        pytest.raises(DataError, match=r"no such file[\s\S]*did you mean"),
+        pytest.raises(DataError, match=r"file not found[\s\S]*did you mean"),
         foreign_errors("damaged", tmp_path / "pice.mid"),
     ):
         (tmp_path / "pice.mid").read_bytes()

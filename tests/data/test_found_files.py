@@ -389,7 +389,7 @@ def test_times_are_numbers_or_dates(tmp_path: Path, times: tuple[str, str]) -> N
     files, columns = [FilesConfig(source=path)], SessionColumns(time="time")
     assert [row.cells[ITEMS] for row in read_sessions(files, columns)] == [("b", "a")]
     write(tmp_path, "a.csv", f"user,item,time\nu,a,{times[0]}\nu,b,yesterday\n")
-    with pytest.raises(RegardError, match="'yesterday' is not a time") as caught:
+    with pytest.raises(RegardError, match="invalid time 'yesterday'") as caught:
         list(read_sessions(files, columns))
     assert caught.value.where == f"{path}:3"
 
@@ -423,7 +423,7 @@ def test_a_head_of_edges_that_tells_nothing_is_refused(tmp_path: Path) -> None:
     edges = write(
         tmp_path, "edges.csv", "number,one,other\n" + "".join(f"{n},{a},{b}\n" for n, (a, b) in enumerate(RING))
     )
-    with pytest.raises(RegardError, match="does not tell which columns") as caught:
+    with pytest.raises(RegardError, match="does not identify the two ends") as caught:
         read_graph(write(tmp_path, "nodes.csv", NODES), edges)
     assert caught.value.where == f"{edges}:1" and "source and target" in str(caught.value.help)
 
@@ -475,5 +475,5 @@ def test_the_columns_of_an_npz_are_its_arrays_and_it_has_no_rows_of_cells(tmp_pa
     with pytest.raises(DataError, match=r"cannot be read as rows of cells\n.*a\.npz\n.*its arrays are frames, label"):
         next(read_rows(path, ["label"]))
     path.write_bytes(b"junk")
-    with pytest.raises(DataError, match=r"no \.npz of plain arrays"):
+    with pytest.raises(DataError, match=r"not a \.npz of plain arrays"):
         read_head(path)

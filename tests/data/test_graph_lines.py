@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from regard.data.graph_lines import MOST_NODES, graph_of, parse_graph, read_graph_lines
+from regard.data.graph_lines import MAX_NODES, graph_of, parse_graph, read_graph_lines
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 
@@ -43,13 +43,13 @@ def test_labels_are_texts() -> None:
         ({"edges": []}, "no node"),
         ({"edges": [], "nodes": 0}, "no node"),
         ({"edges": [], "nodes": -1}, "no node"),
-        ({"edges": [], "nodes": MOST_NODES + 1}, "262,145 nodes"),
+        ({"edges": [], "nodes": MAX_NODES + 1}, "262,145 nodes"),
         ({"edges": [[0, 10**30]]}, "nodes"),
-        ({"edges": [[0, 3]], "nodes": 3}, "edge 0 is [0, 3], and nodes are 0 to 2"),
+        ({"edges": [[0, 3]], "nodes": 3}, "edge 0 is [0, 3]; nodes are 0 to 2"),
         ({"edges": [[0, 1], [-1, 0]]}, "edge 1 is [-1, 0]"),
         ({"edges": [[0, 1, 2]]}, "edge 0 is [0, 1, 2]"),
-        ({"edges": [[0, 1.0]]}, "no list of two nodes"),
-        ({"edges": [[True, 1]]}, "no list of two nodes"),
+        ({"edges": [[0, 1.0]]}, "must be a list of two nodes"),
+        ({"edges": [[True, 1]]}, "must be a list of two nodes"),
         ({"edges": "0-1"}, "no edges"),
         ({"edge_index": [[0, 1], [1]]}, "2 and 1"),
         ({"edges": [[0, 1]], "nodes": ["C"]}, "edge 0 is [0, 1]"),
@@ -59,7 +59,7 @@ def test_labels_are_texts() -> None:
         ({"edges": [[0, 1]], "features": [[1], [2, 3]]}, "node 1 has 2 features"),
         ({"edges": [[0, 1]], "features": [[1], [float("nan")]]}, "a feature of node 1"),
         ({"edges": [[0, 1]], "features": [[1], ["2"]]}, "a feature of node 1"),
-        ({"edges": [[0, 1]], "features": [1, 2]}, "a list of numbers for each node"),
+        ({"edges": [[0, 1]], "features": [1, 2]}, "one list of numbers per node"),
         ({"edges": [[0, 1]], "label": {"a": 1}}, "neither a text nor a number"),
     ],
 )

@@ -32,7 +32,7 @@ def test_tables_of_nodes_and_edges(tmp_path):
     assert {part: np.flatnonzero(mask).tolist() for part, mask in graph.parts.items()} == {
         "train": [0], "valid": [1], "test": [3],
     }  # fmt: skip
-    assert graph.isolated.tolist() == [3] and "1 of them without an edge, 2 edges" in graph.told()
+    assert graph.isolated.tolist() == [3] and "1 of them without an edge, 2 edges" in graph.describe()
     assert graph.neighbors(1).tolist() == [0, 1, 2]
     assert read_graph(*tables(tmp_path), directed=True).pairs.T.tolist()[-3:] == [[2, 1], [2, 2], [3, 3]]
 
@@ -42,7 +42,7 @@ def test_edges_are_counted_once_or_by_direction(tmp_path):
     nodes, edges = tables(tmp_path, "node,a\nx,1\ny,1\nz,1\nw,1\n", "x,y\ny,z\nz,w\nw,x\nx,z\nz,x\n")
     plain, directed = (read_graph(nodes, edges, directed=each) for each in (False, True))
     assert (plain.mutual, directed.mutual) == (True, False)
-    assert "5 edges" in plain.told() and "6 edges" in directed.told()
+    assert "5 edges" in plain.describe() and "6 edges" in directed.describe()
     assert [edge_count(graphs) for graphs in ([plain], [plain, directed], [])] == [5, 16, 0]
 
 
@@ -83,17 +83,17 @@ def test_each_edge_stands_once():
 @pytest.mark.parametrize(
     "nodes, edges, where, what",
     [
-        (NODES, "x,y\nx,w\n", "edges.csv:2", "'w', which is no node"),
+        (NODES, "x,y\nx,w\n", "edges.csv:2", "'w', which is not a node"),
         (NODES, "x\n", "edges.csv:1", "two ends"),
-        (NODES.replace("y,two,valid,0,2", "y,two,valid,0"), EDGES, "nodes.csv:3", "columns of the first line"),
+        (NODES.replace("y,two,valid,0,2", "y,two,valid,0"), EDGES, "nodes.csv:3", "differ in length"),
         (NODES.replace("0.5", "much"), EDGES, "nodes.csv:4", "the feature a is 'much'"),
         (NODES.replace("0.5", "nan"), EDGES, "nodes.csv:4", "the feature a is 'nan'"),
         (NODES.replace("0.5", "1e39"), EDGES, "nodes.csv:4", "the feature a is '1e39'"),
         (NODES.replace("z,", "x,"), EDGES, "nodes.csv:4", "twice"),
-        (NODES.replace("valid", "another"), EDGES, "nodes.csv:3", "is not a part"),
+        (NODES.replace("valid", "another"), EDGES, "nodes.csv:3", "unknown split"),
         (NODES.replace("node", "what"), EDGES, "nodes.csv:1", "no column of names"),
         ("node,label\nx,one\n", EDGES, "nodes.csv:1", "no features"),
-        ("node,label,a\n", EDGES, "nodes.csv", "no nodes"),
+        ("node,label,a\n", EDGES, "nodes.csv", "no rows"),
         (NODES.replace("0.5", "5" * 200_000), EDGES, "nodes.csv:4", "no cells|a is '5"),  # csv's limit may be raised
     ],
 )  # fmt: skip
@@ -110,22 +110,22 @@ ARRAYS = dict(x=np.ones((3, 2)), edges=np.array([[0, 1]]), y=np.array([0, 1, -1]
 @pytest.mark.parametrize(
     "changed, what",
     [
-        (dict(edges=np.array([[0, 3]])), "leads to no node"),
-        (dict(edges=np.array([[-1, 0]])), "leads to no node"),
-        (dict(edges=np.array([[0.0, 1.0]])), "edges cannot be used"),
-        (dict(edges=np.array([[0, 1, 2]])), "edges are"),
-        (dict(y=np.array([0, 1])), "y has a class of each node"),
+        (dict(edges=np.array([[0, 3]])), "leads to a missing node"),
+        (dict(edges=np.array([[-1, 0]])), "leads to a missing node"),
+        (dict(edges=np.array([[0.0, 1.0]])), "edges has the wrong shape or type"),
+        (dict(edges=np.array([[0, 1, 2]])), "edges must have shape"),
+        (dict(y=np.array([0, 1])), "y must have one class per node"),
         (dict(y=np.array([0, 1, 10**6])), "too many classes"),
-        (dict(x=np.full((3, 2), np.inf)), "no finite number"),
-        (dict(x=np.array([["a"]])), "x cannot be used"),
-        (dict(train_mask=np.ones(2, np.bool_)), "train_mask is not of these nodes"),
-        (dict(x=None), "there is no array x_data"),
-        (dict(x=None, x_data=[1.0], x_indices=[2], x_indptr=[0, 1, 1, 1], x_shape=[3, 2]), "no matrix in compressed"),
-        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1], x_shape=[3, 2]), "do not agree"),
-        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 1 << 31]), "do not agree"),
-        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 0]), "do not agree"),
-        (dict(names=np.array(["a", "a", "b"])), "different texts"),
-        (dict(y=np.array([None, 1, 2], dtype=object)), "no .npz of plain arrays"),
+        (dict(x=np.full((3, 2), np.inf)), "not a finite number"),
+        (dict(x=np.array([["a"]])), "x has the wrong shape or type"),
+        (dict(train_mask=np.ones(2, np.bool_)), "train_mask must have one value per node"),
+        (dict(x=None), "x_data is missing"),
+        (dict(x=None, x_data=[1.0], x_indices=[2], x_indptr=[0, 1, 1, 1], x_shape=[3, 2]), "compressed sparse rows"),
+        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1], x_shape=[3, 2]), "do not match"),
+        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 1 << 31]), "do not match"),
+        (dict(x=None, x_data=[1.0], x_indices=[0], x_indptr=[0, 1, 1, 1], x_shape=[3, 0]), "do not match"),
+        (dict(names=np.array(["a", "a", "b"])), "distinct texts"),
+        (dict(y=np.array([None, 1, 2], dtype=object)), "not a .npz of plain arrays"),
     ],
 )  # fmt: skip
 def test_arrays_are_checked(tmp_path, changed, what):
@@ -140,14 +140,14 @@ def test_a_header_that_says_another_size_than_the_file_has_is_refused_before_mem
     header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': ({shape})}}".ljust(117) + "\n"
     with zipfile.ZipFile(tmp_path / "graph.npz", "w") as packed:
         packed.writestr("x.npy", b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + bytes(24))
-    with pytest.raises(DataError, match=r"no \.npz of plain arrays") as refused:
+    with pytest.raises(DataError, match=r"not a \.npz of plain arrays") as refused:
         read_graph(tmp_path / "graph.npz", None)
     assert "x.npy" in str(refused.value.why)
 
 
 def test_no_file_at_all(tmp_path):
     (tmp_path / "text.npz").write_text("words")
-    with pytest.raises(DataError, match=r"no \.npz"):
+    with pytest.raises(DataError, match=r"not a \.npz"):
         read_graph(tmp_path / "text.npz", None)
-    with pytest.raises(DataError, match="without edges"):
+    with pytest.raises(DataError, match="needs an edge table"):
         read_graph(tables(tmp_path)[0], None)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from regard.data.labels import MOST_CLASSES, Labels
+from regard.data.labels import MAX_CLASSES, Labels
 from regard.errors import DataError, ModelError
 
 
@@ -18,14 +18,14 @@ def made(counts: dict[str, int]) -> Labels:
 def test_labels_are_sorted_numbered_and_reported_by_their_shares() -> None:
     labels = made({"b": 1, "a": 6, "c": 3})
     assert labels == (("a", "b", "c"), (6, 1, 3)) and labels.numbers == {"a": 0, "b": 1, "c": 2}
-    assert labels.told() == "3: a 60.0%, c 30.0%, b 10.0%"
+    assert labels.describe() == "3: a 60.0%, c 30.0%, b 10.0%"
     many = made(dict.fromkeys("abcdefghi", 1))
-    assert many.told().startswith("9: a 11.1%") and many.told().endswith("h 11.1% …")
-    assert not made(dict.fromkeys("abcdefgh", 1)).told().endswith("…")
+    assert many.describe().startswith("9: a 11.1%") and many.describe().endswith("h 11.1% …")
+    assert not made(dict.fromkeys("abcdefgh", 1)).describe().endswith("…")
 
 
-@pytest.mark.parametrize(("number", "learnable"), [(0, False), (1, False), (2, True), (MOST_CLASSES, True),
-                                                   (MOST_CLASSES + 1, False)])  # fmt: skip
+@pytest.mark.parametrize(("number", "learnable"), [(0, False), (1, False), (2, True), (MAX_CLASSES, True),
+                                                   (MAX_CLASSES + 1, False)])  # fmt: skip
 def test_how_many_labels_can_be_learned(number: int, learnable: bool) -> None:
     counts = {f"{n:06}": 1 for n in range(number)}
     if learnable:
@@ -33,7 +33,7 @@ def test_how_many_labels_can_be_learned(number: int, learnable: bool) -> None:
     else:
         with pytest.raises(DataError, match=f"found {number:,} labels?; classification (needs|takes)"):
             made(counts)
-    assert MOST_CLASSES == 10_000, "as docs say"
+    assert MAX_CLASSES == 10_000, "as docs say"
 
 
 def test_saved_labels_are_opened_and_damaged_ones_refused(tmp_path: Path) -> None:
@@ -60,4 +60,4 @@ def test_an_unknown_label_is_named_with_its_place() -> None:
     assert refused.value.where == "x:3"
     with pytest.raises(DataError) as refused:
         made(dict.fromkeys("abcdefghijkl", 1)).numbers.of("x", "x:3")
-    assert refused.value.why == "training had a, b, c, d, e, f, g, h, i, j", "ten of them"
+    assert refused.value.why == "the training labels are a, b, c, d, e, f, g, h, i, j", "ten of them"

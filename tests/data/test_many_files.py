@@ -11,7 +11,7 @@ from regard.data.document_stream import open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.file_names import named_files, paired_files
 from regard.data.preparation import open_or_prepare, prepare
-from regard.data.reading import CorpusConfig, given_corpus, read_pairs
+from regard.data.reading import CorpusConfig, corpus_of_files, read_pairs
 from regard.data.stream import TextConfig, open_or_prepare_stream
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
@@ -86,7 +86,7 @@ def test_files_that_do_not_fit_are_told(parts: Path) -> None:
     with pytest.raises(DataError, match="4 source and 3 target files"):
         list(read_pairs(configs(parts)[0]))
     (parts / "part-4.de").write_text("h\n")
-    with pytest.raises(DataError, match="not parts of the same names") as names:
+    with pytest.raises(DataError, match="do not match") as names:
         list(read_pairs(configs(parts)[0]))
     assert str(parts / "part-3.en") == names.value.where and str(parts / "part-4.de") in str(names.value.why)
     (parts / "part-4.de").rename(parts / "part-3.de")
@@ -144,10 +144,10 @@ def test_files_on_a_command_line(parts: Path) -> None:
     tsv = [parts / f"part-{number}.tsv" for number in range(3)]
     for path in tsv:
         path.write_text("a b\tc\n" * 3)
-    assert given_corpus(tsv) == CorpusConfig(source=tuple(tsv))
-    assert given_corpus(tsv[:1]) == CorpusConfig(source=tsv[0])
-    assert given_corpus([parts / "whole.en", parts / "whole.de"]) == configs(parts)[2]
-    assert given_corpus([parts / "a.en", parts / "b.en", parts / "c.en"]) is None
+    assert corpus_of_files(tsv) == CorpusConfig(source=tuple(tsv))
+    assert corpus_of_files(tsv[:1]) == CorpusConfig(source=tsv[0])
+    assert corpus_of_files([parts / "whole.en", parts / "whole.de"]) == configs(parts)[2]
+    assert corpus_of_files([parts / "a.en", parts / "b.en", parts / "c.en"]) is None
     for what in ([str(each) for each in tsv], [str(parts / "part-*.tsv")]):
         config = find_config(what, [], ["train.steps=1"])
         assert config.task.kind == "translation"

@@ -12,7 +12,7 @@ from regard.core.task import ExampleIndices
 from regard.data.document_stream import DocumentStream, open_or_prepare_documents
 from regard.data.documents import Cut
 from regard.data.masked_examples import MaskedExamples
-from regard.data.masking import LONGEST_SPAN, Masked, MaskingConfig, hidden, masked, number_masked, word_starts
+from regard.data.masking import LONGEST_SPAN, Masked, MaskingConfig, mask_fully, masked, number_masked, word_starts
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer, TokenizerConfig
@@ -52,7 +52,7 @@ def test_special_tokens_are_never_masked(unit: str) -> None:
 
 
 def test_evaluation_reads_the_mask_at_every_place(long: np.ndarray) -> None:
-    found = hidden(long, MaskingConfig(), np.random.default_rng(1), types=TYPES, starts=PLAIN)
+    found = mask_fully(long, MaskingConfig(), np.random.default_rng(1), types=TYPES, starts=PLAIN)
     assert (found.read[found.chosen] == TYPES).all()
     assert (found.read[~found.chosen] == long[~found.chosen]).all()
 
@@ -97,7 +97,7 @@ def test_something_of_every_text_is_masked() -> None:
 
 
 def test_parts_are_of_one() -> None:
-    with pytest.raises((ValidationError, ValueError), match="more than all"):
+    with pytest.raises((ValidationError, ValueError), match="more than 1"):
         MaskingConfig(mask=0.9, random=0.2)
 
 

@@ -48,8 +48,8 @@ def test_every_token_but_begin_is_a_target_once_an_epoch(sizes: list[int], conte
         targets: list[int] = []
         for picks in plan:
             batch = examples.collate(picks)
-            assert batch.weight == float(batch.counted.sum()) and batch.input.shape[1] <= context
-            assert torch.equal(batch.counted, batch.valid)
+            assert batch.weight == float(batch.loss_mask.sum()) and batch.input.shape[1] <= context
+            assert torch.equal(batch.loss_mask, batch.valid)
             assert torch.equal(batch.target[batch.valid], batch.input[batch.valid] + 1)
             targets += batch.target[batch.valid].tolist()
         wanted = [1000 * (1 + n) + at for part in (sizes, sizes[:2]) for n, size in enumerate(part)
@@ -114,7 +114,7 @@ def test_overlapping_windows_count_each_token_once(length: int, stride: int) -> 
     found: list[int] = []
     for picks in examples.batches(None):
         batch = examples.collate(picks)
-        counted = batch.counted if isinstance(batch.counted, torch.Tensor) else batch.valid
+        counted = batch.loss_mask if isinstance(batch.loss_mask, torch.Tensor) else batch.valid
         assert batch.weight == float(counted.sum()) == float(examples.token_counts()[picks.index].sum())
         for row in range(len(batch.index)):
             for column in counted[row].nonzero()[:, 0].tolist():
@@ -122,7 +122,7 @@ def test_overlapping_windows_count_each_token_once(length: int, stride: int) -> 
                 assert column + 1 >= min(8 - stride + 1, target), "tokens before it"
         found += batch.target[counted].tolist()
     assert sorted(found) == sorted([*range(1001, 1001 + length), *range(1001, 1003 + length)])
-    assert examples.texts_begun(np.concatenate([part.index for part in examples.batches(None)])) == streams
+    assert examples.texts_started(np.concatenate([part.index for part in examples.batches(None)])) == streams
     trained = [int(i) for picks in examples.batches(0) for i in examples.collate(picks).target.flatten() if i]
     assert len(trained) == 2 * length + 2, "training overlaps nothing"
 

@@ -9,7 +9,7 @@ import pytest
 from regard.commands.server_plan import _languages
 from regard.data.lint.languages import is_swapped
 from regard.data.pair_languages import language_pair, pair_languages
-from regard.data.reading import CorpusConfig, given_corpus, read_pairs
+from regard.data.reading import CorpusConfig, corpus_of_files, read_pairs
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.tasks.translation.automatic_config import choose
@@ -68,7 +68,7 @@ def test_columns_that_are_codes_name_the_languages(tmp_path: Path) -> None:
 def test_a_first_line_of_languages_is_no_pair(tmp_path: Path, first: str, is_head: bool) -> None:
     path = tmp_path / "pairs.tsv"
     path.write_text(f"{first}\na b\tc d\n", encoding="utf-8")
-    corpus = given_corpus([path])
+    corpus = corpus_of_files([path])
     assert corpus is not None and len(list(read_pairs(corpus))) == (1 if is_head else 2)
 
 

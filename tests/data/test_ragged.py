@@ -178,7 +178,7 @@ def test_a_bit_that_changed_is_found(stored: tuple[Path, ArrayHead], name: str) 
     (folder / name).write_bytes(data if name == "values" else np.array([0, 1, 2, 5], "<i8").tobytes())
     with pytest.raises(DataError, match="damaged") as refused:
         opened(folder, head).require_intact()
-    assert refused.value.why == "its digest is not the one in its head"
+    assert refused.value.why == "its digest differs from the one in its head"
     opened(folder, head.model_copy(update={"sha256": ""})).require_intact()
 
 

@@ -205,7 +205,7 @@ def test_two_shares_of_a_file_part_its_sources(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("share", [(0.5, 0.5), (0.9, 0.1), (-0.1, 1), (0, 1.1)])
 def test_a_share_is_a_part_of_the_whole(share: tuple[float, float]) -> None:
-    with pytest.raises(ValueError, match="share is a part"):
+    with pytest.raises(ValueError, match="share must be a part"):
         CorpusConfig(source=Path("a.tsv"), share=share)
 
 

@@ -17,7 +17,7 @@ from regard.core.task_table import locate
 from regard.data.column_names import pair_columns
 from regard.data.documents import Cut, read_documents
 from regard.data.lint.check import lint
-from regard.data.reading import CorpusConfig, FileCorpus, given_corpus, read_pairs
+from regard.data.reading import CorpusConfig, FileCorpus, corpus_of_files, read_pairs
 from regard.data.rows import Row, column_names, read_rows
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
@@ -74,8 +74,8 @@ def test_a_row_is_named_by_the_line_on_which_it_begins(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "told", "line"),
     [
-        ('text,label\na,b\n"open,c\nd,e\n', "no CSV", 3),
-        ('text,label\n"a"b,c\n', "no CSV", 2),
+        ('text,label\na,b\n"open,c\nd,e\n', "not valid CSV", 3),
+        ('text,label\n"a"b,c\n', "not valid CSV", 2),
         ("text,label\na\n", "1 cell", 2),
         ("body,label\na,b\n", "no column 'text'", 1),
         ("text,text\na,b\n", "two columns", 1),
@@ -122,12 +122,12 @@ def test_a_line_above_the_names_states_the_separator(tmp_path: Path, separator: 
 def test_what_is_no_parquet_is_refused(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     (tmp_path / "a.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(DataError, match="no Parquet"):
+    with pytest.raises(DataError, match="not valid Parquet"):
         column_names(tmp_path / "a.parquet")
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="file not found"):
         column_names(tmp_path / "b.parquet")
     path = write(tmp_path / "c.parquet", {"text": arrow.array([b"bytes"])})
-    with pytest.raises(DataError, match="no text") as caught:
+    with pytest.raises(DataError, match="unsupported value") as caught:
         list(read_rows(path, ["text"]))
     assert caught.value.where == f"{path}:1"
 
@@ -172,7 +172,7 @@ def test_tagged_sentences(table: Any) -> None:
         (("a", "dog"), ("O", "B-X")), (("runs",), ("O",)),
     ]  # fmt: skip
     path = table({"tokens": [["a"], ["b", "c"]], "tags": [["X"], ["Y"]]})
-    with pytest.raises(DataError, match="1 tag does not fit 2 tokens") as caught:
+    with pytest.raises(DataError, match="found 1 tag for 2 tokens") as caught:
         list(read_tagged([*data.train], data))
     assert str(caught.value.where).startswith(f"{path}:")
 
@@ -183,7 +183,7 @@ def test_pairs(table: Any) -> None:
     assert [[source, target] for _, source, target in read_pairs(CorpusConfig(source=path))] == [*expected]
     path = table({"en": ["a dog", "two"], "de": ["ein Hund", "zwei"]})
     assert [[source, target] for _, source, target in read_pairs(CorpusConfig(source=path))] == [*expected]
-    corpus = given_corpus([path])
+    corpus = corpus_of_files([path])
     assert corpus is not None and (corpus.source_key, corpus.target_key) == ("en", "de")
     with pytest.raises(DataError, match="no column 'fr'"):
         list(read_pairs(CorpusConfig(source=path, source_key="en", target_key="fr")))
@@ -327,7 +327,7 @@ def test_the_memory_of_a_list_is_in_proportion_to_its_cell(tmp_path: Path) -> No
 def test_a_number_that_is_of_no_column_is_refused(tmp_path: Path, name: str, number: int) -> None:
     path = tmp_path / name
     path.write_text("a,b\nc,d\n" if name.endswith("csv") else ">a\nb\n" if name.endswith("fasta") else "1\tb\n")
-    with pytest.raises(DataError, match=f"there is no column {number}"):
+    with pytest.raises(DataError, match=f"invalid column number {number}"):
         list(read_rows(path, [number]))
 
 
@@ -336,5 +336,5 @@ def test_json_lines_are_documents_where_a_text_is_a_line(tmp_path: Path) -> None
     texts = [each.text for each in read_documents(TextConfig(source=tmp_path / "a.jsonl"), Cut("line"))]
     assert texts == ["one", "two"]
     (tmp_path / "a.conllu").write_text("1\tit\tit\tPRON\n")
-    with pytest.raises(DataError, match="a word and its tag"):
+    with pytest.raises(DataError, match="one word and tag per line"):
         list(read_documents(TextConfig(source=tmp_path / "a.conllu"), Cut("line")))

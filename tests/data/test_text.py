@@ -254,7 +254,7 @@ def test_the_model_file_of_another_tokenizer_is_refused(name, tmp_path):
 @pytest.mark.parametrize("head", [[], {}, {"format": "other"}, {"format": "regard-tokenizer", "version": 1}], ids=str)
 def test_foreign_json_is_refused(head, tmp_path):
     (tmp_path / "source.json").write_text(json.dumps(head))
-    with pytest.raises(ModelError, match="not a tokenizer of regard"):
+    with pytest.raises(ModelError, match="not a Regard tokenizer"):
         load_tokenizer(tmp_path, "source")
 
 

@@ -45,7 +45,7 @@ ELSEWHERE = {"system": "Linux", "processor": "any", "cores": 1, "written": "2026
 class Silent:
     def updated(self, place: object, steps: int | None, figures: dict[str, float]) -> None: ...
     def validated(self, place: object, validation: object, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
 
 def write_text(folder: Path) -> None:
@@ -59,7 +59,7 @@ def make(folder: Path) -> None:
     """The text lies beside the run while it is made, and is named by a relative path."""
     write_text(Path())
     run = RunFolder.create(Path("run"), load_config(CONFIG))
-    ready = set_up(run, say=print)
+    ready = set_up(run, log=print)
     Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=Silent(), interrupted=lambda: False,
     ).fit()  # fmt: skip

@@ -39,7 +39,7 @@ def config(name: str, folder: Path) -> dict[str, Any]:
 
 
 def trained(run: RunFolder, *, resume: bool, until: int) -> Trainer:
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
         interrupted=lambda: trainer.progress.step == until,

@@ -111,7 +111,7 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     ),
     "Text of pairs": lambda: FieldCase(text((1, 2), word_dropout=0.3), PAIRS, tokenized("character")),
     "Text of pairs apart": lambda: FieldCase(
-        text((1, 2), apart=True, subword_features=20), PAIRS, tokenized("word")
+        text((1, 2), separate=True, subword_features=20), PAIRS, tokenized("word")
     ),
     "Frames": lambda: FieldCase(
         lambda: Frames((1,), max_length=5), FRAMES, SimpleNamespace(start=None, data=SimpleNamespace(train=()))

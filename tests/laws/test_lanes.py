@@ -23,8 +23,8 @@ from regard.tasks.language_model.task import batch_span
 from regard.tasks.load import load_net
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import trained
-from regard.training.carry import continued, handed_on
-from regard.training.progress import Quiet
+from regard.training.carry import continued, detach_carry
+from regard.training.progress import NullReporter
 from regard.training.setup import set_up
 from regard.training.trainer import Trainer
 
@@ -123,7 +123,7 @@ def test_evaluation_carries_the_memory_over_a_whole_document(name: str) -> None:
             batch = valid.collate(examples)
             assert batch.weight == counts[examples.index].sum()
             terms = objective(net, batch, continued(carry, len(batch.index)))
-            carry, total = handed_on(terms.carry, len(batch.index)), total + float(terms.sums["nll"])
+            carry, total = detach_carry(terms.carry, len(batch.index)), total + float(terms.sums["nll"])
         stream, expected = valid.streams[0], 0.0
         offsets = getattr(stream, "offsets", np.array([0, len(stream)]))
         for begin, end in itertools.pairwise(offsets.tolist()):
@@ -140,8 +140,8 @@ def test_memory_matters_and_is_in_the_checkpoint() -> None:
     run = case.run()
     trained(case, run, stop=3)
     assert any(run.path.rglob("*.safetensors"))
-    ready = set_up(case.reopened(run), say=lambda message: None)
-    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=Quiet(), interrupted=lambda: False)
+    ready = set_up(case.reopened(run), log=lambda message: None)
+    trainer = Trainer(run, ready.net, ready.data, steps=ready.steps, reporter=NullReporter(), interrupted=lambda: False)
     assert trainer.resume()
     assert trainer.updater.carry, "nothing was carried"
     trainer.updater.carry = {}

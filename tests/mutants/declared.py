@@ -71,7 +71,7 @@ DECLARED = {
         Edit(padded, "< lengths[:, None]", "<= lengths[:, None]"), "Text", "padding_adds_nothing"
     ),
     "padding before the row": caught(
-        Edit(padded, "found[number, : len(row)]", "found[number, found.shape[1] - len(row) :]"),
+        Edit(padded, "values[number, : len(row)]", "values[number, values.shape[1] - len(row) :]"),
         "Text that drops words", "padding_adds_nothing",
     ),
     "the last position cut off": caught(
@@ -194,7 +194,7 @@ DECLARED = {
         "OneClass", "losses_add_over_rows",
     ),
     "a loss that is a mean": caught(
-        Edit(losses.label_set_loss, ".sum(-1)", ".sum(-1) / len(wanted)"), "SeveralLabels", "losses_add_over_rows"
+        Edit(losses.label_set_loss, ".sum(-1)", ".sum(-1) / len(targets)"), "SeveralLabels", "losses_add_over_rows"
     ),
     "a sum that is a mean": caught(
         Edit(losses.number_loss, "error.detach().double().sum()", "error.detach().double().mean()"),
@@ -235,10 +235,10 @@ DECLARED = {
         "NextItem", "losses_add_over_rows",
     ),
     "hits that are a sum": caught(
-        Edit(next_item_metrics, "/ asked).tolist()", ").tolist()"), "NextItem", "metrics_are_ratios_of_sums"
+        Edit(next_item_metrics, "/ count).tolist()", ").tolist()"), "NextItem", "metrics_are_ratios_of_sums"
     ),
     "the item before the predicted one": caught(
-        Edit(NextItem._best, "[place + FIRST for", "[place + FIRST - 1 for"),
+        Edit(NextItem._best, "[index + FIRST for", "[index + FIRST - 1 for"),
         "NextItem", "memorized_outputs_predict_their_targets",
     ),
     "the item after the first one": caught(

@@ -78,11 +78,11 @@ METRICS = {
         test_scikit_learn.test_figures_of_classes,
     ),
     "F1 over what occurs alone": Mutant(
-        Edit(class_figures, "2 * hit / max(there + found, 1.0)", "hit / max(there, 1.0)"),
+        Edit(class_figures, "2 * hit / max(count_actual + count_predicted, 1.0)", "hit / max(count_actual, 1.0)"),
         test_scikit_learn.test_figures_of_classes,
     ),
     "macro-F1 without labels that are only predicted": Mutant(
-        Edit(label_set_metrics, "seen = (told + wanted) > 0", "seen = wanted > 0"),
+        Edit(label_set_metrics, "seen = (predicted + targets) > 0", "seen = targets > 0"),
         test_scikit_learn.test_figures_of_label_sets,
     ),
     "calibration by bins of equal weight": Mutant(

@@ -133,7 +133,7 @@ TRAINING = {
         Edit(Muon.step, "math.sqrt(largest)", "math.sqrt(len(weight))"), *MUON
     ),
     "stacked matrices taken for one": Mutant(
-        Edit(Muon.step, 'wanted.chunk(group["stacked"])', "wanted.chunk(1)"),
+        Edit(Muon.step, 'momentum.chunk(group["stacked"])', "momentum.chunk(1)"),
         test_muon.test_stacked_matrices_are_counted_and_orthogonalized_one_by_one,
     ),
     "an embedding taken for a hidden matrix": Mutant(
@@ -314,7 +314,7 @@ PACKS: dict[str, Mutant] = {
         {"variant": "learned"},
     ),
     "documents of one segment": Mutant(
-        Edit(PackExamples.collate, "segment, np.arange(", "0, np.arange("),
+        Edit(PackExamples.collate, "start:] = segment", "start:] = 0"),
         test_packs.test_a_row_tells_its_documents_apart_and_each_begins_at_0,
     ),
     "prompts that count": Mutant(

@@ -177,7 +177,7 @@ class Silent:
 
     def updated(self, place: object, steps: int | None, figures: dict[str, float]) -> None: ...
     def validated(self, place: object, validation: object, best: bool) -> None: ...
-    def said(self, message: str) -> None: ...
+    def log(self, message: str) -> None: ...
 
 
 def small_run(folder: Path, **changes: Any) -> Path:
@@ -190,7 +190,7 @@ def small_run(folder: Path, **changes: Any) -> Path:
     for key, value in changes.items():
         config[key] = config[key] | value
     run = RunFolder.create(folder / "run", load_config(config))
-    ready = set_up(run, say=lambda message: None)
+    ready = set_up(run, log=lambda message: None)
     trainer = Trainer(
         run, ready.net, ready.data, steps=ready.steps, reporter=Silent(),
         interrupted=lambda: False,

@@ -66,7 +66,7 @@ def test_a_run_folder_belongs_to_one_of_two_trainings(tmp_path: Path, monkeypatc
                 RunFolder.create(path, configs[which])
                 made[which] = True
             except ConfigError as error:
-                assert "exists already" in error.what
+                assert "already exists" in error.what
 
         with monkeypatch.context() as patch:
             at(patch, number, lambda: create(1))
@@ -90,7 +90,7 @@ def test_a_folder_taken_after_it_was_looked_at_is_not_written_into(
         mkdir(self, *arguments, **options)
 
     monkeypatch.setattr(Path, "mkdir", late)
-    with pytest.raises(ConfigError, match="exists already"):
+    with pytest.raises(ConfigError, match="already exists"):
         RunFolder.create(path, configs[0])
     assert RunFolder.open(path).config == configs[1]
 
@@ -128,7 +128,7 @@ def test_a_run_that_another_process_trains_is_not_removed(tmp_path: Path) -> Non
     def no_display(path: Path) -> None:
         pytest.fail("training began")
 
-    with run.training(), pytest.raises(ModelError, match="another process trains this run"):
+    with run.training(), pytest.raises(ModelError, match="another process is training this run"):
         start.train_new(run, no_display)  # type: ignore[arg-type]
     assert RunFolder.open(tmp_path / "run").config == run.config
 
@@ -165,7 +165,7 @@ def test_an_average_is_made_by_one_process_at_a_time(received: Path, monkeypatch
             try:
                 average_run(run, last=1)
             except ModelError as error:
-                assert error.what == "another process averages this run"
+                assert error.what == "another process is averaging this run"
                 refused += 1
 
         with monkeypatch.context() as patch:
@@ -179,6 +179,6 @@ def test_an_average_is_made_by_one_process_at_a_time(received: Path, monkeypatch
 
 def test_an_average_waits_for_nobody(received: Path) -> None:
     run, before = RunFolder.open(received), sorted(received.rglob("*"))
-    with atomic_files.locked(run.checkpoints), pytest.raises(ModelError, match="another process averages"):
+    with atomic_files.locked(run.checkpoints), pytest.raises(ModelError, match="another process is averaging"):
         average_run(run)
     assert sorted(received.rglob("*")) == before, "the lock is the folder itself"

@@ -353,7 +353,7 @@ def test_no_read_permission_is_no_damage(tmp_path: Path, monkeypatch: pytest.Mon
         return opening(path, flags)
 
     monkeypatch.setattr(checkpoint_files, "open_regular", refuse)
-    with pytest.raises(StorageError, match="may not be read"):
+    with pytest.raises(StorageError, match="no permission to read"):
         checkpoint.load_latest(tmp_path, silent)
 
 
@@ -417,7 +417,7 @@ def test_where_none_is_whole_nothing_starts_afresh_by_itself(tmp_path: Path) -> 
     for step in (1, 2):
         (tmp_path / f"step-00000{step}" / "manifest.json").unlink()
     problems: list[str] = []
-    with pytest.raises(ModelError, match="none of the 2"):
+    with pytest.raises(ModelError, match="are unusable .2."):
         checkpoint.load_latest(tmp_path, problems.append)
     assert [("step-000002" in each, "step-000001" in each) for each in problems] == [
         (True, False),
@@ -441,7 +441,7 @@ def test_a_newer_format_is_refused_by_name(tmp_path: Path, name: str) -> None:
     atomic_files.write_json(path / name, newer)
     if name != "manifest.json":
         seal(path)
-    with pytest.raises(ModelError, match="newer regard") as caught:
+    with pytest.raises(ModelError, match="newer version of Regard") as caught:
         checkpoint.load(path)
     assert caught.value.help == upgrade_advice()
 

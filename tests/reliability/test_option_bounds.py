@@ -46,7 +46,7 @@ IRRELEVANT: dict[tuple[str, str], str] = {
     ("CorpusConfig", "share"): "refused by the class: 0 ≤ begin < end ≤ 1",
     ("TextConfig", "share"): "refused by the class: 0 ≤ begin < end ≤ 1",
     ("Plan", "steps"): COUNTED,
-    ("Plan", "most"): COUNTED,
+    ("Plan", "max_steps"): COUNTED,
     ("Plan", "seconds_per_update"): COUNTED,
     ("Plan", "spec"): "compared with the weights (size_check.require_fitting)",
 }

@@ -85,7 +85,7 @@ def told(shelf: Shelf) -> None:
     run = RunFolder.open(shelf.path / "run")
     for each in (info(run), describe_run(run, name="run", checkpoint="best")):
         json.dumps(each)
-    run.elsewhere()
+    run.environment_changes()
 
 
 def cut(name: str) -> Read:
@@ -264,7 +264,7 @@ def filled(path: Path, small: Path) -> Shelf:
     (path / "pairs.tsv").write_text("a\tb\n" * 5)
     atomic_files.write_bytes(path / "pairs.tsv.gz", gzip.compress(b"a\tb\n" * 5))
     shutil.rmtree(run / "checkpoints/step-000001")  # to which a resume would go back
-    ready = set_up(RunFolder.open(run), say=lambda text: None)
+    ready = set_up(RunFolder.open(run), log=lambda text: None)
     trainer = Trainer(
         RunFolder.open(run), ready.net, ready.data, steps=2, reporter=Silent(), interrupted=lambda: False,
     )  # fmt: skip

@@ -99,7 +99,7 @@ def test_a_new_training_without_room_says_so_at_once(received: Path, monkeypatch
     run = RunFolder.open(received)
     monkeypatch.setattr(setup, "_build", lambda *given, **options: pytest.fail("built"))
     with pytest.raises(TrainingError, match="too large"):  # its vocabulary has more than eight pieces
-        set_up(run, say=lambda text: None)
+        set_up(run, log=lambda text: None)
 
 
 def test_the_machine_has_some_memory_and_no_more_than_it_may(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

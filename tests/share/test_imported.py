@@ -240,8 +240,8 @@ def test_an_imported_run_has_nothing_to_learn_from(folder: Path, tmp_path: Path)
     from regard.training.setup import set_up
 
     run = import_marian(folder, tmp_path / "run")
-    with pytest.raises(ConfigError, match="nothing to learn from"):
-        set_up(run, say=lambda message: None)
+    with pytest.raises(ConfigError, match="names no training data"):
+        set_up(run, log=lambda message: None)
 
 
 def test_two_lists_that_are_not_one_are_told(folder: Path, tmp_path: Path) -> None:

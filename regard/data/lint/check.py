@@ -1,4 +1,4 @@
-"""Lint of parallel text: reads everything, never stops at bad text, and names lines."""
+"""Lint of parallel text: reads everything, never stops at bad text, and reports line numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from regard.data.reading import FileCorpus
 
 Severity = Literal["error", "warning", "note"]
 
-# Kinds in the order of a report. An error keeps the corpus from being trained on.
+# Kinds in the order of a report. An error prevents training on the corpus.
 KINDS: dict[str, Severity] = {
     "empty": "error",  # a file without lines
     "lines": "error",  # different numbers of lines
@@ -33,9 +33,9 @@ KINDS: dict[str, Severity] = {
     "overlap": "warning",  # a held-out pair, source or input is in the training text
     "script": "warning",  # in another script than nearly all lines
     "language": "warning",  # in the other side's language
-    "mojibake": "warning",  # decoded wrongly at an earlier time
+    "mojibake": "warning",  # decoded with a wrong encoding earlier
     "control": "warning",  # control characters
-    "ratio": "warning",  # lengths far from the usual ratio
+    "ratio": "warning",  # lengths far from the typical ratio
     "long": "warning",  # longer than any sentence
     "identical": "warning",  # source = target
     "duplicate": "note",  # the same pair or example again
@@ -44,7 +44,10 @@ KINDS: dict[str, Severity] = {
 
 
 class Finding(NamedTuple):
-    """Defect of a corpus. ``line`` counts from 1, None for the whole corpus; ``file``: the file of the line."""
+    """Defect of a corpus.
+
+    ``line`` counts from 1 and is None for the whole corpus; ``file`` is the file of the line.
+    """
 
     kind: str
     line: int | None
@@ -54,7 +57,7 @@ class Finding(NamedTuple):
 
 
 class LintReport(NamedTuple):
-    """Outcome: lines read, findings of each kind, the first findings of each kind, rules left out, and facts."""
+    """Result of a lint: lines read, counts and first findings of each kind, skipped rules, and summary lines."""
 
     lines: int
     counts: dict[str, int]
@@ -73,9 +76,15 @@ def lint(
 ) -> LintReport:
     """Check ``config``, and search for its sentences in the ``held_out`` corpora.
 
-    ``max_findings``: findings named of each kind; ``counts`` counts all. ``identify``: returns the language code of a
-    text (by py3langid, if installed, when None). ``progress``: called with the number of lines read. About 20 s a
-    million sentence pairs, one pass, 34 bytes of memory a pair. Raises only if a file is missing or cannot be read.
+    One pass takes about 20 s per million sentence pairs and 34 bytes of memory per pair. Raises only if a file is
+    missing or unreadable.
+
+    Args:
+        config: the corpus to check.
+        held_out: corpora whose pairs must not be in ``config``.
+        max_findings: maximum number of reported findings of each kind; ``counts`` has all.
+        identify: returns the language code of a text; py3langid, if it is installed and this is None.
+        progress: called with the number of lines read.
     """
     findings = FindingList(max_findings)
     identify = identify or language_identifier()
@@ -93,7 +102,7 @@ def lint(
 
 
 class FindingList:
-    """FindingList so far: all of them counted, the first ``max_findings`` of each kind kept."""
+    """Findings: all are counted, the first ``max_findings`` of each kind are kept."""
 
     def __init__(self, max_findings: int) -> None:
         self.max_findings = max_findings
@@ -101,7 +110,7 @@ class FindingList:
         self.findings: list[Finding] = []
 
     def add(self, kind: str, line: int | None, message: str, file: str) -> None:
-        """Count a finding, and keep it if its kind has room."""
+        """Count a finding, and keep it if its kind has fewer than ``max_findings``."""
         self.counts[kind] += 1
         if self.counts[kind] <= self.max_findings:
             self.findings.append(Finding(kind, line, message, KINDS[kind], file))
@@ -109,16 +118,16 @@ class FindingList:
     def report(self, lines: int, skipped: list[str], summary: tuple[str, ...] = ()) -> LintReport:
         """Return the report, findings in the order of KINDS."""
         rank = {kind: position for position, kind in enumerate(KINDS)}
-        self.findings.sort(key=lambda finding: rank[finding.kind])  # stable: within a kind as found
+        self.findings.sort(key=lambda finding: rank[finding.kind])  # stable: findings of a kind keep their order
         counts = {kind: self.counts[kind] for kind in KINDS if self.counts[kind]}
         return LintReport(lines, counts, self.findings, skipped, summary)
 
 
 class _Statistics:
-    """Numbers about the pairs with two sides: 34 bytes a pair, no text.
+    """Statistics of the pairs with two sides: 34 bytes per pair, no text.
 
-    ``ended_at``: the last line of each side that ended early. ``line``: the line of each pair; the other arrays follow
-    it.
+    ``ended_at``: the last line of each side that ended early. ``line``: the line of each pair; the other arrays have
+    the same order.
     """
 
     def __init__(self) -> None:
@@ -142,7 +151,7 @@ class _Statistics:
         self.sample.add(line, source, target)
 
     def _script_number(self, name: str | None) -> int:
-        """Return the number of a script; 0 for None, and beyond 256 scripts."""
+        """Return the number of a script; 0 for None, and for scripts beyond 256."""
         if name not in self.script_names:
             if len(self.script_names) == 256:
                 return 0
@@ -151,7 +160,7 @@ class _Statistics:
 
 
 def _check_lines(config: FileCorpus, findings: FindingList, progress: Callable[[int], None] | None) -> _Statistics:
-    """Check each line by itself and return the statistics of all."""
+    """Check each line separately and return the statistics of all lines."""
     statistics = _Statistics()
     for row in read_rows(config):
         statistics.lines = row.line
@@ -170,7 +179,7 @@ def _check_lines(config: FileCorpus, findings: FindingList, progress: Callable[[
 def _both_sides(
     row: LintRow, config: FileCorpus, findings: FindingList, statistics: _Statistics
 ) -> tuple[str, str] | None:
-    """Return source and target if neither is missing or blank; report a blank side."""
+    """Return source and target if both have text; report a blank side."""
     source, target = row.source, row.target
     if source is None or target is None:
         for side, text in (("source", source), ("target", target)):
@@ -196,11 +205,11 @@ def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: Fin
         return
     if config.target is not None and statistics.ended_at:
         _report_line_counts(config, statistics, findings)
-        return  # later lines do not match: further rules would only repeat that
+        return  # later lines do not match, so further rules would only repeat this finding
     lines = np.asarray(statistics.line)
     source, target = (np.asarray(lengths, dtype=np.float64) for lengths in statistics.lengths)
     for first, last, shift in shifted_ranges(source, target):
-        message = f"lines {lines[first]} to {lines[last]} of the source match the target {shift:+d} lines on better"
+        message = f"source lines {lines[first]} to {lines[last]} match the target better {shift:+d} lines away"
         findings.add("shifted", int(lines[first]), message, file)
     if (correlation := unrelated_correlation(source, target)) is not None:
         findings.add("unrelated", None, f"the lengths of the sides hardly correlate ({correlation:.2f})", file)
@@ -213,7 +222,7 @@ def _check_statistics(config: FileCorpus, statistics: _Statistics, findings: Fin
 
 
 def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: FindingList) -> None:
-    """Report different numbers of lines, and where the shorter side probably lacks one."""
+    """Report different numbers of lines, and the line that the shorter side probably lacks."""
     assert config.target is not None
     (side, count), other = next(iter(statistics.ended_at.items())), statistics.lines
     if count == 0:
@@ -232,7 +241,7 @@ def _report_line_counts(config: FileCorpus, statistics: _Statistics, findings: F
 
 
 def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: FindingList, file: str) -> None:
-    """Report lines in another script than nearly all lines of their side."""
+    """Report lines in another script than at least 90% of the lines of their side."""
     for side, numbers in zip(("source", "target"), statistics.scripts, strict=True):
         scripts = np.asarray(numbers)
         counts_by_script = np.bincount(scripts, minlength=1)
@@ -246,12 +255,12 @@ def _check_scripts(statistics: _Statistics, lines: npt.NDArray[Any], findings: F
 
 
 def _check_overlap(other: FileCorpus, statistics: _Statistics, findings: FindingList) -> None:
-    """Report pairs and sources of a held-out corpus that are in the checked one."""
+    """Report pairs and sources of a held-out corpus that are also in the checked corpus."""
     sources, pairs = (np.asarray(hashes) for hashes in (statistics.source_hash, statistics.pair_hash))
     order, pair_order = np.argsort(sources, kind="stable"), np.argsort(pairs, kind="stable")
 
     def find_line(hashes: npt.NDArray[Any], order_by_hash: npt.NDArray[Any], hash_value: int) -> int | None:
-        """Return the line whose hash is ``hash_value``, None if there is none."""
+        """Return the line with this hash; None if no line has it."""
         position = int(np.searchsorted(hashes, hash_value, sorter=order_by_hash))
         if position < len(hashes) and hashes[order_by_hash[position]] == hash_value:
             return int(statistics.line[order_by_hash[position]])
@@ -261,6 +270,6 @@ def _check_overlap(other: FileCorpus, statistics: _Statistics, findings: Finding
         if not row.source or not row.target or not row.source.strip():
             continue
         if (line := find_line(pairs, pair_order, hash((row.source, row.target)))) is not None:
-            findings.add("overlap", row.line, f"the pair is also training line {line}", str(other.source))
+            findings.add("overlap", row.line, f"the pair is also in training line {line}", str(other.source))
         elif (line := find_line(sources, order, hash(row.source))) is not None:
-            findings.add("overlap", row.line, f"the source is also that of training line {line}", str(other.source))
+            findings.add("overlap", row.line, f"the source is also in training line {line}", str(other.source))

@@ -9,18 +9,18 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
-BLOCK = 100  # lines judged together when looking for a shift
-MAX_SHIFT = 3  # lines of shift looked for, either way
+BLOCK = 100  # lines per block in the search for a shift
+MAX_SHIFT = 3  # maximum shift in either direction, in lines
 MAX_DEVIATION = 6.0  # robust standard deviations
 
 
 def find_repeats(hashes: Array) -> tuple[Array, Array]:
-    """Return the positions whose hash occurred before, rising, and the position of its first occurrence for each."""
+    """Return the positions of repeated hashes, ascending, and for each the position of its first occurrence."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     repeated = np.zeros(len(ordered), np.bool_)
     repeated[1:] = ordered[1:] == ordered[:-1]
-    # The first of each run of equals is carried along the run.
+    # Within each run of equal hashes, propagate the position of the first one.
     head = np.maximum.accumulate(np.where(repeated, 0, np.arange(len(ordered))))
     later, first = order[repeated], order[head[repeated]]
     rising = np.argsort(later)
@@ -28,11 +28,11 @@ def find_repeats(hashes: Array) -> tuple[Array, Array]:
 
 
 def odd_length_ratios(source: Array, target: Array) -> Array:
-    """Return the positions, rising, whose lengths (characters) do not fit together.
+    """Return the positions, ascending, of pairs whose lengths (in characters) do not match.
 
-    Gale and Church: a target's length is c times its source's, with a variance that grows with the length. c is the
-    ratio of the sums; the spread is estimated robustly (median absolute deviation). A length is odd if it lies more
-    than MAX_DEVIATION spreads away and is more than twice, or less than half, what is expected.
+    Gale and Church: the length of a target is c times that of its source, with a variance that grows with the length. c
+    is the ratio of the sums. The spread is estimated robustly (median absolute deviation). A length is odd if it
+    deviates by more than MAX_DEVIATION spreads, and is over twice or under half the expected length.
     """
     if len(source) < 20:
         return np.empty(0, np.int64)
@@ -45,7 +45,7 @@ def odd_length_ratios(source: Array, target: Array) -> Array:
 
 
 def unrelated_correlation(source: Array, target: Array) -> float | None:
-    """Return the correlation of the log lengths if it is too small for translations (< 0.2), else None."""
+    """Return the correlation of the log lengths if it is too small for translations (< 0.2), otherwise None."""
     if len(source) < 50:
         return None
     first, second = np.log1p(source), np.log1p(target)
@@ -58,8 +58,8 @@ def unrelated_correlation(source: Array, target: Array) -> float | None:
 def shifted_ranges(source: Array, target: Array) -> Iterator[tuple[int, int, int]]:
     """Yield (first, last, shift): positions between which source line i matches target line i + shift.
 
-    Blocks of BLOCK lines are compared at every shift up to MAX_SHIFT. A block counts as shifted if its lengths fit
-    clearly better there (cost below 0.7) than unshifted. Neighboring blocks with the same shift are joined.
+    Blocks of BLOCK lines are compared at every shift up to MAX_SHIFT. A block is shifted if its cost at the shift is
+    below 0.7 of its unshifted cost. Neighboring blocks with the same shift are joined.
     """
     count = len(source)
     if count < BLOCK + 2 * MAX_SHIFT:

@@ -1,4 +1,4 @@
-"""Lint of examples of any task: equal ones, equal inputs with other targets, held-out inputs that training has."""
+"""Lint of examples of any task: duplicates, contradictory targets, and overlap with held-out inputs."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
 from regard.data.lint.check import FindingList, LintReport
 
-SEVERAL = 20  # different targets, from which on they are not listed
-RARE = 5  # examples of a class, below which it is named
+SEVERAL = 20  # maximum number of distinct targets that are listed
+RARE = 5  # classes with fewer examples are reported
 
 
 class LintExample(NamedTuple):
-    """The input of an example as text, its target, a line for each of its parts or None, and its file and line."""
+    """One example: its input as text, its target (one line per label; None without one), and ``file:line``."""
 
     input: str
     target: str | None
@@ -31,19 +31,19 @@ def lint_examples(
     max_findings: int = 20,
     progress: Callable[[int], None] | None = None,
 ) -> LintReport:
-    """Check the examples of training against each other and against held-out ones.
+    """Check the training examples against each other and against held-out ones.
 
     Args:
-        examples: those of training.
-        held_out: readers of held-out examples, by the name of their files.
-        unit: noun of what stands between the spaces of inputs; None for inputs that are no text.
-        max_findings: findings named of each kind; all are counted.
+        examples: the training examples.
+        held_out: readers of held-out examples, by the names of their files.
+        unit: noun for the space-separated units of inputs; None for inputs that are not text.
+        max_findings: maximum number of reported findings of each kind; all are counted.
         progress: called with the number of examples read.
 
     Returns:
-        Duplicates, contradictions (an input with two targets), overlap with held-out inputs; a summary of targets,
-        lengths (in characters where inputs have no spaces), and of held-out words that training does not have. 60 bytes
-        of memory an example, besides its words.
+        Duplicates, contradictions (one input with two targets) and overlap with held-out inputs. The summary has the
+        targets, the lengths (in characters for inputs without spaces), and the share of held-out words that are not in
+        the training data. Memory: 60 bytes per example, plus the distinct words.
     """
     findings, first_places = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
     targets, lengths, characters = Counter[str](), Counter[int](), Counter[int]()
@@ -81,12 +81,12 @@ def _compared(
     words: Collection[str],
     findings: FindingList,
 ) -> tuple[int, float]:
-    """Add inputs that training has to ``findings``; return the number of examples and the share of unknown words."""
+    """Add overlapping inputs to ``findings``; return the number of examples and the share of unknown words."""
     count = unknown = total = 0
     for example in held_out:
         count += 1
         if (same := first_places.get(_digest(example.input))) is not None and same[1] != example.where:
-            findings.add("overlap", *_place(example.where, f"training has this input in {same[1]}"))
+            findings.add("overlap", *_place(example.where, f"the same input is in the training data: {same[1]}"))
         own = example.input.split()
         total, unknown = total + len(own), unknown + sum(word not in words for word in own)
     return count, unknown / max(total, 1)
@@ -121,5 +121,5 @@ def _of_lengths(lengths: Counter[int], unit: str) -> list[str]:
     for length in sorted(lengths):
         below += lengths[length]
         if 2 * below >= total:
-            return [f"inputs have {pluralize(length, unit)} at the median, {max(lengths):,} at most"]
+            return [f"inputs have {pluralize(length, unit)} (median), {max(lengths):,} at most"]
     return []

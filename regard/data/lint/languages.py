@@ -1,4 +1,4 @@
-"""Lint rule for lines in the wrong language, by the optional package ``py3langid``."""
+"""Lint rule for lines in the wrong language, with the optional package ``py3langid``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from importlib import import_module
 from itertools import islice
 
 SAMPLE_SIZE = 1000
-SWAP_SAMPLE, FEWEST = 50, 3  # pairs that tell whether sides are swapped
-MIN_WORDS = 5  # words of a line whose language can be identified
+SWAP_SAMPLE, FEWEST = 50, 3  # maximum and minimum number of pairs to detect swapped sides
+MIN_WORDS = 5  # minimum number of words to identify the language of a line
 
 Identify = Callable[[str], str]
 
 
 class PairSample:
-    """Sample of up to SAMPLE_SIZE pairs, spread evenly over a stream of unknown length, without randomness."""
+    """Deterministic sample of up to SAMPLE_SIZE pairs, spread evenly over a stream of unknown length."""
 
     def __init__(self) -> None:
         self.rows: list[tuple[int, str, str]] = []
         self._stride, self._seen = 1, 0
 
     def add(self, line: int, source: str, target: str) -> None:
-        """Add a pair of the stream, if it falls into the sample and both sides have MIN_WORDS."""
+        """Add a pair of the stream if it falls into the sample and both sides have MIN_WORDS words."""
         if min(source.count(" "), target.count(" ")) + 1 < MIN_WORDS:
             return
         if self._seen % self._stride == 0:
@@ -35,7 +35,7 @@ class PairSample:
 
 
 def language_identifier() -> Identify | None:
-    """Return a function from text to language code, None if ``py3langid`` is not installed."""
+    """Return a function from text to language code; None if ``py3langid`` is not installed."""
     try:
         library = import_module("py3langid")
     except ImportError:
@@ -44,10 +44,10 @@ def language_identifier() -> Identify | None:
 
 
 def is_swapped(pairs: Iterable[tuple[str, str]], languages: tuple[str, str]) -> bool:
-    """Return whether most sources are in the target language, and most targets in the source language.
+    """Return whether most sources are in the target language and most targets in the source language.
 
-    ``languages``: codes of the source and the target, in this order. False without the library that identifies them,
-    and for pairs of few words.
+    ``languages``: codes of the source and the target, in this order. Returns False if ``py3langid`` is not installed,
+    and if too few pairs have enough words.
     """
     long = (pair for pair in pairs if min(side.count(" ") for side in pair) + 1 >= MIN_WORDS)
     sample = list(islice(long, SWAP_SAMPLE))
@@ -60,9 +60,9 @@ def is_swapped(pairs: Iterable[tuple[str, str]], languages: tuple[str, str]) -> 
 
 
 def wrong_language_lines(rows: list[tuple[int, str, str]], identify: Identify) -> list[tuple[int, str]]:
-    """Return (line, message) for sampled lines in the other side's language: untranslated, or sides swapped.
+    """Return (line, message) for sampled lines in the other side's language: untranslated or swapped lines.
 
-    The language of a single line is often misjudged, but seldom exactly as the other side's.
+    The language of a single line is often misidentified, but rarely as exactly that of the other side.
     """
     languages = [(identify(source), identify(target)) for _, source, target in rows]
     if not languages:

@@ -21,16 +21,16 @@ SAME_SCRIPT = {"CJK": "Han", "HIRAGANA": "Han", "KATAKANA": "Han", "IDEOGRAPHIC"
 
 
 def check_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
-    """Yield (kind, message) for each suspicious property of a pair, neither side of which is blank."""
+    """Yield (kind, message) for each suspicious property of a pair without blank sides."""
     for side, text in (("source", source), ("target", target)):
-        if not text.isprintable() and (found := CONTROL.search(text)):
-            yield "control", f"the {side} has the control character U+{ord(found[0]):04X}"
+        if not text.isprintable() and (match := CONTROL.search(text)):
+            yield "control", f"the {side} has the control character U+{ord(match[0]):04X}"
         if not text.isascii():
             if "\ufffd" in text:
                 yield "mojibake", f"the {side} has U+FFFD, which replaces text lost in decoding"
-            elif found := MOJIBAKE.search(text):
-                yield "mojibake", f"the {side} has {found[0]!r}, which looks like UTF-8 decoded as another encoding"
-        if len(text) > MAX_WORDS:  # fewer characters cannot be more words
+            elif match := MOJIBAKE.search(text):
+                yield "mojibake", f"the {side} has {match[0]!r}, which looks like UTF-8 decoded as another encoding"
+        if len(text) > MAX_WORDS:  # a text has at most as many words as characters
             words = len(text.split())
             if words > MAX_WORDS or len(text) > MAX_CHARACTERS:
                 yield "long", f"the {side} has {pluralize(words, 'word')}, {pluralize(len(text), 'character')}"
@@ -39,7 +39,7 @@ def check_pair(source: str, target: str) -> Iterator[tuple[str, str]]:
 
 
 def main_script(text: str) -> str | None:
-    """Return the script of most letters of ``text``: Latin, Cyrillic, Han (with kana) …; None without letters."""
+    """Return the most frequent script of the letters: Latin, Cyrillic, Han (with kana) …; None without letters."""
     if text.isascii():
         return "Latin" if any(map(str.isalpha, text)) else None
     counts = Counter(map(_script, text))
@@ -49,7 +49,7 @@ def main_script(text: str) -> str | None:
 
 @lru_cache(maxsize=65536)
 def _script(character: str) -> str | None:
-    """Return the script of a letter, None for other characters."""
+    """Return the script of a letter; None for other characters."""
     if not character.isalpha():
         return None
     # The first word of a letter's Unicode name is its script.

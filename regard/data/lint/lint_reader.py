@@ -1,4 +1,4 @@
-"""Reader for the lint: defects of a line become problems of that line, and reading goes on."""
+"""Reader for the lint: it records defects of lines as problems and continues."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.errors import DataError
 
 
 class LintRow(NamedTuple):
-    """Line of a corpus. A side is None where its file has ended or the line has no such side.
+    """Line of a corpus. A side is None if its file has ended or the line lacks it.
 
-    ``problems``: (kind, message) of each defect found in reading.
+    ``problems``: (kind, message) of each defect in reading.
     """
 
     line: int
@@ -24,7 +24,7 @@ class LintRow(NamedTuple):
 
 
 def read_rows(config: FileCorpus) -> Iterator[LintRow]:
-    """Yield every line of ``config``, blank ones too.
+    """Yield every line of ``config``, blank lines included.
 
     Raises only if a file cannot be read at all, or can be read only once.
     """
@@ -54,21 +54,21 @@ def read_rows(config: FileCorpus) -> Iterator[LintRow]:
 
 
 def _rows_of_table(config: FileCorpus) -> Iterator[LintRow]:
-    """Yield the rows up to one that is none; what follows it cannot be told apart from it."""
+    """Yield the rows up to the first invalid one: after it, the bounds of rows are unknown."""
     number = 1
     try:
         for number, source, target in read_each_pair(config):
             yield LintRow(number, source, target, ())
     except DataError as error:
-        if number == 1 and error.what.startswith("there is no"):
+        if number == 1 and error.what.startswith(("no column", "file not found")):
             raise
-        told = (error.where or "").rpartition(":")[2]
-        message = f"{error.what}: {error.why}; nothing was read after it"
-        yield LintRow(int(told) if told.isdecimal() else number, None, None, (("format", message),))
+        line = (error.where or "").rpartition(":")[2]
+        message = f"{error.what}: {error.why}; the rest of the file was not read"
+        yield LintRow(int(line) if line.isdecimal() else number, None, None, (("format", message),))
 
 
 def _decode(raw: bytes | None, side: str) -> tuple[str | None, tuple[tuple[str, str], ...]]:
-    """Return the text of a line, with U+FFFD for invalid bytes, and its problems; ``side``: for the message."""
+    """Return the text of a line, with U+FFFD for invalid bytes, and its problems; ``side`` is named in the message."""
     if raw is None:
         return None, ()
     try:

@@ -15,10 +15,10 @@ from regard.errors import ConfigError
 class PublicFile:
     """Text file of a public corpus; ``size`` (bytes) and ``sha256`` are those of the unpacked text."""
 
-    name: str  # in the user's folder
+    name: str  # name in the user's folder
     size: int
     sha256: str
-    path: str = ""  # below the corpus's address, if other than the name
+    path: str = ""  # below the corpus's address, if different from the name
 
     @property
     def remote(self) -> str:
@@ -28,7 +28,7 @@ class PublicFile:
 
 @dataclass(frozen=True)
 class PublicCorpus:
-    """Published corpus. Without an ``address`` it can only be copied from local files."""
+    """Published corpus. Without an ``address``, it can only be copied from local files."""
 
     name: str
     title: str
@@ -36,11 +36,11 @@ class PublicCorpus:
     repository: str
     files: tuple[PublicFile, ...]
     address: str | None = None
-    hint: str | None = None  # a command to use the corpus; {folder} stands for its folder
+    hint: str | None = None  # a command to use the corpus; {folder} is replaced by its folder
 
     @property
     def size(self) -> int:
-        """Bytes of all files, unpacked."""
+        """Total size of all files in bytes, unpacked."""
         return sum(file.size for file in self.files)
 
 
@@ -55,12 +55,12 @@ def corpora() -> dict[str, PublicCorpus]:
 
 
 def corpus_named(name: str) -> PublicCorpus:
-    """Return the corpus of this name. ConfigError with the nearest name if there is none."""
+    """Return the corpus with this name. ConfigError, with the nearest name, if it does not exist."""
     known = corpora()
     if name not in known:
         raise ConfigError(
-            f"there is no public corpus {name!r}",
-            why=f"known are {', '.join(known)}",
+            f"unknown public corpus {name!r}",
+            why=f"the corpora are {', '.join(known)}",
             help=did_you_mean(name, known) or "regard data list",
         )
     return known[name]

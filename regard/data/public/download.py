@@ -1,6 +1,6 @@
 """Download of one file over HTTP: resumed, retried after transient failures, limited in size.
 
-The content is not verified here: see ``fetch``.
+The content is verified in ``fetch``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from regard.errors import DataError
 
 CHUNK = 1 << 16  # bytes read at once
 TIMEOUT = 30.0  # seconds without a byte
-PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each further try
-TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses that may change on another try
+PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before each retry
+TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})  # statuses worth a retry
 
-Progress = Callable[[int, int | None], None]  # bytes so far, bytes in all if known
+Progress = Callable[[int, int | None], None]  # bytes so far, total bytes if known
 
 
 class _Interrupted(Exception):
-    """Transfer broke off; another try may succeed."""
+    """The transfer was interrupted; a retry may succeed."""
 
 
 def download(
@@ -40,10 +40,20 @@ def download(
 ) -> None:
     """Download ``address`` into ``partial``, continuing after the bytes that ``partial`` already has.
 
-    ``limit``: bytes accepted at most. ``help``: the hint that ends every error. ``progress``: called with bytes so far
-    and in all. ``pauses``: seconds before each further try. Proxies come from the environment (``https_proxy``,
-    ``no_proxy``). ``partial`` stays after an interruption, so that the next call continues. Raises DataError if the
-    server refuses, sends too much, or fails on every try; StorageError from the disk.
+    Proxies come from the environment (``https_proxy``, ``no_proxy``). After an interruption, ``partial`` remains, and
+    the next call continues it.
+
+    Args:
+        address: URL of the file.
+        partial: path of the downloaded bytes.
+        limit: maximum number of bytes.
+        help: the hint of every error.
+        progress: called with the bytes so far and the total.
+        pauses: seconds before each retry.
+
+    Raises:
+        DataError: the server refuses, sends too much, or fails on every attempt.
+        StorageError: the file cannot be written.
     """
     for pause in (*pauses, None):
         try:
@@ -89,13 +99,13 @@ def _open(address: str, done: int, help: str) -> HTTPResponse:
             answer = f"the server answered {error.code} {error.reason}"
         if error.code in TRANSIENT:
             raise _Interrupted(answer) from error
-        if error.code == 416 and done:  # nothing follows the partial file: download the whole again
+        if error.code == 416 and done:  # the partial file is complete or of another file: start again
             return _open(address, 0, help)
         raise DataError("the file cannot be downloaded", where=address, why=answer, help=help) from error
     except (OSError, HTTPException) as error:
         reason = getattr(error, "reason", error)
-        if isinstance(reason, gaierror):  # usually no network at all: more tries would only waste time
-            why = f"the name of the server cannot be looked up: {reason.strerror}"
+        if isinstance(reason, gaierror):  # usually no network at all: retries would only waste time
+            why = f"the name of the server cannot be resolved: {reason.strerror}"
             raise DataError("the download failed", where=address, why=why, help=help) from error
         raise _Interrupted(f"the server cannot be reached: {reason}") from error
 
@@ -106,12 +116,12 @@ def _start(response: HTTPResponse, done: int) -> int:
         return 0
     span = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
     if span is None or int(span[1]) != done:
-        raise _Interrupted("the server sent another part of the file than requested")
+        raise _Interrupted("the server did not send the requested part of the file")
     return done
 
 
 def _read(response: HTTPResponse) -> bytes:
-    """Return the next bytes of a response. Raises _Interrupted if the connection broke."""
+    """Return the next bytes of a response. Raises _Interrupted if the connection breaks."""
     try:
         return response.read1(CHUNK)
     except (OSError, HTTPException) as error:

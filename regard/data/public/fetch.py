@@ -1,7 +1,7 @@
 """Public corpora in a folder: downloaded, or copied from local files, with the same checksums.
 
-A file appears under its name only if its text has the pinned SHA-256. What a broken download left lies beside it as
-``.NAME.part``, and the next call continues it.
+A file appears under its name only if its text has the pinned SHA-256. An interrupted download is kept in the same
+folder as ``.NAME.part``; the next call continues it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from regard.errors import DataError
 CHUNK = 1 << 20
 MAX_GZIP_OVERHEAD = 1 << 16  # bytes by which a .gz may exceed its text
 
-Progress = Callable[[PublicFile, int, int | None], None]  # the file, bytes so far, bytes in all where known
+Progress = Callable[[PublicFile, int, int | None], None]  # the file, bytes so far, total bytes if known
 
 
 @dataclass(frozen=True)
@@ -37,21 +37,23 @@ class FetchedFile:
 
 
 class _ChecksumMismatch(Exception):
-    """A file is not the published one; the message tells the difference."""
+    """A file differs from the published one; the message states the difference."""
 
 
 def fetch(
     corpus: PublicCorpus, folder: Path, *, progress: Progress | None = None, pauses: Sequence[float] = PAUSES
 ) -> list[FetchedFile]:
-    """Download the files of ``corpus`` that ``folder`` lacks, one by one, unpacked and verified.
+    """Download the files of ``corpus`` that ``folder`` lacks, unpacked and verified, one by one.
 
-    ``pauses``: seconds before each further try. Raises DataError if the corpus has no public address, a server fails or
-    serves another file, or the folder holds another file of that name, which is left alone. Complete files stay, so
-    that calling again continues.
+    Complete files are kept, so a repeated call continues. ``pauses``: seconds before each retry.
+
+    Raises:
+        DataError: the corpus has no public address, a server fails or serves another file, or the folder has another
+            file of that name, which is not changed.
     """
     address, help = corpus.address, _how_to_copy(corpus)
     if address is None:
-        raise DataError(f"{corpus.name} can only be copied", why="its files have no lasting address", help=help)
+        raise DataError(f"{corpus.name} can only be copied", why="its files have no permanent address", help=help)
     result = []
     for file, path, present in _survey(corpus, folder):
         if not present:
@@ -63,11 +65,13 @@ def fetch(
 def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
     """Copy the files of ``corpus`` that ``folder`` lacks from the folder ``origin``, unpacked and verified.
 
-    A file may have its name here or its published one, as text or ``.gz``, or lie at its published path. Raises
-    DataError naming all missing files before anything is copied, or the first file that is not the published one.
+    A file may have its name here or its published name or path, as text or ``.gz``.
+
+    Raises:
+        DataError: files are missing, before anything is copied; or a file is not the published one.
     """
     if not origin.is_dir():
-        raise DataError("there is no such folder to copy from", where=str(origin))
+        raise DataError("the folder to copy from does not exist", where=str(origin))
     survey = _survey(corpus, folder)
     sources = {file.name: _find_copy(file, origin) for file, _, present in survey if not present}
     missing = [name for name, source in sources.items() if source is None]
@@ -75,8 +79,8 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
         raise DataError(
             f"{len(missing)} of the {pluralize(len(corpus.files), 'file')} of {corpus.name} are missing",
             where=str(origin),
-            why=f"missing are {', '.join(missing)}",
-            help=f"they come from {corpus.repository}",
+            why=f"missing: {', '.join(missing)}",
+            help=f"get them from {corpus.repository}",
         )
     result = []
     for file, path, present in survey:
@@ -88,7 +92,7 @@ def copy(corpus: PublicCorpus, origin: Path, folder: Path) -> list[FetchedFile]:
 
 
 def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, bool]]:
-    """Return each file, its path, and whether it is present. DataError for another file of that name."""
+    """Return each file, its path, and whether it is present. DataError if another file has its name."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     survey = []
@@ -104,7 +108,7 @@ def _survey(corpus: PublicCorpus, folder: Path) -> list[tuple[PublicFile, Path, 
                     f"{path.name} exists, but is not the published file",
                     where=str(path),
                     why=str(error),
-                    help=f"move it away, or choose another folder: regard data fetch {corpus.name} --to DIR",
+                    help=f"move it, or choose another folder: regard data fetch {corpus.name} --to DIR",
                 ) from error
         survey.append((file, path, present))
     return survey
@@ -123,9 +127,9 @@ def _download(
             _install(partial, file, path)
             return
         except _ChecksumMismatch as error:
-            if not resumed:  # an old partial download may have been of another file; a fresh one cannot
+            if not resumed:  # the partial download may be of another file: try once more from the start
                 raise DataError(
-                    f"what was downloaded as {path.name} is not the published file",
+                    f"the file downloaded as {path.name} is not the published file",
                     where=address,
                     why=str(error),
                     help=help,
@@ -144,19 +148,19 @@ def _copy(source: Path, file: PublicFile, path: Path) -> None:
             f"{source.name} is not the published file",
             where=str(source),
             why=str(error),
-            help="a copy whose line ends were changed, or of another release, does not count",
+            help="use a copy of the same release with unchanged line ends",
         ) from error
 
 
 def _find_copy(file: PublicFile, origin: Path) -> Path | None:
-    """Return the path of a file in ``origin`` under any of its names, None if it is missing."""
+    """Return the path of a file in ``origin`` under any of its names; None if it is missing."""
     published = Path(file.remote).name.removesuffix(".gz")
     names = (file.name, f"{file.name}.gz", published, f"{published}.gz", file.remote)
     return next((origin / name for name in names if (origin / name).is_file()), None)
 
 
 def _install(source: Path, file: PublicFile, path: Path) -> None:
-    """Put the text of ``source`` at ``path``, whole and verified or not at all. Raises _ChecksumMismatch."""
+    """Write the text of ``source`` to ``path`` atomically after verification. Raises _ChecksumMismatch."""
     temporary = path.with_name(f".{path.name}.tmp")
     with explain_os_errors(path):
         try:
@@ -170,12 +174,12 @@ def _install(source: Path, file: PublicFile, path: Path) -> None:
 
 
 def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
-    """Read the text of ``source``, into ``out`` if given. Raises _ChecksumMismatch unless it is that of ``file``."""
+    """Read the text of ``source``, and copy it to ``out`` if given. Raises _ChecksumMismatch for other text."""
     digest, size = hashlib.sha256(), 0
     try:
         for chunk in _chunks(source):
             size += len(chunk)
-            if size > file.size:  # also stops a small .gz of a vast text
+            if size > file.size:  # also bounds the text of a small .gz
                 raise _ChecksumMismatch(f"its text is longer than {file.size:,} bytes")
             digest.update(chunk)
             if out:
@@ -189,7 +193,7 @@ def _read(source: Path, file: PublicFile, out: BinaryIO | None = None) -> None:
 
 
 def _chunks(source: Path) -> Iterator[bytes]:
-    with foreign_errors("it is not whole gzip", source), open_unpacked(source) as opened:
+    with foreign_errors("it is not a complete gzip file", source), open_unpacked(source) as opened:
         while chunk := opened.read(CHUNK):
             yield chunk
 

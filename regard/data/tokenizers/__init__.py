@@ -1,1 +1,1 @@
-"""Tokenizers: text to piece numbers and back."""
+"""Tokenizers: conversion between text and token ids."""

@@ -1,4 +1,4 @@
-"""Catalog of tokenizers: training and loading of every kind."""
+"""Catalog of tokenizers: training and loading of all kinds."""
 
 from __future__ import annotations
 
@@ -38,22 +38,30 @@ from regard.data.tokenizers.tokenizer import (
 )
 from regard.errors import ConfigError, ModelError
 
-# Kinds whose pieces are those of the corpus, counted.
+# Kinds whose vocabulary is counted in the corpus.
 COUNTED: dict[str, type[ClosedVocabulary]] = {
     "character": CharacterTokenizer, "k-mer": KmerTokenizer, "pretokenized": WordTokenizer, "word": WordTokenizer,
 }  # fmt: skip
 
 
 def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, key: str = "data.tokenizer") -> Tokenizer:
-    """Return a tokenizer with the vocabulary of ``lines``; for a joint one, chain the lines of both sides.
+    """Return a tokenizer with the vocabulary of ``lines``; for a joint vocabulary, chain the lines of both sides.
 
-    Deterministic, except for kind = unigram of library = tokenizers. Costs about 0.4 s (BPE) to 3 s (unigram) for
-    60,000 sentences. Raises ConfigError if the corpus allows no vocabulary of that size, with the largest possible one;
-    DataError if there is no text. ``key``: that of ``config`` in a run's config, for errors to name.
+    Deterministic, except for kind = unigram of library = tokenizers. Takes about 0.4 s (BPE) to 3 s (unigram) for
+    60,000 sentences.
+
+    Args:
+        lines: the corpus for the vocabulary.
+        config: settings of the tokenizer.
+        key: key of ``config`` in a run's config, for errors.
+
+    Raises:
+        ConfigError: the corpus allows no vocabulary of that size; the error states the largest size.
+        DataError: the corpus has no text.
     """
     if config.kind == "listed":
-        help = "another kind, such as bpe"
-        what = "a listed vocabulary cannot be trained: it comes with an imported model"
+        help = "use another kind, such as bpe"
+        what = "a listed vocabulary cannot be trained; it is part of an imported model"
         raise ConfigError(what, where=f"{key}.kind", help=help)
     try:
         return _trained(lines, config)
@@ -112,14 +120,14 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
 
 
 def _is_list_of_text(value: object) -> bool:
-    """Return whether ``value`` is a list of texts that can be encoded: JSON may hold half of a surrogate pair."""
-    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+    """Return whether ``value`` is a list of encodable texts: JSON may contain unpaired surrogates."""
+    if not isinstance(value, list) or not all(isinstance(piece, str) for piece in value):
         return False
-    return not any("\ud800" <= character <= "\udfff" for each in value if not each.isascii() for character in each)
+    return not any("\ud800" <= character <= "\udfff" for piece in value if not piece.isascii() for character in piece)
 
 
 def _read_head(path: Path) -> dict[str, Any]:
-    """Return the content of a tokenizer's JSON file, its format and version checked."""
+    """Return the content of a tokenizer's JSON file after checking its format and version."""
     try:
         head = parse_json(_read(path))
     except ValueError as error:
@@ -135,14 +143,14 @@ def _read_head(path: Path) -> dict[str, Any]:
         raise ModelError(
             f"the tokenizer {path.name} has format version {head.get('version')}",
             where=str(path),
-            why=f"this version of regard reads {FORMAT['version']}",
+            why=f"this version of Regard reads {FORMAT['version']}",
             help=upgrade_advice(),
         )
     return head
 
 
 def _read(path: Path) -> bytes:
-    """Return the content of a file. ModelError if it is missing or cannot be read."""
+    """Return the content of a file. ModelError if it is missing or unreadable."""
     try:
         return read_bytes(path, LARGE)
     except FileNotFoundError as error:
@@ -161,4 +169,4 @@ def _read(path: Path) -> bytes:
 
 def _not_a_tokenizer(path: Path, why: str) -> ModelError:
     """Return the error for a file of another format."""
-    return ModelError(f"{path.name} is not a tokenizer of regard", where=str(path), why=why)
+    return ModelError(f"{path.name} is not a Regard tokenizer", where=str(path), why=why)

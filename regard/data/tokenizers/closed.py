@@ -1,4 +1,4 @@
-"""Closed vocabularies: words, characters, and bytes, defined by a list of pieces alone."""
+"""Closed vocabularies: words, characters, k-mers and bytes, defined by a list of pieces."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from regard.errors import DataError
 
 
 class ClosedVocabulary(Tokenizer):
-    """Tokenizer of a list of pieces, numbered in order after the special ones."""
+    """Tokenizer with a list of pieces, numbered in order after the special ones."""
 
     def __init__(self, config: TokenizerConfig, pieces: Sequence[str]) -> None:
         super().__init__(config)
@@ -43,7 +43,7 @@ class ClosedVocabulary(Tokenizer):
 
 
 class WordTokenizer(ClosedVocabulary):
-    """Tokenizer by white space: one piece for each distinct word; also for text that is already tokenized."""
+    """Tokenizer by white space: one piece for each distinct word; also for pretokenized text."""
 
     def _split(self, line: str) -> list[str]:
         return line.split()
@@ -53,7 +53,7 @@ class WordTokenizer(ClosedVocabulary):
 
 
 class CharacterTokenizer(ClosedVocabulary):
-    """Tokenizer by Unicode character, the space included: known text comes back exactly."""
+    """Tokenizer by Unicode character, spaces included: known text is decoded exactly."""
 
     def _split(self, line: str) -> str:
         return line
@@ -63,8 +63,7 @@ class CharacterTokenizer(ClosedVocabulary):
 
 
 class KmerTokenizer(ClosedVocabulary):
-    """Tokenizer by every ``config.k`` letters in a row, which overlap: ACGT is ACG, CGT; a shorter line is one
-    piece."""
+    """Tokenizer by overlapping substrings of ``config.k`` letters: ACGT is ACG, CGT; a shorter line is one piece."""
 
     def _split(self, line: str) -> list[str]:
         return kmers(line, self.config)
@@ -75,13 +74,13 @@ class KmerTokenizer(ClosedVocabulary):
 
 
 def kmers(line: str, config: TokenizerConfig) -> list[str]:
-    """The pieces of a line: of its letters without spaces around them."""
+    """Return the pieces of a line after removing surrounding white space."""
     letters, k = line.strip(), config.k or 1
-    return [letters[at : at + k] for at in range(max(len(letters) - k + 1, 1))] if letters else []
+    return [letters[begin : begin + k] for begin in range(max(len(letters) - k + 1, 1))] if letters else []
 
 
 class ByteTokenizer(Tokenizer):
-    """Tokenizer by byte of UTF-8: nothing is unknown, and every text comes back exactly."""
+    """Tokenizer by byte of UTF-8: no text is unknown, and all text is decoded exactly."""
 
     def __len__(self) -> int:
         return len(SPECIALS) + 256
@@ -93,7 +92,7 @@ class ByteTokenizer(Tokenizer):
         return []
 
     def _decode(self, ids: list[int]) -> str:
-        # A model may produce half a character, which becomes U+FFFD.
+        # A model may generate incomplete characters, which become U+FFFD.
         return bytes(piece - len(SPECIALS) for piece in ids).decode("utf-8", errors="replace")
 
     def _piece(self, piece: int) -> str:
@@ -108,9 +107,11 @@ class ByteTokenizer(Tokenizer):
 
 
 def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
-    """Return the pieces to keep: most frequent first, ties by code point, cut to ``config.size``.
+    """Return the most frequent pieces, ties by code point, up to ``config.size``.
 
-    Raises DataError if the corpus has no text, SizeMisfit if it has fewer pieces than ``config.size``.
+    Raises:
+        DataError: the corpus has no text.
+        SizeMisfit: the corpus has fewer pieces than ``config.size``.
     """
     counts: Counter[str] = Counter()
     for line in lines:
@@ -118,7 +119,7 @@ def count_pieces(lines: Iterable[str], config: TokenizerConfig) -> list[str]:
         pieces = kmers(line, config) if config.kind == "k-mer" else line.split()
         counts.update(line if config.kind == "character" else pieces)
     if not counts:
-        raise DataError("the corpus for the vocabulary holds no text")
+        raise DataError("the corpus for the vocabulary contains no text")
     ranked = sorted(counts, key=lambda piece: (-counts[piece], piece))
     if config.size is None:
         return ranked

@@ -1,4 +1,4 @@
-"""Music as tokens: a piece for each pitch of MIDI, and one for the end of a frame."""
+"""Music as tokens: one piece for each MIDI pitch, and one for the end of a frame."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from regard.data.notes import FRAME, PITCHES, name_of, pitch_of
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer
 
-FRAME_END = len(SPECIALS)  # the number of the piece that ends a frame
-FIRST = FRAME_END + 1  # of pitch 0
+FRAME_END = len(SPECIALS)  # token that ends a frame
+FIRST = FRAME_END + 1  # token of pitch 0
 
 
 class NotesTokenizer(Tokenizer):
-    """Tokenizer of frames of music (``data/notes``). Spaces, and how a pitch is named, are not kept."""
+    """Tokenizer of frames of music (``data/notes``). Spaces and alternative names of pitches are not preserved."""
 
     def __len__(self) -> int:
         return FIRST + PITCHES
@@ -43,8 +43,8 @@ class NotesTokenizer(Tokenizer):
 
 
 def _words(text: str) -> list[str]:
-    """Names of pitches and ends of frames, in order."""
-    found: list[str] = []
+    """Return the names of pitches and ends of frames, in order."""
+    words: list[str] = []
     for number, line in enumerate(text.split(FRAME)):
-        found += [FRAME] * (number > 0) + line.split()
-    return found
+        words += [FRAME] * (number > 0) + line.split()
+    return words

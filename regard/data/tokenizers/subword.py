@@ -1,4 +1,4 @@
-"""Subword tokenizers by SentencePiece and Hugging Face ``tokenizers``, trained in this process."""
+"""Subword tokenizers of SentencePiece and Hugging Face ``tokenizers``."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from regard.data.tokenizers.tokenizer_file import rebuild
 from regard.errors import DataError, ModelError
 
 DEFAULT_SIZE = 8000
-FAILED = "this model's tokenizer failed at a text"
-THREADS = -1  # of SentencePiece in one call; −1: as many as there are
-SAMPLE = 10_000_000  # lines that SentencePiece keeps in memory; of more, a fixed sample
+FAILED = "the model's tokenizer failed on a text"
+THREADS = -1  # threads of SentencePiece per call; −1: all cores
+SAMPLE = 10_000_000  # lines that SentencePiece holds in memory; larger corpora are sampled
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Tokenizer by a SentencePiece model; runs of spaces become one space, nothing else is normalized."""
+    """Tokenizer with a SentencePiece model; runs of spaces become one space, other text is not normalized."""
 
     def __init__(self, config: TokenizerConfig, model: bytes) -> None:
         """Load a model. Raises ValueError if ``model`` is not a SentencePiece model."""
@@ -28,7 +28,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         super().__init__(config)
         self._model = model
-        if not model:  # the library accepts this, and fails later
+        if not model:  # the library accepts this and fails later
             raise ValueError("not a SentencePiece model: it is empty")
         require_bounded(model)
         try:
@@ -70,16 +70,16 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 class MarianTokenizer(SentencePieceTokenizer):
-    """Tokenizer by a SentencePiece model whose pieces have numbers of a list, like Marian's vocabularies.
+    """Tokenizer with a SentencePiece model whose pieces are numbered by a list, like Marian's vocabularies.
 
-    A piece that the list lacks is unknown. A mark ``>>de<<`` at the start of a line is one piece: it tells a model of
-    several languages which one is wanted.
+    A piece that the list lacks is unknown. A mark ``>>de<<`` at the start of a line is one piece: it selects the target
+    language of a multilingual model.
     """
 
     def __init__(self, config: TokenizerConfig, model: bytes, pieces: Sequence[str]) -> None:
-        """Load a model; ``pieces``: those after the special ones.
+        """Load a model; ``pieces``: the pieces after the special ones.
 
-        Raises ValueError if it is not a SentencePiece model.
+        Raises ValueError if ``model`` is not a SentencePiece model.
         """
         super().__init__(config, model)
         self._pieces = list(pieces)
@@ -91,10 +91,10 @@ class MarianTokenizer(SentencePieceTokenizer):
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
         marks, texts = zip(*map(split_language_mark, lines), strict=True) if lines else ((), ())
         with foreign_errors(FAILED, None, error=ModelError):
-            cut = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
+            lines_of_pieces = self._processor.encode(list(texts), out_type=str, num_threads=THREADS)
         return [
             [self._numbers.get(piece, UNKNOWN) for piece in [*mark, *pieces]]
-            for mark, pieces in zip(marks, cut, strict=True)
+            for mark, pieces in zip(marks, lines_of_pieces, strict=True)
         ]
 
     def _unknown(self, line: str) -> list[str]:
@@ -106,7 +106,7 @@ class MarianTokenizer(SentencePieceTokenizer):
         ]
 
     def _decode(self, ids: list[int]) -> str:
-        # A piece that is only in the list comes back as it is spelled, its mark of a space too.
+        # A piece that is only in the list is decoded literally, including its space mark.
         with foreign_errors(FAILED, None, error=ModelError):
             text: str = self._processor.decode([self._piece(piece) for piece in ids])
         return text.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
@@ -119,18 +119,18 @@ class MarianTokenizer(SentencePieceTokenizer):
 
 
 def split_language_mark(line: str) -> tuple[list[str], str]:
-    """Return the mark ``>>…<<`` that a line begins with, as a list of at most one, and the rest of the line."""
+    """Return the mark ``>>…<<`` at the start of a line, as a list of at most one, and the rest of the line."""
     end = line.find("<<") if line.startswith(">>") else -1
     return ([], line) if end < 0 else ([line[: end + 2]], line[end + 2 :])
 
 
 def _without_space_mark(piece: str) -> str:
-    """Return the spelling of a piece without the mark of a space."""
+    """Return the text of a piece without the space mark."""
     return piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip()
 
 
 class HuggingFaceTokenizer(Tokenizer):
-    """Tokenizer by a model of the ``tokenizers`` library; spaces are kept as they are."""
+    """Tokenizer with a model of the ``tokenizers`` library; spaces are preserved."""
 
     def __init__(self, config: TokenizerConfig, model: bytes) -> None:
         """Load a model. Raises ValueError if ``model`` is not the JSON of a tokenizer."""
@@ -141,7 +141,7 @@ class HuggingFaceTokenizer(Tokenizer):
         closed = rebuild(model)
         try:
             self._library = Library.from_str(closed)
-        except BaseException as error:  # the library raises nothing narrower, and panics
+        except BaseException as error:  # the library raises no narrower exception, and may panic
             if not is_foreign(error):
                 raise
             raise ValueError("not a tokenizer of the tokenizers library") from error
@@ -153,14 +153,14 @@ class HuggingFaceTokenizer(Tokenizer):
         return self._model
 
     def spelled_specials(self) -> list[str]:
-        """The special pieces as the library's own file spells them: those of an imported model are its own."""
+        """Return the special pieces as the library's file spells them; imported models have their own."""
         return [self._library.id_to_token(number) or SPECIALS[number] for number in range(len(SPECIALS))]
 
     def __len__(self) -> int:
         return self._library.get_vocab_size()
 
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        # A text that spells "</s>" may still reach the special piece through the model's own vocabulary.
+        # A text that contains "</s>" may still match the special piece in the model's vocabulary.
         plain = (UNKNOWN, UNKNOWN, UNKNOWN, UNKNOWN)
         with foreign_errors(FAILED, None, error=ModelError):
             encoded = self._library.encode_batch_fast(list(lines), add_special_tokens=False)
@@ -168,9 +168,13 @@ class HuggingFaceTokenizer(Tokenizer):
 
     def _unknown(self, line: str) -> list[str]:
         with foreign_errors(FAILED, None, error=ModelError):
-            found = self._library.encode(line, add_special_tokens=False)
-        cut = [line[first:last] for piece, (first, last) in zip(found.ids, found.offsets, strict=True) if piece <= END]
-        return [letter for text in cut for letter in text.strip()]
+            encoding = self._library.encode(line, add_special_tokens=False)
+        unknown_texts = [
+            line[first:last]
+            for piece, (first, last) in zip(encoding.ids, encoding.offsets, strict=True)
+            if piece <= END
+        ]
+        return [letter for text in unknown_texts for letter in text.strip()]
 
     def _decode(self, ids: list[int]) -> str:
         with foreign_errors(FAILED, None, error=ModelError):
@@ -187,9 +191,9 @@ class HuggingFaceTokenizer(Tokenizer):
 
 
 def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> SentencePieceTokenizer:
-    """Train on ``lines``; a second time, with fewer pieces, if ``size`` is None and the corpus small.
+    """Train on ``lines``. If ``size`` is None and the corpus is small, training is repeated with fewer pieces.
 
-    Keeps a sample of 10 million lines in memory; all lines if ``size`` is None and ``lines`` is an iterator, which
+    Holds a sample of 10 million lines in memory; all lines if ``size`` is None and ``lines`` is an iterator, which
     cannot be read twice.
     """
     source = list(lines) if config.size is None and isinstance(lines, Iterator) else lines
@@ -203,7 +207,7 @@ def train_sentencepiece(lines: Iterable[str], config: TokenizerConfig) -> Senten
 
 
 class _TooLarge(Exception):
-    """Vocabulary size is too large: the corpus allows only ``largest`` pieces."""
+    """The vocabulary size is too large: the corpus allows at most ``largest`` pieces."""
 
     def __init__(self, largest: int) -> None:
         super().__init__(largest)
@@ -211,7 +215,7 @@ class _TooLarge(Exception):
 
 
 def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: int) -> bytes:
-    """Return the bytes of a model of ``size`` pieces."""
+    """Return the bytes of a model with ``size`` pieces."""
     from sentencepiece import SentencePieceTrainer, set_random_generator_seed
 
     set_random_generator_seed(0)
@@ -242,7 +246,7 @@ def _train_sentencepiece(lines: Iterable[str], config: TokenizerConfig, size: in
 
 
 class _RecordingLines:
-    """Lines that record an error of reading: SentencePiece replaces every error of an iterator by its own."""
+    """Lines that record a reading error, since SentencePiece replaces exceptions of iterators by its own."""
 
     def __init__(self, lines: Iterable[str], *, lowercase: bool) -> None:
         self._lines, self._lowercase = lines, lowercase
@@ -260,20 +264,20 @@ class _RecordingLines:
 
 
 def _explain(message: str, config: TokenizerConfig, size: int) -> Exception:
-    """Return the error that a message of SentencePiece stands for."""
-    if found := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
-        return _TooLarge(int(found[1]))
-    if found := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
-        return SizeMisfit.below(size, int(found[1]))
+    """Return the error that corresponds to a message of SentencePiece."""
+    if match := re.search(r"Vocabulary size too high .* value <= (\d+)", message):
+        return _TooLarge(int(match[1]))
+    if match := re.search(r"smaller than required_chars. \d+ vs (\d+)", message):
+        return SizeMisfit.below(size, int(match[1]))
     if "sentences_.empty()" in message:
-        return DataError("the corpus for the vocabulary holds no text")
+        return DataError("the corpus for the vocabulary contains no text")
     return DataError(f"SentencePiece could not train a {config.kind} vocabulary", why=message)
 
 
 def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
-    """Train on ``lines``, read once; the library keeps word counts, not lines, in memory.
+    """Train on ``lines``, read once; the library holds word counts, not lines, in memory.
 
-    Its BPE is deterministic; its unigram is not (sums in the order of a hash table): train once, keep the file.
+    Its BPE is deterministic; its unigram is not (it sums in hash-table order): train once and keep the file.
     """
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers, trainers
@@ -290,7 +294,7 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
     else:
         library = Library(models.Unigram())
         trainer = trainers.UnigramTrainer(unk_token=SPECIALS[UNKNOWN], **common)
-    # A piece never joins a word with its punctuation, as in SentencePiece.
+    # As in SentencePiece, no piece contains both a word and punctuation.
     library.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation()])
     library.decoder = decoders.Metaspace()
     text = (line.lower() if config.lowercase else line for line in lines)
@@ -302,7 +306,7 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
         raise
     trained = library.get_vocab_size()
     if trained <= len(SPECIALS):
-        raise DataError("the corpus for the vocabulary holds no text")
+        raise DataError("the corpus for the vocabulary contains no text")
     if trained > size:
         raise SizeMisfit.below(size, trained)
     if config.size is not None and trained < size:
@@ -311,7 +315,7 @@ def train_hugging_face(lines: Iterable[str], config: TokenizerConfig) -> Hugging
 
 
 def train_byte_bpe(lines: Iterable[str], config: TokenizerConfig) -> HuggingFaceTokenizer:
-    """Byte-pair encoding over the bytes of UTF-8 (Radford et al. 2019): nothing is unknown, no text changes."""
+    """Train byte-pair encoding over UTF-8 bytes (Radford et al. 2019): no text is unknown, and decoding is exact."""
     from tokenizers import Tokenizer as Library
     from tokenizers import decoders, models, pre_tokenizers, trainers
 

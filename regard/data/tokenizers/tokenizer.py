@@ -1,4 +1,4 @@
-"""Tokenizers: the config and the interface, lines to piece numbers and back."""
+"""Tokenizers: the config and the interface; conversion between lines and token ids."""
 
 from __future__ import annotations
 
@@ -16,19 +16,23 @@ from regard.core.atomic_files import explain_os_errors
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 FORMAT = {"format": "regard-tokenizer", "version": 1}
-FIXED = {"byte": 260, "notes": 133}  # kinds whose pieces are always the same
+FIXED = {"byte": 260, "notes": 133}  # kinds with a fixed vocabulary, and its size
 
 
 class TokenizerConfig(BaseModel):
     """Settings of a tokenizer.
 
-    ``kind``: the pieces; ``byte-bpe`` merges the bytes of UTF-8, as GPT-2 does: every text comes back exactly;
-    ``listed`` is for imported models: SentencePiece's pieces, numbered by a list; ``notes`` are the pitches of music;
-    ``k-mer``: every ``k`` letters in a row, one letter on from piece to piece, of DNA. ``library``: trains ``bpe`` and
-    ``unigram``. ``size``: pieces, the four special ones included. Without it, ``bpe`` and ``unigram`` take 8,000
-    pieces, or as many as a smaller corpus allows, and the other kinds keep every piece they see. ``lowercase``: text is
-    lower-cased. ``joiner``: the mark at the end of a piece that continues in the next (``@@`` in text from
-    subword-nmt); it is removed on decoding.
+    Attributes:
+        kind: the type of pieces. ``byte-bpe`` merges UTF-8 bytes, as GPT-2 does, and decodes exactly. ``listed`` is for
+            imported models: SentencePiece's pieces, numbered by a list. ``notes`` are the pitches of music. ``k-mer``:
+            overlapping substrings of ``k`` letters, for DNA.
+        library: the library that trains ``bpe`` and ``unigram``.
+        size: vocabulary size, the four special pieces included. By default, ``bpe`` and ``unigram`` have 8,000 pieces,
+            or the maximum for a smaller corpus; other kinds keep all pieces of the corpus.
+        lowercase: whether to lower-case text.
+        joiner: the mark at the end of a piece that continues in the next (``@@`` in text from subword-nmt); it is
+            removed on decoding.
+        k: number of letters of a ``k-mer``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,24 +53,24 @@ class TokenizerConfig(BaseModel):
 
     @model_validator(mode="after")
     def _options_fit_the_kind(self) -> TokenizerConfig:
-        """Refuse options that the kind of vocabulary does not have."""
+        """Reject options that the kind of vocabulary does not have."""
         if self.joiner is not None and self.kind != "pretokenized":
-            raise ValueError(f'joiner is for kind = "pretokenized"; kind = "{self.kind}" joins by itself')
+            raise ValueError(f'joiner requires kind = "pretokenized"; kind = "{self.kind}" joins its pieces itself')
         if (self.k is None) != (self.kind != "k-mer"):
-            raise ValueError('k is the number of letters of a piece of kind = "k-mer", which needs it: k = 3')
+            raise ValueError('k, the number of letters of a piece, is required for kind = "k-mer" only; set k = 3')
         if self.size is not None and self.kind in FIXED:
-            raise ValueError(f"a vocabulary of kind {self.kind} has {FIXED[self.kind]} pieces: leave size out")
+            raise ValueError(f"a vocabulary of kind {self.kind} always has {FIXED[self.kind]} pieces: omit size")
         return self
 
     def remove_joiners(self, text: str) -> str:
-        """Return ``text`` without the joiners of pieces that were cut before: ``kara@@ te`` is ``karate``."""
+        """Return ``text`` without the joiners of split words: ``kara@@ te`` → ``karate``."""
         if self.joiner is None:
             return text
         return text.replace(self.joiner + " ", "").removesuffix(self.joiner)
 
 
 class SizeMisfit(Exception):
-    """A size that no vocabulary of a corpus has: what, why and help of an error, whose key the caller knows."""
+    """A vocabulary size that the corpus does not allow: what, why and help of an error; the caller adds the key."""
 
     def __init__(self, what: str, why: str | None, help: str) -> None:
         super().__init__(what)
@@ -74,28 +78,27 @@ class SizeMisfit(Exception):
 
     @classmethod
     def above(cls, config: TokenizerConfig, largest: int) -> SizeMisfit:
-        """A vocabulary larger than the corpus allows."""
+        """Return the error for a vocabulary larger than the corpus allows."""
         return cls(
             f"a {config.kind} vocabulary of {config.size} pieces is larger than the corpus allows",
             f"the largest possible size is {largest}, the {len(SPECIALS)} special pieces included",
-            f"set it to at most {largest}, or leave it out to take what the corpus allows",
+            f"set it to at most {largest}, or omit it to use the largest possible size",
         )
 
     @classmethod
     def below(cls, size: int, smallest: int | None) -> SizeMisfit:
-        """A vocabulary too small for the characters of the corpus; ``smallest``: if known."""
+        """Return the error for a vocabulary too small for the characters of the corpus; ``smallest``: if known."""
         return cls(
             f"a vocabulary of {size} pieces cannot hold every character of the corpus",
-            f"characters and special pieces alone are {smallest}" if smallest else None,
+            f"the characters and special pieces are {smallest}" if smallest else None,
             f"set it to at least {smallest}" if smallest else "set it higher",
         )
 
 
 class Tokenizer(ABC):
-    """Tokenizer: lines to piece numbers and back. Special pieces have the same numbers in every vocabulary.
+    """Converter between lines and token ids. Special pieces have the same ids in every vocabulary.
 
-    Encoding adds neither BEGIN nor END, and text never yields a special number other than UNKNOWN, not even text that
-    spells ``</s>``.
+    Encoding adds neither BEGIN nor END. No text is encoded as a special id other than UNKNOWN, not even ``</s>``.
     """
 
     def __init__(self, config: TokenizerConfig) -> None:
@@ -103,19 +106,19 @@ class Tokenizer(ABC):
 
     @property
     def reads_language_marks(self) -> bool:
-        """Return whether ``>>de<<`` at the start of a line is one piece: the mark of the wanted target language."""
+        """True if a mark ``>>de<<`` at the start of a line is one piece, which selects the target language."""
         return self.config.kind == "listed"
 
     def encode(self, line: str) -> list[int]:
-        """Return the piece numbers of one line; about 5 µs for a sentence."""
+        """Return the token ids of one line; about 5 µs for a sentence."""
         return self.encode_lines([line])[0]
 
     def encode_lines(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the piece numbers of each line, several times faster than one by one."""
+        """Return the token ids of each line, several times faster than one by one."""
         return self._encode([line.lower() for line in lines] if self.config.lowercase else lines)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of ``ids`` up to the first END; special pieces, the unknown one too, leave no trace."""
+        """Return the text of ``ids`` up to the first END; special pieces, also unknown ones, are omitted."""
         plain: list[int] = []
         for piece in ids:
             if piece == END:
@@ -125,15 +128,15 @@ class Tokenizer(ABC):
         return self._decode(plain)
 
     def pieces(self, ids: Iterable[int]) -> list[str]:
-        """Return the spelling of each piece, for a reader: ``<unk>``, ``▁dog``, ``@@``-joined parts as they are."""
+        """Return a readable form of each piece: ``<unk>``, ``▁dog``, ``@@``-joined parts unchanged."""
         return [SPECIALS[piece] if piece <= END else self._piece(int(piece)) for piece in ids]
 
     def unknown(self, line: str) -> list[str]:
-        """Return the characters (words, where pieces are words) of a line without a piece, as often as they occur."""
+        """Return the unknown characters (for words: the unknown words) of a line, with repetitions."""
         return self._unknown(line.lower() if self.config.lowercase else line)
 
     def save(self, folder: Path, name: str) -> None:
-        """Write ``NAME.json`` and, for subwords, the library's own model file beside it."""
+        """Write ``NAME.json`` and, for subwords, the library's own model file in the same folder."""
         files = self._files()
         head = {
             **FORMAT,
@@ -149,8 +152,8 @@ class Tokenizer(ABC):
             (folder / f"{name}.json").write_text(text + "\n", encoding="utf-8")
 
     def digest(self) -> str:
-        """Return a SHA-256 that two tokenizers share exactly if they encode every text alike."""
-        unset = {"k"} if self.config.k is None else set[str]()  # a key that was added since digests are kept
+        """Return a SHA-256 that is equal for two tokenizers exactly if they encode every text identically."""
+        unset = {"k"} if self.config.k is None else set[str]()  # a later key: earlier digests stay valid
         whole = hashlib.sha256(self.config.model_dump_json(exclude=unset).encode())
         whole.update(json.dumps(self._vocabulary()).encode())
         for suffix, content in sorted(self._files().items()):
@@ -163,19 +166,19 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _encode(self, lines: Sequence[str]) -> list[list[int]]:
-        """Return the piece numbers of lines; ``config.lowercase`` has been applied."""
+        """Return the token ids of lines; ``config.lowercase`` has been applied."""
 
     @abstractmethod
     def _unknown(self, line: str) -> list[str]:
-        """Return the characters (words) of a line without a piece."""
+        """Return the unknown characters (words) of a line."""
 
     @abstractmethod
     def _decode(self, ids: list[int]) -> str:
-        """Return the text of ``ids``, none of which is special."""
+        """Return the text of ``ids``, which contain no special ids."""
 
     @abstractmethod
     def _piece(self, piece: int) -> str:
-        """Return the spelling of a piece that is not special."""
+        """Return the text of a piece that is not special."""
 
     @abstractmethod
     def _files(self) -> dict[str, bytes]:
@@ -183,4 +186,4 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def _vocabulary(self) -> list[str] | None:
-        """Return the pieces after the special ones, if they are all that there is to save; else None."""
+        """Return the pieces after the special ones if they define the tokenizer; otherwise None."""

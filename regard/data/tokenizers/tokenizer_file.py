@@ -1,8 +1,9 @@
-"""``tokenizer.json`` of the ``tokenizers`` library, read as a closed model of the parts that Regard writes.
+"""``tokenizer.json`` of the ``tokenizers`` library, parsed as a closed model of the parts that Regard writes.
 
-The library's own format holds instructions that let a file decide memory and time: padding to a fixed length, a long
-text in the place of a letter, regular expressions. So a file is parsed here, and the library gets JSON that was written
-from the parsed model. Post-processor, padding and truncation are always null: Regard adds special pieces itself.
+The library's format has instructions with which a file can consume any memory and time: padding to a fixed length, a
+long text that replaces a letter, regular expressions. A file is therefore parsed here, and the library receives JSON
+written from the parsed model. Post-processor, padding and truncation are always null: Regard adds special pieces
+itself.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from regard.core.wording import describe_validation_error
 
 SIZE = 1 << 26  # bytes of a file; one of 128,000 pieces has 9 MB
 LONGEST = 1 << 16  # characters of a piece
-STEPS = 16  # of a pre-tokenizer or a decoder
+STEPS = 16  # maximum number of steps of a pre-tokenizer or a decoder
 
-# Patterns of language models that can be imported, which take time in proportion to a text: Llama 3, Qwen 2, GPT-4o and
-# GPT-2. Any other must pass ``_is_linear``.
+# Patterns of supported language models, which take linear time: Llama 3, Qwen 2, GPT-4o and GPT-2. Any other pattern
+# must pass ``_is_linear``.
 _CONTRACTED = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _REST = r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _UPPER, _LOWER = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]"
@@ -31,29 +32,29 @@ PATTERNS = frozenset({
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+",
 })  # fmt: skip
 
-# A character or a set of them, and how often it is repeated; or the bar between two alternatives.
+# A character or a character set, with its quantifier; or the bar between two alternatives.
 _SIGN = r"\\[pP]\{\^?\w{1,20}\}|\\[sSdDwWrntfv]|\\[^\w\s]"
 _STEP = re.compile(rf"(\[\^?(?:{_SIGN}|[^\\\[\]&])+\]|{_SIGN}|[^\\()\[\]{{}}*+?|^$.])([+*?]|\{{\d(?:,\d)?\}})?|(\|)")
 
 
 def _is_linear(pattern: str) -> bool:
-    """Whether each alternative is characters of which three are repeated at most, and only the last without limit.
+    """Return whether each alternative has at most three quantified characters, of which only the last is unlimited.
 
-    A search then goes back over a few characters at most, whatever the text is.
+    A search then backtracks over a few characters at most, for any text.
     """
-    place, repeated, unlimited, empty = 0, 0, False, True
-    while step := _STEP.match(pattern, place):
+    position, repeated, unlimited, empty = 0, 0, False, True
+    while step := _STEP.match(pattern, position):
         _, times, bar = step.groups()
         if empty if bar else unlimited or (times and repeated == 3):
             return False
-        place, empty = step.end(), bool(bar)
+        position, empty = step.end(), bool(bar)
         repeated, unlimited = (0, False) if bar else (repeated + bool(times), times in ("+", "*"))
-    return place == len(pattern) and not empty
+    return position == len(pattern) and not empty
 
 
 def _known(pattern: str) -> str:
     if pattern not in PATTERNS and not (len(pattern) <= 4096 and _is_linear(pattern)):
-        raise ValueError("this pattern is not one of those whose time is known to be in proportion to a text")
+        raise ValueError("unsupported pattern: its time is not known to be linear in the text")
     return pattern
 
 
@@ -129,10 +130,10 @@ _Decoder = Annotated[_ByteLevel | _Metaspace | _Fuse, Field(discriminator="type"
 
 
 def _once(steps: list[_Part]) -> list[_Part]:
-    """ValueError where a step is there twice that writes some bytes as several: the text would grow by each of them."""
+    """Raise ValueError if a step that may lengthen the text occurs twice: the text would grow with each occurrence."""
     kinds = [type(step) for step in steps]
     if kinds.count(_ByteLevel) > 1 or kinds.count(_Metaspace) > 1:
-        raise ValueError("a step that lengthens a text is there twice")
+        raise ValueError("a step that lengthens the text occurs twice")
     return steps
 
 
@@ -197,20 +198,20 @@ class _File(_Part):
 
     @model_validator(mode="after")
     def _pieces_are_numbered(self) -> _File:
-        """The library makes tables as long as the largest number."""
+        """Require consecutive numbers, since the library allocates tables up to the largest number."""
         vocab = self.model.vocab
-        taken = set(vocab.values() if isinstance(vocab, dict) else range(len(vocab)))
-        taken |= {token.id for token in self.added_tokens}
-        if taken != set(range(len(taken))):
+        numbers = set(vocab.values() if isinstance(vocab, dict) else range(len(vocab)))
+        numbers |= {token.id for token in self.added_tokens}
+        if numbers != set(range(len(numbers))):
             raise ValueError("the pieces of this tokenizer are not numbered consecutively")
         return self
 
 
 def rebuild(content: bytes) -> str:
-    """The JSON of a tokenizer that the library may read, written from the parsed parts of ``content``.
+    """Return JSON that is safe for the library, written from the parsed parts of ``content``.
 
     Raises:
-        ValueError: It has a part that Regard does not write, a value out of bounds, or is no JSON; with the reason.
+        ValueError: with the reason, for a part that Regard does not write, a value out of bounds, and invalid JSON.
     """
     if len(content) > SIZE:
         raise ValueError(f"the tokenizer has more than {SIZE:,} bytes")

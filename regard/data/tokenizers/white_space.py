@@ -9,22 +9,22 @@ from itertools import islice
 from regard.data.tokenizers.tokenizer import Tokenizer
 
 SAMPLE = 10_000  # lines
-WARNED = 0.01  # share of lines from which on a loss is a warning
+WARNED = 0.01  # share of lines at which a loss becomes a warning
 NORMALIZING = {"bpe", "unigram", "word", "pretokenized"}  # kinds that may drop white space
 
 
 def has_layout(line: str) -> bool:
-    """Return whether a line has tabs or other spaces than one between words; those at its end do not count."""
+    """Return whether a line has tabs or spaces other than single ones between words; trailing space is ignored."""
     text = line.rstrip(" \t")
     return text.startswith(" ") or "  " in text or "\t" in text
 
 
 def report_lost_space(tokenizer: Tokenizer, lines: Iterable[str], noun: str, key: str) -> str | None:
-    """Return a message on the lines whose white space does not survive; None where all does.
+    """Return a message about the lines whose white space is lost; None if no line is affected.
 
     Args:
         tokenizer: the tokenizer that the run uses for these lines.
-        lines: read up to a fixed number. White space at the end of a line does not count.
+        lines: the lines; a fixed number is read. Trailing white space is ignored.
         noun: plural name of the lines, such as "targets".
         key: key of the tokenizer's table in the config, for the hint.
     """
@@ -37,7 +37,7 @@ def report_lost_space(tokenizer: Tokenizer, lines: Iterable[str], noun: str, key
     lost = [pair for pair in zip(expected, decoded, strict=True) if _drops_space(*pair)]
     if not lost:
         return None
-    line, text = (json.dumps(each, ensure_ascii=False) for each in min(lost, key=lambda pair: len(pair[0])))
+    line, text = (json.dumps(side, ensure_ascii=False) for side in min(lost, key=lambda pair: len(pair[0])))
     share = len(lost) / len(sample)
     counts = f"{share:.1%} of the {noun} ({len(lost):,} of {len(sample):,}) lose white space"
     warning = "warning: " if share >= WARNED else ""

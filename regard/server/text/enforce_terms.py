@@ -181,4 +181,4 @@ def _with_missing_terms(
         return translation
     even = even_alignment(len(word_spans(translation.source)), len(word_spans(translation.text)))
     alignment = model.align_words(translation) if time.monotonic() < deadline else even
-    return translation.saying(insert_terms(translation.source, translation.text, alignment, missing))
+    return translation.with_text(insert_terms(translation.source, translation.text, alignment, missing))

@@ -34,7 +34,7 @@ def make_text(data: LabeledDataConfig, model: ClassifierModelConfig | None = Non
     return Text(
         data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
         word_dropout=data.hidden_tokens, other_strand=data.reverse_complement,
-        apart=model is not None and model.pairs == "apart",
+        separate=model is not None and model.pairs == "apart",
     )  # fmt: skip
 
 

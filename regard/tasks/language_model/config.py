@@ -198,7 +198,7 @@ class LanguageModelConfig(UnsmoothedRunConfig):
         return choose(files, valid, given) if cls.confidence(files, valid, given) else None
 
     @classmethod
-    def as_it_was(cls, values: Mapping[str, Any]) -> None:
+    def migrate_saved(cls, values: Mapping[str, Any]) -> None:
         """Positions beside the side, where older runs saved them also for a mixer that uses none, are the decoder's.
 
         A text was one stream, whatever its name.

@@ -50,7 +50,7 @@ class CausalTrials:
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
         model: Any = causal_decoder(self.net, engine)  # no candidate is the model itself
-        return ReadingTrial(model.chunked_step, partial(model.start, len(lines.given)), lines)
+        return ReadingTrial(model.chunked_step, partial(model.start, len(lines.inputs)), lines)
 
 
 def _tokens(folder: Path) -> Tensor:

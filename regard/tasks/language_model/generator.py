@@ -29,7 +29,7 @@ from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError
-from regard.inference.causal_decoding import causal_decoder, forgets, possible_engine
+from regard.inference.causal_decoding import causal_decoder, has_bounded_context, possible_engine
 from regard.inference.decoding import Engine
 from regard.inference.prompt_decoding import PromptDecoding
 from regard.inference.run_search import require_seed
@@ -89,7 +89,7 @@ class Generator:
     @cached_property
     def decoding(self) -> PromptDecoding:
         """The model in the layout of its engine, made when first used."""
-        model, endless = causal_decoder(self.model, self.engine), self.carried or forgets(self.model)
+        model, endless = causal_decoder(self.model, self.engine), self.carried or has_bounded_context(self.model)
         context = None if endless else self.context
         return PromptDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
 
@@ -190,7 +190,7 @@ class Generator:
         A text is counted with its first window. DataError where a token of it is unknown: the probability of that says
         nothing of the bytes it stands for.
         """
-        texts: list[Stream | DocumentStream] = [*examples.texts_begun(indices)]
+        texts: list[Stream | DocumentStream] = [*examples.texts_started(indices)]
         for text in texts:
             if number := text.unknown():
                 raise DataError(
@@ -207,8 +207,8 @@ class Generator:
     ) -> Iterator[Generated]:
         """Pieces of text as they are generated; ``log_probability`` is the sum so far.
 
-        Beyond ``context`` tokens the model reads the last half of them anew and goes on, unless it forgets by itself
-        (``inference.causal_decoding.forgets``). ConfigError, before the first
+        Beyond ``context`` tokens the model reads the last half of them anew and goes on, unless its own context is
+        bounded (``inference.causal_decoding.has_bounded_context``). ConfigError, before the first
         piece is asked for, for a prompt that the vocabulary cannot spell, and for what is no seed.
         """
         pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)

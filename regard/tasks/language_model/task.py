@@ -228,7 +228,7 @@ def _objective(config: LanguageModelConfig) -> Objective:
             start = model.start(len(batch.input))
             state = reset_rows(rebuilt(start, carry), start, batch.fresh) if carry else start
         features, state, losses = model(batch.input, batch_span(batch, state), state)
-        loss_mask = batch.counted if isinstance(batch.counted, Tensor) else batch.valid
+        loss_mask = batch.loss_mask if isinstance(batch.loss_mask, Tensor) else batch.valid
         found = model.head.loss(features[loss_mask], batch.target[loss_mask], smoothing=smoothing)
         frames = {"frames": (batch.target[loss_mask] == FRAME_END).sum()} if music else {}
         sums = {"nll": found.nll.detach(), "tokens": loss_mask.sum(), **frames}

@@ -98,7 +98,7 @@ class Linker(NodePredictor):
         if len(names) not in (1, 2):
             what = f"{pluralize_with_verb(len(names), 'node', 'is', 'are')} named"
             raise DataError(what, why="two have a link, and one has its best links")
-        if len(names) == 1 and names[0] not in self.graph.places and len(names[0].split()) == 2:
+        if len(names) == 1 and names[0] not in self.graph.node_numbers and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
             why = "a text is the name of one node, and two nodes are two texts"
             help = f"a pair in Python: model([{shortened(repr(pair))}])"

@@ -54,7 +54,7 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
         raise DataError("this graph is not the model's", where=whole.where, why=why)
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in edges._asdict().items())
     parts = PreparedParts(run.contents, log)
-    parts.add("graph", whole.digest(), f"links: {whole.told()}; edges: {sizes}", what="graph", where=whole.where)
+    parts.add("graph", whole.digest(), f"links: {whole.describe()}; edges: {sizes}", what="graph", where=whole.where)
 
     def examples(name: str, stream: int) -> LinkExamples:
         seed = config.seed if name == "train" else data.draw

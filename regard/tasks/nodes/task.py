@@ -58,7 +58,7 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
             why = f"{_kind(graph)}, and those of the model are {_kind(codec)}"
             raise DataError("this graph is of another kind than the model's", where=graph.where, why=why)
         chosen = nodes_of_part(graph, data.part if is_evaluation(run) else name)
-        report = f"{name}: {int(chosen.sum()):,} of {graph.told()}"
+        report = f"{name}: {int(chosen.sum()):,} of {graph.describe()}"
         parts.add(name, graph.digest(), report, what="graph", where=graph.where)
         if data.batch_nodes is None:
             return WholeGraph(graph, chosen)

@@ -12,7 +12,7 @@ from regard.config.explain import InvalidCombination
 from regard.config.settings import ChoiceConfig, SearchConfig
 from regard.data.column_names import pair_columns
 from regard.data.file_names import named_files
-from regard.data.reading import CorpusConfig, given_corpus
+from regard.data.reading import CorpusConfig, corpus_of_files
 from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
@@ -133,7 +133,7 @@ class TranslationConfig(RunConfig):
         return choose_rows(files, corpus, held_out, given) if corpus.target is None else choose(corpus, held_out, given)
 
     @classmethod
-    def as_it_was(cls, values: Mapping[str, Any]) -> None:
+    def migrate_saved(cls, values: Mapping[str, Any]) -> None:
         """Give keys that were added since a run was saved the value of what the run did."""
         model = values.get("model")
         sides = [model.get(side) for side in ("encoder", "decoder")] if isinstance(model, dict) else []
@@ -182,11 +182,11 @@ def _pairs(files: Sequence[Path]) -> CorpusConfig | None:
     """Return the corpus of pairs that files are; None where they are none."""
     from regard.data.documents import holds_documents
 
-    return None if files and holds_documents(files[0]) else given_corpus(files)
+    return None if files and holds_documents(files[0]) else corpus_of_files(files)
 
 
 def _held_out(files: Sequence[Path]) -> CorpusConfig:
-    return given_corpus(files) or CorpusConfig(source=files[0])
+    return corpus_of_files(files) or CorpusConfig(source=files[0])
 
 
 def translation_config(run: Any) -> TranslationConfig:

@@ -16,7 +16,7 @@ from regard.metrics.text import EvaluationSet, MetricScore, evaluate, read_examp
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.extracts import EXTRACTS, copied_share
 from regard.tasks.translation.translator import Translator
-from regard.training.ranks import Peers
+from regard.training.ranks import ProcessGroup
 
 
 class TranslationTest:
@@ -42,7 +42,7 @@ class TranslationTest:
             yield f"the model translates {source} to {target}, and the files look like the other order"
 
     def outputs(
-        self, search: SearchConfig, done: ProgressCallback = lambda count: None, peers: Peers | None = None
+        self, search: SearchConfig, done: ProgressCallback = lambda count: None, peers: ProcessGroup | None = None
     ) -> list[str]:
         """Translate each distinct source once, by one of the ``peers``, which all receive it."""
         rank, world = (0, 1) if peers is None else (peers.rank, peers.world)

@@ -29,7 +29,7 @@ from regard.core.wording import pluralize
 from regard.data.pairs import PairExamples
 from regard.data.tokenizers.tokenizer import UNKNOWN, Tokenizer
 from regard.errors import ConfigError
-from regard.inference.decoding import Decoding, Engine, Wanted, native_obstacle, possible, torch_obstacle
+from regard.inference.decoding import Decoding, Engine, RequestedEngine, native_obstacle, possible, torch_obstacle
 from regard.inference.results import Candidate, Translation, joined
 from regard.inference.run_search import inputs_of, require_seed, run_search
 from regard.inference.search_model import SearchInput
@@ -352,8 +352,8 @@ class Translator(PairScorer):
 
 
 def load(
-    path: str | Path, *, checkpoint: str | None = None, device: str | None = None, engine: Wanted | None = None,
-    mapped: bool = False, say: Report = ignore,
+    path: str | Path, *, checkpoint: str | None = None, device: str | None = None,
+    engine: RequestedEngine | None = None, mapped: bool = False, say: Report = ignore,
 ) -> Translator:  # fmt: skip
     """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
 
