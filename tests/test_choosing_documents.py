@@ -35,7 +35,7 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
     """25 different documents, each four times: two are held out, with all their copies."""
     told: list[str] = []
     path = json_lines(tmp_path / "chat.jsonl", 100)
-    config: Any = find_config([str(path)], [], ["train.steps=1"], say=told.append)
+    config: Any = find_config([str(path)], [], ["train.steps=1"], log=told.append)
     assert config.data.documents == "json-line" and config.task.kind == "language-model"
     assert "25 different documents" in told[0] and "2 whole documents are held out" in told[1]
     data, said = prepared(config, tmp_path / "run")
@@ -50,7 +50,7 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
 def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
     told: list[str] = []
     for number in (1, 10):
-        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], say=told.append)
+        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], log=told.append)
     assert told[0].startswith("1 different document:") and "--valid-file" in told[1]
     assert told[2] == "columns read: prompt (prompt), completion (completion)"
     assert told[3].startswith("10 different documents:") and "1 whole document is held out" in told[4]
@@ -59,7 +59,7 @@ def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
 def test_characters_and_different_ones_are_told_apart(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "book.txt").write_text("abc\n" * 20)
-    find_config([str(tmp_path / "book.txt")], [], ["train.steps=1"], say=told.append)
+    find_config([str(tmp_path / "book.txt")], [], ["train.steps=1"], log=told.append)
     assert "(80 characters, 4 different ones as pieces, preset tiny)" in told[0] and "--valid-file" in told[1]
 
 
@@ -95,7 +95,7 @@ def test_folders_that_may_be_labels_are_not_lost_without_a_word(tmp_path: Path, 
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.txt").write_text(f"text number {number}\n")
     said: list[str] = []
-    find_config([str(tmp_path / "texts")], [], ["train.steps=1"], say=said.append)
+    find_config([str(tmp_path / "texts")], [], ["train.steps=1"], log=said.append)
     assert any("(neg, pos) are not read as labels" in line for line in said) == (len(labels) > 1)
     assert "translation" not in said[0], "two folders make no translation model"
 

@@ -79,7 +79,7 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
         (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
         (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2, counted from 0"),
         (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
-        (["the", "--json", "--head", "decoder.0.self"], "--head needs --terminal"),
+        (["the", "--json", "--head", "decoder.0.self"], "--head requires --terminal"),
         (["the", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )
@@ -129,7 +129,7 @@ def test_a_task_of_ones_own_says_what_would_make_it_show_something(
 
 def test_an_engine_is_for_what_decodes(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("serve", own_run, "--engine", "int8", "--port", "0") == 2
-    assert "engines are for translation and generation" in capsys.readouterr().err
+    assert "only translation and generation have engines" in capsys.readouterr().err
 
 
 def test_a_served_language_model_is_looked_into(book: Path) -> None:
@@ -143,4 +143,4 @@ def test_a_served_language_model_is_looked_into(book: Path) -> None:
         early = httpx.post(f"{url}/v1/inspect", json={"text": "the cat", "checkpoint": step}, timeout=60).json()
         assert early["model"]["checkpoint"] == step
         assert httpx.post(f"{url}/v1/inspect", json={"text": "the", "checkpoint": "999"}).status_code == 404
-        assert "does not translate" in httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "book"}).text
+        assert "cannot translate" in httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "book"}).text

@@ -240,7 +240,7 @@ def test_columns_tell_the_task_and_it_is_said(
     tmp_path: Path, kind: str, columns: Columns, told: str, keys: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    config = find_config([str(write(tmp_path / "a.csv", columns))], [], [], say=said.append)
+    config = find_config([str(write(tmp_path / "a.csv", columns))], [], [], log=said.append)
     assert config.task.kind == kind and told in " ".join(said)
     assert {key: getattr(config.data, key) for key in keys} == keys
 

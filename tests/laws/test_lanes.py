@@ -227,9 +227,9 @@ def test_evaluation_may_remember_more_than_training() -> None:
             log_p, _ = net.step(tokens[:, :-1], net.start(1))
         total -= float(log_p.gather(-1, tokens[:, 1:, None]).sum())
     assert longer == pytest.approx(total / (offsets[-1] - len(offsets) + 1), rel=1e-5)
-    with pytest.raises(ConfigError, match="memory cannot be 3"):
+    with pytest.raises(ConfigError, match="`memory` cannot be 3"):
         evaluate_run(made("stream").undisturbed[0], files, memory=3)
-    with pytest.raises(ConfigError, match="not for this model"):
+    with pytest.raises(ConfigError, match="does not apply to this model"):
         evaluate_run(made("recurrent").undisturbed[0], files, memory=3)
 
 

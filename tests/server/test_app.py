@@ -84,7 +84,7 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         ({}, {"beam": 2, "nbest": 3}, 400, "nbest = 3 must be at most beam = 2"),
         ({}, {"beam": 0}, 422, "beam"),
         ({}, {"text": 5}, 422, "text"),
-        ({}, {"color": "red"}, 422, "Invalid request: color: there is no such field"),
+        ({}, {"color": "red"}, 422, "Invalid request: color: unknown field"),
         ({}, {"text": []}, 400, "there is no text"),
         ({}, {"text": "\ud800"}, 400, "not Unicode"),
     ],
@@ -114,7 +114,7 @@ def test_an_unknown_field_is_told_with_the_one_that_was_probably_meant(
     known = {"sources": ["a"], "targets": ["a"]} if path == "/v1/score" else {"text": "a"}
     answer = httpx.post(f"{serve().url}{path}", json=known | {field: 1})
     assert answer.status_code == 422
-    assert answer.json() == {"error": f"Invalid request: {field}: there is no such field; did you mean {meant}?"}
+    assert answer.json() == {"error": f"Invalid request: {field}: unknown field; did you mean {meant}?"}
 
 
 @pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate"])

@@ -27,7 +27,7 @@ from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
 from regard.errors import DataError
 from regard.runs.run_config import Proposal
-from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts, refuse_rows
+from regard.tasks.detect_files import DetectedCorpus, describe_columns, detect_corpus, held_out_parts, refuse_rows
 
 CHARACTERS = 512  # so few different ones are pieces of their own
 HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
@@ -76,7 +76,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     tokenizer, pieces = NOTES if music else _tokenizer(len(seen), small=small)
     order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
-    corpus = found_corpus(files) if packed and not any(file.is_dir() for file in files) else None
+    corpus = detect_corpus(files) if packed and not any(file.is_dir() for file in files) else None
     if corpus is not None and corpus.split is not None:
         parts, told = held_out_parts(corpus, valid, examples="documents", hashed="their content")
     else:
@@ -107,7 +107,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     return Proposal(config, reasons)
 
 
-def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str]:
+def _described(corpus: DetectedCorpus | None, given: Mapping[str, Any]) -> list[str]:
     """Return the line on the columns that are read.
 
     DataError where the columns that are not read look like labels or targets, unless the task was named.

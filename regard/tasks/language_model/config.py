@@ -184,7 +184,7 @@ class LanguageModelConfig(UnsmoothedRunConfig):
     def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
         from regard.data.documents import holds_documents
         from regard.data.rows import form_of
-        from regard.tasks.found_files import common_head
+        from regard.tasks.detect_files import common_head
 
         texts = len(files) > 2 and all(file.is_file() and form_of(file) == "text" for file in files)
         documents = files and all(map(holds_documents, files)) and common_head(files) is not None
