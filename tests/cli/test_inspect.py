@@ -135,7 +135,7 @@ def test_another_output_than_the_best_can_be_looked_at(url: str) -> None:
         ({"checkpoint": "²"}, 422, "checkpoint"),
         ({"force": [0]}, 400, "cannot begin so"),
         ({"force": [10**12]}, 422, "force"),
-        ({"beam": 11}, 400, "wider than 10"),
+        ({"beam": 11}, 400, "exceeds the limit of 10"),
         ({"candidate": 1, "nbest": 1}, 400, "no candidate 1"),
         ({"include": ["everything"]}, 422, "include"),
         ({"model": "nobody"}, 404, "nobody"),

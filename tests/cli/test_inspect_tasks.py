@@ -71,11 +71,11 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
     [
         (["--json"], "TEXT is missing"),
         (["x" * 3, "--json"], "its vocabulary has no piece for 'x'"),
-        (["t" * 24, "--json"], "24 tokens is too long to look at"),
-        (["t" * 10**5, "--json"], "too long to look at"),
-        (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: for translation runs"),
-        (["the", "--html", "a.html", "--replay"], "--replay: for translation runs"),
-        (["the", "--engine", "int8"], "--engine: for translation runs"),
+        (["t" * 24, "--json"], "too long to inspect: 24 tokens"),
+        (["t" * 10**5, "--json"], "too long to inspect"),
+        (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: only for translation runs"),
+        (["the", "--html", "a.html", "--replay"], "--replay: only for translation runs"),
+        (["the", "--engine", "int8"], "--engine: only for translation runs"),
         (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
         (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2, counted from 0"),
         (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
@@ -96,7 +96,7 @@ def test_a_translation_is_not_set_against_another_task(
     book: Path, tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("inspect", tiny_run.path, "c a b", "--json", "--against", book) == 2
-    assert "--against: for translation runs" in capsys.readouterr().err
+    assert "--against: only for translation runs" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not (FOLDER / "app.js").is_file(), reason="the page was not built: scripts/page")

@@ -95,7 +95,7 @@ def test_forced_beginnings(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
     assert isinstance(fewer.exception, DataError)
     more = regard("translate", tiny_run.path, "--prefixes", tmp_path / "begin", input="a b\n")
     assert isinstance(more.exception, DataError)
-    assert "1 line more" in more.exception.what
+    assert "1 more prefix" in more.exception.what
     both = regard("translate", tiny_run.path, "--prefix", "A", "--prefixes", tmp_path / "begin", input="a b\n")
     assert isinstance(both.exception, ConfigError)
 

@@ -375,7 +375,7 @@ def test_time_orders_the_items_of_a_session(tmp_path: Path) -> None:
     rows = [(user, f"i{item}", (item + 3) % 5) for user in (1, 2) for item in range(5)]
     path = write(tmp_path, "ratings.csv", head + "".join(f"{user},{item},4.0,{time}\n" for user, item, time in rows))
     config, said = found(path)
-    assert config.task.kind == "next-item" and "items of a session are sorted by timestamp" in said
+    assert config.task.kind == "next-item" and "order of the items in a session: sorted by timestamp" in said
     sessions = [
         row.cells[ITEMS]
         for row in read_sessions([config.data.train[0].model_copy(update={"share": (0.0, 1.0)})], config.data.columns)

@@ -113,7 +113,7 @@ def test_events_give_the_same_texts_as_they_grow(ask: Ask) -> None:
         ({"samples": "2"}, 422, "samples: it should be a whole number"),
         ({"prompt": ["a"] * 7}, 400, "7 texts exceed the limit of 6"),
         ({"prompt": "a" * 61}, 400, "exceeds text limit (60)"),
-        ({"prompt": []}, 400, "there is no text"),
+        ({"prompt": []}, 400, "contains no text"),
         ({"prompt": [1]}, 422, "prompt"),
         ({"prompt": "xyz"}, 400, "no piece for 'x', 'y', 'z'"),
         ({"prompt": "\ud800"}, 400, "not Unicode"),
@@ -140,7 +140,7 @@ def test_a_server_without_a_language_model_says_so(web: httpx.Client) -> None:
         ask = asking(port, web)
         for path in ("generate", "completions"):
             answer = ask(path, prompt="a")
-            assert answer.status_code == 400 and "The model capitals generates no text" in answer.text
+            assert answer.status_code == 400 and "The model capitals cannot generate text" in answer.text
 
 
 def test_scores_of_whole_texts_and_of_what_goes_on_from_prompts(ask: Ask) -> None:
@@ -163,7 +163,7 @@ def test_scores_of_whole_texts_and_of_what_goes_on_from_prompts(ask: Ask) -> Non
         ({"targets": [""]}, "there is no text to score"),
         ({"targets": ["x"]}, "no piece for 'x'"),
         ({"targets": ["a"], "sources": ["x"]}, "no piece for 'x'"),
-        ({"targets": []}, "there is no text"),
+        ({"targets": []}, "contains no text"),
         ({"targets": ["a" * 61]}, "exceeds text limit"),
     ],
 )

@@ -214,7 +214,7 @@ def test_the_first_language_model_answers_where_none_is_named(url: str) -> None:
         ({"n": 10**9}, "n: it should be at most 128"),
         ({"n": 0}, "n: it should be at least 1"),
         ({"prompt": "a" * 101}, "exceeds text limit (100)"),
-        ({"prompt": []}, "there is no text"),
+        ({"prompt": []}, "contains no text"),
         ({"prompt": [4, 5]}, "token ids are not supported"),
         ({"prompt": [[4, 5], [6]]}, "token ids are not supported"),
         ({"prompt": None}, "prompt"),
@@ -241,7 +241,10 @@ def test_the_first_language_model_answers_where_none_is_named(url: str) -> None:
         ({"repetition_penalty": -1}, "repetition_penalty"),
         ({"lenght": 3}, "Unrecognized request argument supplied: lenght"),
         ({"length": 3}, "Unrecognized request argument supplied: length"),
-        ({"model": "capitals"}, "The model capitals generates no text: it is a translation; POST /v1/predict."),
+        (
+            {"model": "capitals"},
+            "The model capitals cannot generate text: its task is translation. Use POST /v1/predict.",
+        ),
         ({"model": "mean"}, "cannot generate text"),
     ],
 )
@@ -271,7 +274,7 @@ def test_a_body_that_is_none_is_told_in_openais_shape(url: str, body: bytes, sta
 
 
 def test_errors_are_those_of_the_client(client: Any) -> None:
-    with pytest.raises(openai.NotFoundError, match="no model 'nobody'") as caught:
+    with pytest.raises(openai.NotFoundError, match="model 'nobody' does not exist") as caught:
         client.completions.create(model="nobody", prompt="a")
     assert caught.value.code == "model_not_found"
     with pytest.raises(openai.BadRequestError, match="exceed the limit"):

@@ -58,9 +58,9 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["ab"], "settings": {"length": 41}}, 400, "41 tokens exceed the limit of 40 (--length-limit)"),
         ({"inputs": ["a" * 61]}, 400, "exceeds text limit (60)"),
         ({"inputs": ["a"] * 4}, 400, "4 texts exceed the limit of 3"),
-        ({"inputs": []}, 400, "there is no text"),
+        ({"inputs": []}, 400, "contains no text"),
         ({"inputs": "ab"}, 422, "inputs: it should be a list"),
-        ({"inputs": [1]}, 422, "inputs.0: expected a text"),
+        ({"inputs": [1]}, 422, "inputs.0: it should be a text"),
         ({"inputs": ["ab", ["ab"]]}, 422, "inputs.1: expected a text"),  # a prompt is no JSON
         ({"inputs": [{"text": "ab"}], "model": "capitals"}, 422, "inputs.0: expected a text"),
         ({"inputs": ["ab"], "settings": [1]}, 422, "settings: it should be"),
@@ -81,14 +81,14 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["ab"], "settings": {"no_repeat_ngram": 10**9}}, 422, "settings.no_repeat_ngram"),
         ({"inputs": ["xyz"]}, 400, "no piece for 'x', 'y', 'z'"),
         ({"inputs": ["a"], "settings": {"nbest": 2}}, 422, "settings.nbest: unknown setting"),
-        ({"inputs": ["a"], "settings": {"beam": 11}}, 400, "wider than 10"),
-        ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: there is no such"),
-        ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "wider than 10"),
+        ({"inputs": ["a"], "settings": {"beam": 11}}, 400, "exceeds the limit of 10"),
+        ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: unknown setting"),
+        ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "exceeds the limit of 10"),
         ({"inputs": ["1"], "model": "mean", "settings": {"length": 2}}, 422, "settings.length: this model has"),
         ({"inputs": ["1 x"], "model": "mean"}, 400, "cannot parse the input; could not convert string"),
         ({"inputs": [""], "model": "mean"}, 500, "The model failed."),
         ({"inputs": ["13"], "model": "mean"}, 500, "The model failed."),
-        ({"inputs": ["a"], "model": "nobody"}, 404, "There is no model 'nobody'."),
+        ({"inputs": ["a"], "model": "nobody"}, 404, "The model 'nobody' does not exist."),
         ({"inputs": ["a"], "extra": 1}, 422, "extra: unknown field"),
     ],
 )  # fmt: skip
@@ -121,9 +121,13 @@ def test_half_of_a_surrogate_pair_is_no_text(ask: Ask) -> None:
 def test_endpoints_of_translation_refuse_a_language_model_and_name_the_one_to_ask(ask: Ask) -> None:
     answer = ask("translate", text="a", model="book")
     assert answer.status_code == 400, answer.text
-    assert answer.json()["error"] == "The model book does not translate: it is a language-model; POST /v1/predict."
+    assert (
+        answer.json()["error"] == "The model book does not translate: its task is language-model. Use POST /v1/predict."
+    )
     answer = ask("score", sources=["a"], targets=["a"], model="mean")
-    assert answer.status_code == 400 and "The model mean scores no text: it is a own:TASK" in answer.json()["error"]
+    assert (
+        answer.status_code == 400 and "The model mean cannot score text: its task is own:TASK" in answer.json()["error"]
+    )
     assert ask("translate", text="a dog").json()["translations"][0]["model"] == "capitals"
     assert ask("score", sources=["a"], targets=["a"]).status_code == 200
 
@@ -182,12 +186,12 @@ def test_any_task_with_an_observation_is_looked_into(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "told"),
     [
-        ({"text": ""}, 400, "no text to look at"),
-        ({"text": "a" * 13}, 400, "13 tokens is too long to look at"),
+        ({"text": ""}, 400, "no text to inspect"),
+        ({"text": "a" * 13}, 400, "too long to inspect: 13 tokens"),
         ({"text": "a" * 61}, 400, "exceeds text limit"),
         ({"text": "xa"}, 400, "no piece for 'x'"),
-        ({"text": "a", "beam": 2, "force": [4]}, 400, "beam, force: for translation models; book is a language-model"),
-        ({"text": ["a"]}, 422, "text: expected a text"),
+        ({"text": "a", "beam": 2, "force": [4]}, 400, "beam, force: only for translation models"),
+        ({"text": ["a"]}, 422, "text: it should be a text"),
         ({"text": "1 x", "model": "mean"}, 400, "cannot parse"),
     ],
 )

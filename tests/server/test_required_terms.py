@@ -363,7 +363,7 @@ def test_constraints_decode_each_part_once_and_spell_each_term_once() -> None:
             calls["decode"] += 1
             return "a b "
 
-        def spelled(self, text: str) -> list[int]:
+        def try_encode(self, text: str) -> list[int]:
             calls["spelled"] += 1
             return [1]
 
