@@ -200,7 +200,7 @@ def test_a_complete_graph_has_nothing_to_tell_apart():
     graph = Graph(
         "g", 4, 1, edge_pairs(every, 4), np.zeros((2, 0), np.int64), np.zeros(0, np.float32), every[:4, 0], ()
     )
-    with pytest.raises(DataError, match="every two nodes"):
+    with pytest.raises(DataError, match="all pairs of nodes"):
         LinkExamples(graph, graph, every, seed=1, stream=6)
     with pytest.raises(DataError, match="too few edges") as refused:
         split_edges(graph, LinksDataConfig(train=(), valid_share=0.01))

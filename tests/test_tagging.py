@@ -288,7 +288,7 @@ def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) ->
     assert [each.label for each in seen.predictions] == list(found.tags)
     (weights,) = seen.attention
     assert weights.query.labels[1:4] == ("the", "dog", "<unk>") and weights.weights.shape == (2, 5, 5)
-    with pytest.raises(RegardError, match="no text"):
+    with pytest.raises(RegardError, match="empty input"):
         predictor.inspect("")
 
 

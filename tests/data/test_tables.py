@@ -247,7 +247,7 @@ def test_columns_tell_the_task_and_it_is_said(
 
 def test_columns_with_other_names_are_told_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", {"what": ["a b", "c"] * 20, "mark": ["good", "bad"] * 20})
-    with pytest.raises(DataError, match=r"do not tell[\s\S]*what, mark[\s\S]*--set data\.text"):
+    with pytest.raises(DataError, match=r"match no task[\s\S]*what, mark[\s\S]*--set data\.text"):
         find_config([str(path)], [], [])
     config = find_config([str(path)], [], ["data.text=what", "data.label=mark"])
     assert config.task.kind == "classification" and config.data.label == "mark"

@@ -166,7 +166,7 @@ def test_what_grows_with_each_token_cannot_be_carried(tmp_path: Path) -> None:
     task = of("documents")
     tables = dict(task.sample(tmp_path))
     tables["model"] = tables["model"] | {"mixer": "dot"}
-    with pytest.raises(ConfigError, match="'dot' does not support data.order"):
+    with pytest.raises(ConfigError, match=r"'dot' does not support data\.order"):
         task.build(load_config(tables | {"task": {"kind": "language-model"}}), {"types": 9})
     with pytest.raises(ConfigError, match=r"stride"):
         load_config(dict(of("documents", stride=2).sample(tmp_path)) | {"task": {"kind": "language-model"}})

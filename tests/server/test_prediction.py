@@ -122,7 +122,7 @@ def test_endpoints_of_translation_refuse_a_language_model_and_name_the_one_to_as
     answer = ask("translate", text="a", model="book")
     assert answer.status_code == 400, answer.text
     assert (
-        answer.json()["error"] == "The model book does not translate: its task is language-model. Use POST /v1/predict."
+        answer.json()["error"] == "The model book cannot translate: its task is language-model. Use POST /v1/predict."
     )
     answer = ask("score", sources=["a"], targets=["a"], model="mean")
     assert (
