@@ -1,12 +1,10 @@
-"""Regard trains, reads and serves attention-based sequence models.
+"""Regard trains, inspects and serves attention-based sequence models.
 
-    import regard
-    model = regard.load("runs/m30k")
-    model("A dog runs.")
-    regard.inspect("runs/m30k", "A dog runs.").show()
+    import regard model = regard.load("runs/m30k") model("A dog runs.") regard.inspect("runs/m30k", "A dog
+    runs.").show()
 
-Importing this package is cheap and has no effects: no torch, no threads, no loggers, no signals, no seeds.
-What needs torch is fetched on first use.
+Importing this package is cheap and has no side effects: no torch, threads, loggers, signal handlers or seeds.
+Functions that need torch are imported on first use.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m regard``: the command line, where no ``regard`` is on the path."""
+"""``python -m regard``: the command line without a ``regard`` program on the path."""
 
 from regard.cli import main
 

@@ -1,6 +1,6 @@
-"""The command line ``regard``: registers the verbs, one file each under ``commands``, and prints failures.
+"""The command line ``regard``: registers the verbs (one file each in ``commands``) and prints errors.
 
-``EXIT_CODES`` lists the exit code of each kind of failure.
+``EXIT_CODES`` lists the exit code of each type of error.
 """
 
 from __future__ import annotations
@@ -55,21 +55,22 @@ from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
 from regard.errors import DataError, RegardError, StorageError
 
-# In the order of ``regard --help``. A verb's module has ``register(app)``, and its function imports what is heavy.
+# In the order of ``regard --help``. A verb's module has ``register(app)``; the command itself imports heavy modules.
 VERBS: tuple[ModuleType, ...] = (
     train, translate, generate, fill, harmonize, classify, tag, recommend, nodes, links, graphs, predict, inspect,
     serve, keys, export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
 )  # fmt: skip
 
 EXIT_CODES = (
-    "Exit codes: 0 success · 1 a defect of regard · 2 wrong usage or config · 3 data · 4 model or run folder · "
-    "5 training · 6 storage, standard output included · 130 Ctrl-C · 141 closed output pipe · 143 SIGTERM"
+    "Exit codes: 0 success · 1 bug in Regard · 2 invalid usage or config · 3 data · 4 model or run folder · "
+    "5 training · 6 storage, including standard output · 130 Ctrl-C · 141 closed output pipe · 143 SIGTERM"
 )
 
-# Errors of the system that any check of a name may raise, before a reader opens the file.
+# Operating system errors that any check of a file name may raise, before a reader opens the file.
 REFUSED_NAMES = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)
 
-# Wrong options, verbs and values. Depending on its version typer bundles or imports click; both have this name.
+# Errors for unknown options, verbs and values. Typer bundles or imports click, depending on its version; the class has
+# this name in both.
 _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 
 
@@ -79,7 +80,7 @@ def main() -> None:
     guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    debug = "--debug" in own  # anywhere, so that it can be appended to a command that has just failed
+    debug = "--debug" in own  # allowed anywhere, to append it to a command that just failed
     if debug:
         arguments.remove("--debug")
     else:
@@ -88,7 +89,7 @@ def main() -> None:
 
 
 def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug: bool = False) -> int:
-    """Run one command and return its exit code; with ``debug`` failures are raised instead."""
+    """Run one command and return its exit code; with ``debug``, raise errors instead."""
     try:
         command = typer.main.get_command(build_app(_named(arguments, verbs)))
         code = command.main(list(arguments) or ["--help"], prog_name="regard", standalone_mode=False)
@@ -113,7 +114,9 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
         if debug or error.errno not in REFUSED_NAMES or error.filename is None:
             raise
         _flush_printed()
-        _print_error("the system refuses this file name", where=shortened(str(error.filename)), why=error.strerror)
+        _print_error(
+            "the operating system rejects this file name", where=shortened(str(error.filename)), why=error.strerror
+        )
         return DataError.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
@@ -123,36 +126,36 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
 
 
 def _named(arguments: Sequence[str], verbs: Sequence[ModuleType]) -> Sequence[ModuleType]:
-    """Return the verb that the arguments begin with, or all: to build all takes as long as to import what one needs."""
+    """Return the verb named by the first argument, or all verbs; building all of them would double the start time."""
     name = next(iter(arguments), None)
     return [verb for verb in verbs if verb.__name__.rpartition(".")[2].removesuffix("_") == name] or verbs
 
 
 def _nearest_choice(what: str) -> str | None:
-    """Ask for the value that was probably meant, if the option takes one of a few, or for its brother."""
+    """Suggest the choice or option that the user probably meant; None if there is no good guess."""
     if what == "Option '--valid' requires 2 arguments.":
-        return "one file of sources and targets, or of a text: --valid-file FILE"
-    given, found, known = what.partition(" is not one of ")
-    return did_you_mean(given.rpartition(" ")[2].strip("'"), re.findall(r"'([^']+)'", known)) if found else None
+        return "for one file with sources and targets, or with text, use --valid-file FILE"
+    value, separator, choices = what.partition(" is not one of ")
+    return did_you_mean(value.rpartition(" ")[2].strip("'"), re.findall(r"'([^']+)'", choices)) if separator else None
 
 
 def _flush_printed() -> None:
-    """Flush what a command printed before it failed; a failure of that is dropped in favor of the first."""
+    """Flush the output printed before an error; an error of the flush itself is dropped, so the first one is shown."""
     with suppress(StorageError, OSError):
         flush_output()
 
 
 def _output_closed() -> int:
-    """Return 141: nobody reads the output any more. Python flushes it once more at exit, which must not fail."""
+    """Return 141 after the reader closed the pipe; Python's flush at exit then writes to the null device."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 141
 
 
 def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
-    """Build the program with all its verbs; imports no torch."""
+    """Build the program with its verbs. Imports no torch."""
     app = typer.Typer(
         name="regard",
-        help="Train, read and serve attention-based sequence models.",
+        help="Train, inspect and serve attention-based sequence models.",
         epilog=EXIT_CODES,
         pretty_exceptions_enable=False,
     )
@@ -163,7 +166,7 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
             bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print versions and exit.")
         ] = False,
         debug: Annotated[
-            bool, typer.Option("--debug", help="Show a traceback on failure; may stand anywhere.")
+            bool, typer.Option("--debug", help="Show a traceback on failure; allowed anywhere in the command.")
         ] = False,
     ) -> None:
         pass
@@ -177,7 +180,7 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
 
 
 def _reflow_help(app: typer.Typer) -> None:
-    """Join the lines of each paragraph of a command's docstring, so that help fills the terminal's width."""
+    """Join the lines of each docstring paragraph, because help pages fill the width of the terminal."""
     for command in app.registered_commands:
         paragraphs = (getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
@@ -186,15 +189,15 @@ def _reflow_help(app: typer.Typer) -> None:
             _reflow_help(group.typer_instance)
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         torch = importlib.metadata.version("torch")
         print(f"regard {VERSION} (Python {platform.python_version()}, torch {torch})")
         raise typer.Exit
 
 
 def _print_error(what: str, *, where: str | None = None, why: str | None = None, help: str | None = None) -> None:
-    """Print one error block on standard error, in the style of rustc."""
+    """Print an error to standard error, in the style of rustc."""
     colored = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
     red, blue, plain = ("\033[1;31m", "\033[1;34m", "\033[0m") if colored else ("", "", "")
     print(f"{red}error{plain}: {what}", file=sys.stderr)
@@ -207,7 +210,7 @@ def _print_error(what: str, *, where: str | None = None, why: str | None = None,
 
 
 def _print_defect(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    if issubclass(kind, KeyboardInterrupt):  # before or after ``run``; Python then ends by this signal
+    if issubclass(kind, KeyboardInterrupt):  # outside ``run``; Python then exits by this signal
         print("interrupted", file=sys.stderr)
         return
     while trace is not None and trace.tb_next is not None:
@@ -216,8 +219,8 @@ def _print_defect(kind: type[BaseException], error: BaseException, trace: Traceb
     _print_error(
         f"{kind.__name__}: {error}",
         where=where,
-        why="this is not an error that regard knows, so it is a defect of regard",
-        help="run it again with --debug and report what it prints",
+        why="unexpected exception: this is a bug in Regard",
+        help="run the command again with --debug and report the traceback",
     )
 
 

@@ -119,7 +119,7 @@ SECTIONS: tuple[tuple[str, type[BaseModel], str], ...] = (
         "One table a corpus; `[[data.valid]]` has the same keys.",
     ),
     ("[model] `classification`", ClassifierModelConfig, "Keys of the encoder are also valid here."),
-    ("[data] `tagging`", TaggedDataConfig, "Tagged sentences, and how their tokens become numbers."),
+    ("[data] `tagging`", TaggedDataConfig, "Tagged sentences."),
     ("[model] `tagging`", TaggerModelConfig, "Keys of the encoder are also valid here."),
     (
         "[data] `next-item`",

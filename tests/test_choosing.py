@@ -48,9 +48,9 @@ def test_a_table_of_edges_is_told_from_words_and_what_they_become(tmp_path: Path
 
     def told(pairs: list[tuple[str, str]]) -> bool:
         path.write_text("source,target\n" + "".join(f"{one},{other}\n" for one, other in pairs), encoding="utf-8")
-        config = find_config([str(path)], [], [], say=(said := list[str]()).append)
+        config = find_config([str(path)], [], [], log=(said := list[str]()).append)
         assert config.task.kind == "translation"
-        assert all("task.kind = translation" in line for line in said if advice in line)
+        assert all("The task is still translation" in line for line in said if advice in line)
         return any(advice in line for line in said)
 
     ring = [(f"n{at}", f"n{(at + 1) % 40}") for at in range(40)]
@@ -137,7 +137,7 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
     assert [end for end in TRAINING_ENDS if getattr(settings, end) is not None] == [key]
     assert settings.schedule == ("inverse-sqrt" if key in ("epochs", "early_stopping") else "linear")
     assert settings.warmup is None and settings.validate_every is None, "they suit the length, which is not known yet"
-    assert choice.reasons[1].endswith(f"training ends by train.{key}") and "epochs" not in choice.reasons[0]
+    assert choice.reasons[1].endswith(f"training is limited by train.{key}") and "epochs" not in choice.reasons[0]
 
 
 def test_an_end_taken_out_is_not_given(tmp_path: Path) -> None:
@@ -163,9 +163,9 @@ def test_the_order_of_a_very_large_corpus_is_computed_and_it_is_said(
     for most, order in ((10**11, "shuffled"), (299, "feistel")):
         monkeypatch.setattr(f"regard.tasks.{module}.automatic_config.COMPUTED", most)
         told: list[str] = []
-        assert find_config([str(path)], [], ["train.steps=1"], say=told.append).data.order == order
+        assert find_config([str(path)], [], ["train.steps=1"], log=told.append).data.order == order
         assert any("data.order = feistel" in line for line in told) == (order == "feistel")
-        given = find_config([str(path)], [], ["train.steps=1", "data.order=shuffled"], say=told.append)
+        given = find_config([str(path)], [], ["train.steps=1", "data.order=shuffled"], log=told.append)
         assert given.data.order == "shuffled"
 
 

@@ -35,9 +35,9 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
     """25 different documents, each four times: two are held out, with all their copies."""
     told: list[str] = []
     path = json_lines(tmp_path / "chat.jsonl", 100)
-    config: Any = find_config([str(path)], [], ["train.steps=1"], say=told.append)
+    config: Any = find_config([str(path)], [], ["train.steps=1"], log=told.append)
     assert config.data.documents == "json-line" and config.task.kind == "language-model"
-    assert "25 different documents" in told[0] and "2 whole documents are held out" in told[1]
+    assert "25 different documents" in told[0] and told[1].startswith("validation: 2 documents, ")
     data, said = prepared(config, tmp_path / "run")
     train, valid = data.train, data.valid
     assert isinstance(train, PackExamples) and isinstance(valid, PackExamples)
@@ -50,17 +50,17 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
 def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
     told: list[str] = []
     for number in (1, 10):
-        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], say=told.append)
-    assert told[0].startswith("1 different document:") and "--valid-file" in told[1]
+        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], log=told.append)
+    assert told[0].startswith("1 different document →") and "--valid-file" in told[1]
     assert told[2] == "columns read: prompt (prompt), completion (completion)"
-    assert told[3].startswith("10 different documents:") and "1 whole document is held out" in told[4]
+    assert told[3].startswith("10 different documents →") and "validation: 1 document, " in told[4]
 
 
 def test_characters_and_different_ones_are_told_apart(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "book.txt").write_text("abc\n" * 20)
-    find_config([str(tmp_path / "book.txt")], [], ["train.steps=1"], say=told.append)
-    assert "(80 characters, 4 different ones as pieces, preset tiny)" in told[0] and "--valid-file" in told[1]
+    find_config([str(tmp_path / "book.txt")], [], ["train.steps=1"], log=told.append)
+    assert "(80 characters, character tokenizer of 4 pieces, preset `tiny`)" in told[0] and "--valid-file" in told[1]
 
 
 def test_pairs_of_a_translation_are_what_they_were(tmp_path: Path) -> None:
@@ -95,8 +95,8 @@ def test_folders_that_may_be_labels_are_not_lost_without_a_word(tmp_path: Path, 
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{number}.txt").write_text(f"text number {number}\n")
     said: list[str] = []
-    find_config([str(tmp_path / "texts")], [], ["train.steps=1"], say=said.append)
-    assert any("(neg, pos) are not read as labels" in line for line in said) == (len(labels) > 1)
+    find_config([str(tmp_path / "texts")], [], ["train.steps=1"], log=said.append)
+    assert any("(neg, pos) are not used as labels" in line for line in said) == (len(labels) > 1)
     assert "translation" not in said[0], "two folders make no translation model"
 
 
@@ -106,7 +106,7 @@ def test_documents_in_both_parts_are_told_with_their_number(tmp_path: Path) -> N
         file.write('{"text": "it is new"}\n')
     tables = {"data": {"train": [{"source": str(train)}], "valid": [{"source": str(valid)}], "context": 32}}
     _, said = prepared(load_config({"task": "language-model", "model": SMALL} | tables), tmp_path / "run")
-    assert "warning: 7 of 8 validation documents are in the training data, too" in said
+    assert "warning: 7 of 8 validation documents also in the training data" in said
 
 
 def language_model(**data: Any) -> Any:

@@ -71,5 +71,5 @@ def test_a_search_ranks_all_that_its_beam_finished(config: dict[str, Any]) -> No
 
 def test_a_decoder_that_does_not_look_has_no_coverage() -> None:
     blind = translator(kind="recurrent", decoder={"kind": "recurrent", "order": "none"})
-    with pytest.raises(ConfigError, match="no coverage penalty"):
+    with pytest.raises(ConfigError, match="coverage penalty does not apply"):
         blind("a b", coverage_penalty=0.2)

@@ -72,7 +72,7 @@ def test_digits_are_trained_predicted_evaluated_inspected_and_shared(
     document = json.loads(run(capsys, "inspect", "runs/digits", line, "--json"))
     assert document["model"]["task"] == "classification" and json.loads(document["text"]) == images[1500].tolist()
     assert "time-series-classification" in Path("runs/digits/README.md").read_text()
-    for to, reason in (("transformers", "it reads frames"), ("onnx", "is for a model from text to text")):
+    for to, reason in (("transformers", "its input is frames"), ("onnx", "is for a model from text to text")):
         assert reason in refused(capsys, "export", "runs/digits", f"to-{to}", "--to", to)
     run(capsys, "export", "runs/digits", "shared", "--to", "hub")
     models = [regard.load(folder) for folder in ("runs/digits", "shared")]
@@ -84,7 +84,7 @@ def test_digits_are_trained_predicted_evaluated_inspected_and_shared(
 def test_the_automatic_choice_reads_the_arrays(tmp_path: Path) -> None:
     said: list[str] = []
     path = save_frames(tmp_path / "a.npz", SERIES * 5, ["x", "y", "x", "y"] * 5)
-    data: Any = find_config([str(path)], [], [], say=said.append).data
+    data: Any = find_config([str(path)], [], [], log=said.append).data
     assert (data.input, data.label_kind, data.max_length) == ("frames", "class", 3) and is_own_split(data)
     assert "20 series of up to 3 frames, 2 classes" in said[0]
     save_frames(path, SERIES * 8, np.linspace(0, 1, 32))
@@ -110,16 +110,16 @@ GOOD = {"frames": np.zeros((4, 2)), "offsets": np.array([0, 1, 4]), "label": np.
     [
         ({"offsets": None}, "the array offsets is missing"),
         ({"label": None}, "the array label is missing"),
-        ({"frames": np.zeros(4)}, "the array frames cannot be used"),
-        ({"frames": np.array([["a"] * 2] * 4)}, "the array frames cannot be used"),
-        ({"label": np.zeros((2, 1))}, "the array label cannot be used"),
+        ({"frames": np.zeros(4)}, "the array frames has the wrong type or shape"),
+        ({"frames": np.array([["a"] * 2] * 4)}, "the array frames has the wrong type or shape"),
+        ({"label": np.zeros((2, 1))}, "the array label has the wrong type or shape"),
         ({"label": np.zeros(3)}, "the array label has 3 entries for 2 examples"),
-        ({"offsets": np.array([0.0, 1, 4])}, "the array offsets cannot be used"),
-        ({"offsets": np.array([1, 2, 4])}, "does not cut the frames"),
-        ({"offsets": np.array([0, 1, 5])}, "should rise from 0 to 4"),
-        ({"offsets": np.array([0, 4, 4])}, "example 2 goes from 4 to 4"),
-        ({"offsets": np.array([0, 2**64 - 1, 4], np.uint64)}, "example 1 goes from 0 to -1"),
-        ({"offsets": np.array([0])}, "does not cut the frames"),
+        ({"offsets": np.array([0.0, 1, 4])}, "the array offsets has the wrong type or shape"),
+        ({"offsets": np.array([1, 2, 4])}, "does not match the frames"),
+        ({"offsets": np.array([0, 1, 5])}, "increasing numbers from 0 to 4"),
+        ({"offsets": np.array([0, 4, 4])}, "example 2 ranges from 4 to 4"),
+        ({"offsets": np.array([0, 2**64 - 1, 4], np.uint64)}, "example 1 ranges from 0 to -1"),
+        ({"offsets": np.array([0])}, "does not match the frames"),
         ({"frames": np.zeros((4, 0))}, r"no series of frames\n.*a\.npz:1"),
         ({"frames": np.array([[0, 0], [0, 0], [0, np.nan], [0, 0]])}, r"a\.npz:2\n.*number 2 of frame 2 is nan"),
         ({"frames": np.array([[0, 1e300]] * 4)}, r"a\.npz:1\n.*number 2 of frame 1 is 1e\+300"),
@@ -231,7 +231,7 @@ def test_a_run_of_frames_lends_no_vocabulary(tmp_path: Path) -> None:
         "data": {"train": corpus},
         "model": {"encoder": {"from": str(made.path)}},
     }
-    with pytest.raises(ConfigError, match="this model reads frames, and has no vocabulary"):
+    with pytest.raises(ConfigError, match="the input frames has no vocabulary"):
         load_config(tables)
 
 

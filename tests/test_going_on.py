@@ -137,9 +137,9 @@ def test_an_imported_model_is_trained_further(book: Path, tmp_path: Path) -> Non
 
 def test_two_files_or_one_are_proposed_without_another_network(book: Path) -> None:
     lines = list[str]()
-    config: Any = find_config([str(book / "book.txt")], [], [f"model.from={book / 'source'}"], say=lines.append)
+    config: Any = find_config([str(book / "book.txt")], [], [f"model.from={book / 'source'}"], log=lines.append)
     assert (config.model.decoder.width, config.data.context, config.data.tokenizer.kind) == (16, 16, "character")
-    assert lines[0] == f"network and vocabulary are those of {book / 'source'}"
+    assert lines[0] == f"network and vocabulary from {book / 'source'}"
     with pytest.raises(ConfigError, match=r"model\.decoder\.width cannot be 32"):
         find_config([str(book / "book.txt")], [], [f"model.from={book / 'source'}", "model.width=32"])
 

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 import regard
+from regard.core.wording import pluralize
 from regard.data.graph_files import read_graph, save_graph
 from regard.errors import DataError, ModelError
 from regard.models.graph.build import GraphNet, build_graph_net
@@ -155,7 +156,7 @@ def test_it_tells_classes_by_name(run):
     assert told["node"] == "n0" and told["label"] == "left" == model.write(found[0], json=False)
     with pytest.raises(DataError, match="no node 'n99'"):
         model(["n99"])
-    with pytest.raises(ValueError, match="names a node"):
+    with pytest.raises(ValueError, match="expected the name of a node"):
         model.read(" ")
 
 
@@ -179,7 +180,7 @@ def test_evaluation_takes_the_part_that_is_asked_for(run, tmp_path):
     with pytest.raises(DataError, match="no node of the part test"):
         regard.evaluate(run, tmp_path / "same.npz")
     np.savez(tmp_path / "other.npz", x=np.ones((2, 9)), edges=np.array([[0, 1]]), y=np.array([0, 1]))
-    with pytest.raises(DataError, match="another kind"):
+    with pytest.raises(DataError, match="does not match the graph"):
         regard.evaluate(run, tmp_path / "other.npz")
 
 
@@ -253,8 +254,9 @@ def test_a_split_is_chosen_that_fits_the_graph_and_told(tmp_path, sizes):
     rest = sum(sizes) - first * len(sizes)
     wanted = [first, rest // 3, rest - rest // 3] if few else [20, 500, min(1000, rest - 500)]
     assert parts[1:] == wanted[1:] and parts[0] == sum(min(size, first) for size in sizes)
-    told = f"{first} of each class, {wanted[1]} to validate and {wanted[2]:,} to test on"
-    assert any(told in line and ("too few for the usual split" in line) == few for line in said)
+    numbers = [(first, "training node"), (wanted[1], "validation node"), (wanted[2], "test node")]
+    told = "{} per class, {}, {}".format(*(pluralize(number, noun) for number, noun in numbers))
+    assert any(told in line and ("too few for the default split" in line) == few for line in said)
 
 
 def test_a_split_is_chosen_by_the_labels_of_a_table_of_nodes(tmp_path):
@@ -267,12 +269,12 @@ def test_a_split_is_chosen_by_the_labels_of_a_table_of_nodes(tmp_path):
 
 def test_a_graph_too_small_for_a_split_is_told_one_that_fits(tmp_path):
     graph_of_classes(tmp_path / "g.npz", 10, 10)
-    with pytest.raises(DataError, match="left to validate on") as refused:
+    with pytest.raises(DataError, match="too few labeled nodes") as refused:
         parts_of_the_split(tmp_path, ["data.split.valid=500"])
     settings = str(refused.value.help).removeprefix("--set ").split(" --set ")
     assert parts_of_the_split(tmp_path, settings) == [6, 4, 10]
 
 
 def parts_of_the_split(folder: Path, settings: list[str], said: list[str] | None = None) -> list[int]:
-    config = find_config([str(folder / "g.npz")], [], settings, say=(said if said is not None else []).append)
+    config = find_config([str(folder / "g.npz")], [], settings, log=(said if said is not None else []).append)
     return [int(mask.sum()) for mask in graph_of(config.data.train[0], config.data).parts.values()]

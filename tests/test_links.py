@@ -20,7 +20,7 @@ from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.links import LinkNet
 from regard.tasks.find_config import find_config
 from regard.tasks.links.config import LinksConfig, LinksDataConfig
-from regard.tasks.links.examples import LinkExamples, dealt_edges
+from regard.tasks.links.examples import LinkExamples, split_edges
 from regard.tasks.links.linker import Linker
 from regard.tasks.links.task import TASK
 from regard.testing import TaskCase
@@ -36,17 +36,17 @@ def ring(nodes: int = 20) -> Graph:
 
 
 def test_each_edge_is_in_one_part_and_a_function_of_the_draw():
-    parts = dealt_edges(ring(), DATA)
+    parts = split_edges(ring(), DATA)
     assert [len(edges) for edges in parts] == [12, 4, 4]
     assert len(np.unique(np.concatenate(parts), axis=0)) == 20
-    again, other = dealt_edges(ring(), DATA), dealt_edges(ring(), DATA.model_copy(update={"draw": 2}))
+    again, other = split_edges(ring(), DATA), split_edges(ring(), DATA.model_copy(update={"draw": 2}))
     assert all(np.array_equal(*pair) for pair in zip(parts, again, strict=True))
     assert not np.array_equal(parts.test, other.test)
 
 
 def test_pairs_beside_edges_have_none_and_are_new_each_time():
     graph = ring()
-    examples = LinkExamples(graph, graph, dealt_edges(graph, DATA).train, seed=1, stream=6)
+    examples = LinkExamples(graph, graph, split_edges(graph, DATA).train, seed=1, stream=6)
     known = set(map(tuple, graph.pairs.T.tolist()))
     seen = set()
     for epoch in range(40):
@@ -76,7 +76,7 @@ def test_pairs_drawn_in_a_part_are_edges_of_none(tmp_path: Path, directed: bool)
     parts = {"train": case.data.train, "valid": case.data.valid}
     graph = case.data.train.graph
     whole = Graph("g", nodes, nodes, edge_pairs(edges, nodes, directed=directed), *_features(nodes))
-    dealt = dealt_edges(whole, run.config.data)
+    dealt = split_edges(whole, run.config.data)
     assert {*map(tuple, dealt.train.tolist())} <= {*map(tuple, graph.pairs.T.tolist())}
     for held in (dealt.valid, dealt.test):
         assert not {*map(tuple, held.tolist())} & {*map(tuple, graph.pairs.T.tolist())}
@@ -156,7 +156,7 @@ def test_names_that_are_no_link(linker: Linker):
     with pytest.raises(DataError, match="both ends"):
         linker([("3", "3")])
     for names in ((), ("0", "1", "2")):
-        with pytest.raises(DataError, match="nodes are named"):
+        with pytest.raises(DataError, match="named; expected one or two"):
             linker([names])
     with pytest.raises(DataError, match="no node '3 7'") as caught:
         linker(["3 7"])
@@ -200,10 +200,10 @@ def test_a_complete_graph_has_nothing_to_tell_apart():
     graph = Graph(
         "g", 4, 1, edge_pairs(every, 4), np.zeros((2, 0), np.int64), np.zeros(0, np.float32), every[:4, 0], ()
     )
-    with pytest.raises(DataError, match="every two nodes"):
+    with pytest.raises(DataError, match="all pairs of nodes"):
         LinkExamples(graph, graph, every, seed=1, stream=6)
     with pytest.raises(DataError, match="too few edges") as refused:
-        dealt_edges(graph, LinksDataConfig(train=(), valid_share=0.01))
+        split_edges(graph, LinksDataConfig(train=(), valid_share=0.01))
     assert refused.value.help is not None and "data.valid_share" in refused.value.help
 
 

@@ -197,8 +197,8 @@ def test_labels_of_fasta_are_learned_by_the_named_task_and_not_lost_without_a_wo
     path = tmp_path / "x.fasta"
     path.write_text("".join(f">seq{n} {'EI' if n % 2 else 'IE'}\n{'ACGT'[n % 4] * 30}{n * 'C'}\n" for n in range(60)))
     said: list[str] = []
-    config = find_config([str(path)], [], ["task.kind=classification"], say=said.append)
+    config = find_config([str(path)], [], ["task.kind=classification"], log=said.append)
     assert config.task.kind == "classification" and "EI, IE" in said[0]
     said.clear()
-    assert find_config([str(path)], [], [], say=said.append).task.kind == "language-model"
+    assert find_config([str(path)], [], [], log=said.append).task.kind == "language-model"
     assert any("--task classification" in line for line in said)

@@ -276,7 +276,7 @@ def test_pieces_of_json_and_of_a_folder(tmp_path: Path) -> None:
 
 def test_a_piece_at_several_heights_tells_which(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps([[[60, 64], [127]]]))
-    for shifts, told in (("1", ", at 3 heights but 1, beyond the pitches that there are"), ("0", "")):
+    for shifts, told in (("1", ", 3 transpositions, 1 copy beyond the MIDI range left out"), ("0", "")):
         found = call("data", "notes", tmp_path / "x.json", "-o", tmp_path / "x.jsonl", "--shifts", shifts)
         assert found.output.endswith(f"1 piece, 2 frames{told}\n"), found.output
         rows = [json.loads(line) for line in (tmp_path / "x.jsonl").read_text().splitlines()]
@@ -358,7 +358,7 @@ def test_a_piece_goes_on_from_its_first_chord_and_becomes_a_file(run: Path) -> N
 
 
 def test_text_that_is_no_music_is_refused_by_its_line(run: Path) -> None:
-    for text, told in (("C4\nhello\n", ":2"), ("\n\n", "no note to write")):
+    for text, told in (("C4\nhello\n", ":2"), ("\n\n", "has no notes")):
         found = call("data", "midi", "-o", run / "x.mid", input=text)
         assert found.exit_code != 0 and told in str(found.exception)
 

@@ -146,7 +146,7 @@ def test_a_draw_is_a_function_of_seed_visit_and_node_alone():
 
 def test_evaluation_looks_at_all_and_epochs_draw_anew():
     graph = made_graph(hub=20)
-    examples = SampledNodes(graph, np.ones(NODES, np.bool_), batch=16, most=[2, 2], seed=1)
+    examples = SampledNodes(graph, np.ones(NODES, np.bool_), batch=16, limits=[2, 2], seed=1)
     assert [len(batch.index) for batch in examples.batches(None)] == [16, 16, 8]
     sizes = []
     for visit in (0, 1, 2):
@@ -240,8 +240,8 @@ def test_answers_by_neighborhoods_are_those_of_the_whole_graph(arrays, tmp_path)
 REFUSED = [
     ({"neighbors": [2, 2]}, {}, "data.batch_nodes=512"),
     ({"batch_nodes": 4, "neighbors": [2]}, {}, r"there are 2 layers and 1 number"),
-    ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "no part of the graph is enough"),
-    ({"batch_nodes": 4, "neighbors": [2, 2]}, {"kind": "gin"}, "is smaller than that over all"),
+    ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "a batch needs the whole graph"),
+    ({"batch_nodes": 4, "neighbors": [2, 2]}, {"kind": "gin"}, "a sum over sampled neighbors is smaller"),
 ]
 
 

@@ -101,7 +101,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sets = [part for each in [*sizes, *train] for part in ("--set", each)]
         found = call("train", "train.jsonl", "--valid-file", "test.jsonl", "--name", "two-before", *sets)
     assert found.exit_code == 0, found.output
-    assert "a model of next items" in found.output and "40 items, 10,320 times in 860 sessions" in found.output
+    assert "→ next-item" in found.output and "40 items, 10,320 times in 860 sessions" in found.output
     return folder
 
 

@@ -161,15 +161,15 @@ def test_affixes_are_learned_where_the_source_has_none_and_refused_where_only_it
 def test_files_are_proposed_without_another_encoder(folder: Path) -> None:
     lines = list[str]()
     given = [f"model.encoder.from={folder / 'masked'}"]
-    config: Any = find_config([str(folder / "labeled.tsv")], [], given, say=lines.append)
-    assert lines[0] == f"encoder and vocabulary are those of {folder / 'masked'}"
+    config: Any = find_config([str(folder / "labeled.tsv")], [], given, log=lines.append)
+    assert lines[0] == f"encoder and vocabulary from {folder / 'masked'}"
     assert (config.task.kind, config.model.encoder.width, config.model.pooling) == ("classification", 16, "attention")
 
 
 def test_taggers_of_files_keep_their_affixes_whose_encoder_is(folder: Path) -> None:
     given = [f"model.encoder.from={folder / 'masked'}"]
     lines = list[str]()
-    config: Any = find_config([str(folder / "tagged.jsonl")], [], given, say=lines.append)
+    config: Any = find_config([str(folder / "tagged.jsonl")], [], given, log=lines.append)
     assert len(lines) == 3 and not any("GRU" in line for line in lines)
     alone: Any = find_config([str(folder / "tagged.jsonl")], [], [])
     assert config.model.encoder.kind == "transformer" and config.model.encoder.width == 16

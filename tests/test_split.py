@@ -75,7 +75,7 @@ def test_no_label_is_held_out_alone_and_equal_examples_stay_together(pairs: list
 def prepared(tmp_path: Path, name: str, content: str, *sets: str) -> tuple[Any, list[str]]:
     (tmp_path / name).write_text(content)
     said: list[str] = []
-    config = find_config([str(tmp_path / name)], [], sets, say=said.append)
+    config = find_config([str(tmp_path / name)], [], sets, log=said.append)
     run = RunFolder.create(tmp_path / f"run-{name}", config)
     data = locate(config.task.kind).task().prepare(run, said.append)
     assert len(data.train) and (data.valid is None or len(data.valid))
@@ -114,7 +114,7 @@ EQUAL = {
 @pytest.mark.parametrize("name", EQUAL)
 def test_equal_examples_are_trained_on_without_validation(tmp_path: Path, name: str) -> None:
     data, said = prepared(tmp_path, name, EQUAL[name])
-    assert data.valid is None and any("are equal: none is held out" in line for line in said)
+    assert data.valid is None and any("are equal (--valid-file" in line for line in said)
 
 
 @pytest.mark.parametrize(
@@ -140,7 +140,7 @@ def test_training_continues_where_nothing_is_left_to_validate_on(
     monkeypatch.chdir(tmp_path)
     Path("two.csv").write_text("text,label\na film,good\nanother film,bad\n")
     assert cli.run(["train", "two.csv", "--set", "train.epochs=3", "--set", "train.early_stopping=2"]) == 0
-    assert "nothing is left to validate on" in capsys.readouterr().err
+    assert "no validation: no held-out example is left" in capsys.readouterr().err
     assert cli.run(["classify", "runs/two", "two.csv"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
 

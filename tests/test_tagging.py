@@ -205,7 +205,7 @@ def test_long_sentences_are_learned_from_and_tagged_in_parts(tmp_path: Path, cas
     assert train.token_counts().tolist() == [3, 3, 1, 1] and train.starts == [0, 3, 4]
     batches = [train.collate(ExampleIndices(np.array([number]), np.array([0]))) for number in range(3)]
     assert torch.cat([batch.targets[batch.inputs[0].answered] for batch in batches]).tolist() == [0, 1, 0, 1, 0, 1, 0]
-    assert [numbers.tolist() for numbers in train.begun(np.array([1, 2, 3, 0]))] == [[3], [0, 1, 2]]
+    assert [numbers.tolist() for numbers in train.values_starting_in(np.array([1, 2, 3, 0]))] == [[3], [0, 1, 2]]
     codec = find_task("tagging").open(run)
     net = build_tagger(run.config.model, types=codec.spec["types"], classes=codec.spec["classes"])
     tagger = SupervisedPredictor(net, codec.codecs, run.config)
@@ -288,7 +288,7 @@ def test_a_tagger_says_tags_probabilities_and_where_it_looked(case: TaskCase) ->
     assert [each.label for each in seen.predictions] == list(found.tags)
     (weights,) = seen.attention
     assert weights.query.labels[1:4] == ("the", "dog", "<unk>") and weights.weights.shape == (2, 5, 5)
-    with pytest.raises(RegardError, match="no text"):
+    with pytest.raises(RegardError, match="empty input"):
         predictor.inspect("")
 
 

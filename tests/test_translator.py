@@ -140,7 +140,7 @@ def test_a_text_gives_one_translation_and_a_list_a_list(translator: Translator) 
 
 @pytest.mark.parametrize("given", [3, None, b"a", ["a", 3], {"a": "b"}, iter(["a"])])
 def test_what_is_no_text_is_told(translator: Translator, given: Any) -> None:
-    with pytest.raises(ConfigError, match="is no text to translate"):
+    with pytest.raises(ConfigError, match="expected a text or a list of texts"):
         translator(given)
 
 

@@ -1,4 +1,4 @@
-"""``regard average``: write the mean of several checkpoints' weights as a checkpoint of its own."""
+"""``regard average``: average the weights of several checkpoints and save the result as a new checkpoint."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def register(app: typer.Typer) -> None:
 
 
 def average(run: Run, *, last: Last = None, steps: Steps = None) -> None:
-    """Average the weights of several checkpoints of a run, which often beats each of them.
+    """Average the weights of several checkpoints of a run; the average is often better than any single checkpoint.
 
-    The average is stored as checkpoints/average; translate, generate, evaluate and score use it from then on.
+    The average is saved as checkpoints/average. All verbs then load it unless --checkpoint names another.
     """
     from regard.runs.averaging import average_run
     from regard.runs.run_folder import RunFolder
 
     if last is not None and steps is not None:
-        raise ConfigError("--last and --steps cannot be combined", help="give one of them")
-    wanted = None if steps is None else _numbers(steps)
-    used = average_run(RunFolder.open(run), last=last or 10, steps=wanted)
-    fewer = f" ({last} were asked for; no more are kept)" if last is not None and len(used) < last else ""
+        raise ConfigError("--last and --steps cannot be combined", help="use only one of them")
+    selected = None if steps is None else _numbers(steps)
+    used = average_run(RunFolder.open(run), last=last or 10, steps=selected)
+    fewer = f" ({last} requested; the run has no more)" if last is not None and len(used) < last else ""
     print(f"averaged {pluralize(len(used), 'checkpoint')}{fewer}: steps {', '.join(map(str, used))}")
-    print(f"in {run / 'checkpoints' / 'average'}, which is now loaded unless --checkpoint names another")
+    print(f"saved to {run / 'checkpoints' / 'average'}; it is loaded by default unless --checkpoint names another")
 
 
 def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as error:
-        raise ConfigError(f"{text!r} is no list of steps", where="--steps", help="--steps 1000,1500,2000") from error
+        raise ConfigError(f"{text!r} is not a list of steps", where="--steps", help="--steps 1000,1500,2000") from error

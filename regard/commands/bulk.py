@@ -1,4 +1,4 @@
-"""Bulk work of the verbs that take lines: files into an output folder, in blocks, by processes that may die."""
+"""Bulk processing for verbs that read lines: files into an output folder, in blocks, by restartable processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from regard.commands.progress import progress
-from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.commands.shared_arguments import SharedOption, option_group
 from regard.core.cores import usable_cores
 from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, DataError
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from regard.bulk.job import BulkJob
     from regard.bulk.worker import Order, Report, Share
 
-NAMED = 5  # lines set aside that the end names
+NAMED = 5  # failed lines that are listed at the end
 
 Folder = Annotated[
     str | None,
@@ -29,7 +29,7 @@ Folder = Annotated[
         "--output",
         "-o",
         metavar="OUT/",
-        help="Folder for the outputs of all files, for work in bulk.",
+        help="Write one output file per input file to this folder (bulk processing).",
         rich_help_panel="Output",
     ),
 ]
@@ -37,31 +37,31 @@ Shard = Annotated[
     str | None,
     typer.Option(
         metavar="I/N",
-        help="In bulk: do only the I-th of N parts, counted from 1; join them by --merge.",
+        help="Process only shard I of N, counted from 1; --merge joins the shards.",
         rich_help_panel="Bulk",
     ),
 ]
 Merge = Annotated[
     bool,
-    typer.Option("--merge", help="In bulk: check that all blocks are there, and join them.", rich_help_panel="Bulk"),
+    typer.Option("--merge", help="Check that all blocks are complete, and join them.", rich_help_panel="Bulk"),
 ]
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="In bulk: processes, or actors of Ray.", show_default="1", rich_help_panel="Bulk"
+        min=1, metavar="N", help="Use N processes, or N Ray actors.", show_default="1", rich_help_panel="Bulk"
     ),
 ]
 On = Annotated[
-    Literal["ray"] | None, typer.Option(help="In bulk: ray, for actors of Ray Data.", rich_help_panel="Bulk")
+    Literal["ray"] | None, typer.Option(help="Run on Ray actors instead of local processes.", rich_help_panel="Bulk")
 ]
 Strict = Annotated[
     bool,
-    typer.Option("--strict", help="In bulk: fail at the end if a line had to be set aside.", rich_help_panel="Bulk"),
+    typer.Option("--strict", help="Fail at the end if any line could not be processed.", rich_help_panel="Bulk"),
 ]
 Block = Annotated[
     int | None,
     typer.Option(
-        min=1, metavar="N", help="In bulk: lines of a block.", show_default="512 to 8,192", rich_help_panel="Bulk"
+        min=1, metavar="N", help="Process N lines per block.", show_default="512 to 8,192", rich_help_panel="Bulk"
     ),
 ]
 ColumnName = Annotated[
@@ -69,7 +69,7 @@ ColumnName = Annotated[
     typer.Option(
         "--column",
         metavar="NAME|N",
-        help="Column of the input in a .csv, .tsv, .jsonl, .parquet or .conllu; may be repeated.",
+        help="Read the input from this column of a .csv, .tsv, .jsonl, .parquet or .conllu file; may be repeated.",
         show_default="as in training",
         rich_help_panel="Input",
     ),
@@ -77,7 +77,7 @@ ColumnName = Annotated[
 
 
 class Bulk(NamedTuple):
-    """The options of bulk work, as given, and the command's files and output."""
+    """Options of bulk processing, with the input files and the output of the command."""
 
     shard: str | None = None
     merge: bool = False
@@ -91,48 +91,50 @@ class Bulk(NamedTuple):
 
     @property
     def columns(self) -> tuple[int | str, ...]:
-        """The columns of an input, of files that have columns: numbers from 1, or names."""
+        """Columns of the input in files that have columns: numbers from 1, or names."""
         return tuple(int(name) if name.isdecimal() else name for name in self.column or ())
 
-    def of(self, files: Sequence[Path] | None, output: str | None, *, folder: bool = False) -> Bulk:
-        """The same for these files and this output, which may be a ``folder`` only."""
+    def with_files(self, files: Sequence[Path] | None, output: str | None, *, folder: bool = False) -> Bulk:
+        """Return a copy with these files and this output; with ``folder`` the output is always a folder."""
         return self._replace(files=files or (), output=f"{output}/" if folder and output is not None else output)
 
     @property
     def source(self) -> Path | None:
-        """The one file of a command that is not of bulk work; None for standard input."""
+        """Input file of a command that does not run in bulk; None for standard input."""
         return next((file for file in self.files if str(file) != "-"), None)
 
     @property
-    def wanted(self) -> bool:
-        """Return whether the command is one of bulk work: several files, a folder, or an option for it."""
-        return self.wanted_beside(1)
+    def requested(self) -> bool:
+        """True if the command runs in bulk: several files, an output folder, or a bulk option."""
+        return self.requested_above(1)
 
-    def wanted_beside(self, files: int) -> bool:
-        """The same for a verb that takes so many files otherwise."""
+    def requested_above(self, files: int) -> bool:
+        """Return whether the command runs in bulk, for a verb that otherwise reads up to ``files`` files."""
         folder = self.output is not None and (self.output.endswith("/") or Path(self.output).is_dir())
-        return folder or len(self.files) > files or bool(self._given())
+        return folder or len(self.files) > files or bool(self._option_names())
 
-    def _given(self) -> list[str]:
-        named = {
+    def _option_names(self) -> list[str]:
+        options = {
             "--shard": self.shard, "--merge": self.merge, "--workers": self.workers, "--on": self.on,
             "--strict": self.strict, "--block": self.block,
         }  # fmt: skip
-        return [name for name, value in named.items() if value]
+        return [name for name, value in options.items() if value]
 
     def require(self, verb: str) -> Path:
-        """The output folder. ConfigError for options that do not make a job of bulk work."""
+        """Return the output folder; raise ConfigError if the options do not define a bulk job."""
         help = f"regard {verb} RUN IN… -o OUT/"
         if self.output is None:
-            what = f"{self._given()[0]} is" if self._given() else "several files are"
-            raise ConfigError(f"{what} for work in bulk, which needs an output folder", help=help)
+            what = f"{self._option_names()[0]} requires" if self._option_names() else "several input files require"
+            raise ConfigError(f"{what} an output folder (bulk processing)", help=help)
         if Path(self.output).exists() and not Path(self.output).is_dir():
-            raise ConfigError("the output of work in bulk is a folder", where=self.output, help=help)
+            raise ConfigError("the output of bulk processing must be a folder", where=self.output, help=help)
         if not self.files or any(str(file) == "-" for file in self.files):
-            why = "it is read more than once, and by several processes"
-            raise ConfigError("work in bulk reads files, not standard input", why=why, help=help)
+            why = "the input is read more than once and by several processes"
+            raise ConfigError("bulk processing cannot read standard input", why=why, help=help)
         if self.merge and (self.shard or self.on or self.workers):
-            raise ConfigError("--merge only joins what is done", help="leave out --shard, --on and --workers")
+            raise ConfigError(
+                "--merge cannot be combined with --shard, --on or --workers", why="it only joins finished blocks"
+            )
         return Path(self.output)
 
 
@@ -145,17 +147,25 @@ BULK_OPTIONS = {
     "block": SharedOption(Block),
     "column": SharedOption(ColumnName),
 }
-takes_bulk = taken_together("bulk", BULK_OPTIONS, Bulk)
+takes_bulk = option_group("bulk", BULK_OPTIONS, Bulk)
 
 
 def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> None:
-    """Do a job of bulk work, or a share of it, and join the outputs; ``spec`` describes its work (``bulk.work``)."""
+    """Run a bulk job, or one shard of it, and join the outputs.
+
+    Args:
+        bulk: the options, files and output.
+        run: the run folder of the model.
+        spec: the description of the work; see ``bulk.work``.
+        doing: the verb of the progress line, such as "translating".
+    """
     from regard.bulk.merge import merge
     from regard.bulk.worker import Order, Share, open_order, parse_share
 
     if spec.get("engine") == "auto":
-        why = "each machine would choose its own, and outputs would depend on where a block was done"
-        raise ConfigError("work in bulk has one engine", where="--engine", why=why, help="--engine float32, or int8")
+        why = "each machine could choose another engine, and outputs would depend on the machine"
+        help = "--engine float32, or int8"
+        raise ConfigError("`--engine auto` cannot be used in bulk", where="--engine", why=why, help=help)
     from regard.data.file_names import named_files
 
     out = bulk.require(spec["verb"])
@@ -172,18 +182,21 @@ def run_bulk(bulk: Bulk, run: Path, spec: Mapping[str, Any], *, doing: str) -> N
         _work(order, job, share, bulk, doing)
     seconds = time.monotonic() - began
     if bulk.shard is None:
-        found = merge(job)
-        made: dict[str, Any] = found._asdict()
+        counts: dict[str, Any] = merge(job)._asdict()
     else:
-        made = _told_of(job, share)
-    named = made.pop("named")
-    _tell(made, named, seconds, out, bulk, as_json=spec["json"])
-    if bulk.strict and made["quarantined"]:
-        raise DataError("some lines have no output, which --strict forbids", where=named[0])
+        counts = _shard_counts(job, share)
+    named = counts.pop("named")
+    _report(counts, named, seconds, out, bulk, as_json=spec["json"])
+    if bulk.strict and counts["quarantined"]:
+        what = f"{pluralize(counts['quarantined'], 'line')} failed, which --strict does not allow"
+        raise DataError(what, where=named[0])
 
 
 def _with_rows_as_lines(bulk: Bulk, run: Path, out: Path, spec: Mapping[str, Any]) -> tuple[Bulk, Mapping[str, Any]]:
-    """Return the job for files of rows: a file of a JSON text for each row is written once, and its lines are read."""
+    """Convert table files to lines: each row becomes one JSON text in a file that is written once.
+
+    Blocks are addressed by line, and a row of a table may span several lines or none.
+    """
     from regard.core import atomic_files
     from regard.runs.run_folder import RunFolder
     from regard.tasks.row_inputs import has_rows, read_row_inputs
@@ -192,7 +205,7 @@ def _with_rows_as_lines(bulk: Bulk, run: Path, out: Path, spec: Mapping[str, Any
     if not any(rows) or spec["verb"] == "score":
         return bulk, spec
     if not all(rows):
-        what, help = "files of rows and plain text do not go into one job", "give them to two commands"
+        what, help = "one bulk job cannot read both tables and plain text", "use one command for each format"
         raise ConfigError(what, where=str(bulk.files[rows.index(False)]), help=help)
     folder, lines = out / ".bulk" / "inputs", []
     with atomic_files.explain_os_errors(folder):
@@ -219,12 +232,14 @@ def _work(order: Order, job: BulkJob, share: Share, bulk: Bulk, doing: str) -> N
             run(order, min(bulk.workers or 1, len(missing)), _once(advance), lambda text: typer.echo(text, err=True))
     except BaseException:
         left = len(job.missing(share.blocks(job)))
-        typer.echo(f"{pluralize_with_verb(left, 'block', 'is', 'are')} left; the same command goes on", err=True)
+        typer.echo(
+            f"{pluralize_with_verb(left, 'block', 'is', 'are')} left; run the same command again to resume", err=True
+        )
         raise
 
 
 def _once(advance: Callable[[int], None]) -> Report:
-    """Progress of lines, told of each block as the number that are done, once more after a death."""
+    """Return a report of the finished lines of each block; lines of a block that starts again count once."""
     seen: dict[int, int] = {}
 
     def report(block: int, done: int) -> None:
@@ -244,32 +259,34 @@ def _reading(files: Sequence[Path]) -> Iterator[Callable[[int], None]]:
         yield advance
 
 
-def _told_of(job: BulkJob, share: Share) -> dict[str, Any]:
-    """The counts of a share, from what its blocks say."""
+def _shard_counts(job: BulkJob, share: Share) -> dict[str, Any]:
+    """Return the counts of a shard, summed over its blocks."""
     from regard.bulk.block_file import read
 
-    made: dict[str, Any] = {"lines": 0, "distinct": 0, "quarantined": 0, "named": []}
+    counts: dict[str, Any] = {"lines": 0, "distinct": 0, "quarantined": 0, "named": []}
     for block in share.blocks(job) if not job.finished.exists() else ():
         about, _ = read(job.block_path(block), job.digest, block.lines)
-        made["lines"] += block.lines
-        made["distinct"] += about["distinct"]
-        made["quarantined"] += len(about["quarantined"])
+        counts["lines"] += block.lines
+        counts["distinct"] += about["distinct"]
+        counts["quarantined"] += len(about["quarantined"])
         path = job.paths[block.input]
-        made["named"] += [f"{path}:{each['line']}: {each['why']}" for each in about["quarantined"]]
-        made["named"] = made["named"][:NAMED]
-    return made
+        counts["named"] += [f"{path}:{failure['line']}: {failure['why']}" for failure in about["quarantined"]]
+        counts["named"] = counts["named"][:NAMED]
+    return counts
 
 
-def _tell(made: dict[str, Any], named: Sequence[str], seconds: float, out: Path, bulk: Bulk, *, as_json: bool) -> None:
-    where = f"in {out}" if bulk.shard is None else f"as shard {bulk.shard} of {out}, for --merge"
+def _report(
+    counts: dict[str, Any], named: Sequence[str], seconds: float, out: Path, bulk: Bulk, *, as_json: bool
+) -> None:
+    where = f"to {out}" if bulk.shard is None else f"as shard {bulk.shard} of {out} (--merge joins the shards)"
     typer.echo(
-        f"{pluralize(made['lines'], 'line')}, {made['distinct']:,} of them different, {where}; {seconds:,.1f} s",
+        f"{pluralize(counts['lines'], 'line')} ({counts['distinct']:,} distinct) written {where} in {seconds:,.1f} s",
         err=True,
     )
-    if made["quarantined"]:
-        place = "" if bulk.shard is not None else f", see {out / 'quarantine.jsonl'}"
-        typer.echo(f"{pluralize(made['quarantined'], 'line')} failed, with a blank output{place}:", err=True)
-        for each in named:
-            typer.echo(f"  {each}", err=True)
+    if counts["quarantined"]:
+        place = "" if bulk.shard is not None else f"; see {out / 'quarantine.jsonl'}"
+        typer.echo(f"{pluralize(counts['quarantined'], 'line')} failed and got a blank output{place}:", err=True)
+        for failure in named:
+            typer.echo(f"  {failure}", err=True)
     if as_json:
-        typer.echo(json.dumps(made | {"seconds": round(seconds, 3), "output": str(out)}))
+        typer.echo(json.dumps(counts | {"seconds": round(seconds, 3), "output": str(out)}))

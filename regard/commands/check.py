@@ -1,4 +1,4 @@
-"""``regard check``: check a corpus and a config before hours are spent on training."""
+"""``regard check``: check a corpus and a config before training."""
 
 from __future__ import annotations
 
@@ -22,25 +22,27 @@ EPILOG = epilog(
     "regard check train.en train.de --test test.en,test.de",
     "regard check book.txt",
     "regard check multi30k",
-    notes="Exit code 0 if training could start, 3 if the corpus prevents it, 2 if the config does.",
+    notes="Exit code: 0 if training can start, 3 if the corpus prevents it, 2 if the config prevents it.",
 )
 
 Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Source sentences, one a line; a .tsv, .jsonl, .csv or .parquet of both; a text; or a recipe.",
+        help="Source sentences, one per line; a .tsv, .jsonl, .csv or .parquet with both sides; a text; or a recipe.",
         autocompletion=completion.recipes_and_files,
     ),
 ]
 Valid = Annotated[
     tuple[Path, Path] | None,
-    typer.Option("--valid", help="Validation data: source and target file, as for train.", show_default=False),
+    typer.Option("--valid", help="Validate on these two files, source and target, as in train.", show_default=False),
 ]
 ValidFile = Annotated[
     Path | None,
     typer.Option(
-        "--valid-file", help="Validation data: one .tsv, .jsonl, .csv or .parquet of both.", show_default=False
+        "--valid-file",
+        help="Validate on this .tsv, .jsonl, .csv or .parquet with both sides.",
+        show_default=False,
     ),
 ]
 Test = Annotated[
@@ -48,11 +50,11 @@ Test = Annotated[
     typer.Option(
         "--test",
         metavar="FILES",
-        help="Held-out data that must not occur in the training data: SOURCE,TARGET or a .tsv.",
+        help="Check that this held-out data does not occur in the training data: SOURCE,TARGET or a .tsv.",
     ),
 ]
-Most = Annotated[
-    int, typer.Option("--most", min=0, metavar="N", help="Number of lines to name for each kind of finding.")
+MaxNamed = Annotated[
+    int, typer.Option("--most", min=0, metavar="N", help="List at most N lines for each type of finding.")
 ]
 
 
@@ -68,78 +70,79 @@ def check(
     valid: Valid = None,
     valid_file: ValidFile = None,
     test: Test = None,
-    most: Most = 5,
+    max_named: MaxNamed = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Check parallel text, a text, or the data of a recipe, and name the lines that are wrong or suspicious.
+    """Check parallel text, a text, or the data of a recipe, and list wrong or suspicious lines.
 
-    If nothing is wrong, everything that training does before its first update is rehearsed: a corpus that passes can
-    be trained on.
+    If the data has no errors, the command also runs all steps of training up to the first update. A corpus that passes
+    can be trained on.
     """
     from regard.tasks.check import check as checked
 
-    files = [each for each in (source, target) if each is not None]
+    files = [path for path in (source, target) if path is not None]
     held_out = [*(valid or ()), *([valid_file] if valid_file else ())]
-    tests = [_files(each) for each in test or []]
-    found = checked(*files, valid=held_out, test=tests, most=most, showing=partial(progress, total=None, unit="pairs"))
+    tests = [_files(paths) for paths in test or []]
+    show_progress = partial(progress, total=None, unit="pairs")
+    report = checked(*files, valid=held_out, test=tests, max_findings=max_named, showing=show_progress)
     if as_json:
-        print(json.dumps(_described(found), indent=2, ensure_ascii=False))
+        print(json.dumps(_described(report), indent=2, ensure_ascii=False))
     else:
-        _print(found)
-    if found.refused is not None:
-        raise found.refused
-    if not found.clean:
+        _print(report)
+    if report.refused is not None:
+        raise report.refused
+    if not report.clean:
         raise typer.Exit(3)
 
 
-def _files(given: str) -> Path | tuple[Path, Path]:
-    """``SOURCE,TARGET`` or one file."""
-    source, _, target = given.partition(",")
+def _files(paths: str) -> Path | tuple[Path, Path]:
+    """Parse ``SOURCE,TARGET`` or the name of one file."""
+    source, _, target = paths.partition(",")
     return (Path(source), Path(target)) if target else Path(source)
 
 
-def _described(found: CheckReport) -> dict[str, Any]:
-    corpora = [_as_json(each.lint) for each in (*found.train, *found.valid)]
-    files = found.train and not found.recipe
+def _described(report: CheckReport) -> dict[str, Any]:
+    corpora = [_as_json(checked.lint) for checked in (*report.train, *report.valid)]
+    files = report.train and not report.recipe
     described: dict[str, Any] = {**corpora[0], "valid": corpora[1:]} if files else {"corpora": corpora}
-    refusal = found.refused
+    refusal = report.refused
     refused = None if refusal is None else {"what": refusal.what, "where": refusal.where, "why": refusal.why}
-    return described | {"remarks": found.remarks, "refused": refused}
+    return described | {"remarks": report.remarks, "refused": refused}
 
 
-def _print(found: CheckReport) -> None:
-    for checked in (*found.train, *found.valid):
+def _print(report: CheckReport) -> None:
+    for checked in (*report.train, *report.valid):
         _print_findings(checked.name, checked.lint)
-    for remark in found.remarks:
+    for remark in report.remarks:
         print(f"\n{remark}")
-    if found.trainable:
-        plain = not found.remarks and not any(each.lint.counts for each in (*found.train, *found.valid))
+    if report.trainable:
+        plain = not report.remarks and not any(checked.lint.counts for checked in (*report.train, *report.valid))
         print("no findings" if plain else "\ntraining can start with this corpus")
 
 
-def _print_findings(name: str, found: LintReport) -> None:
+def _print_findings(name: str, report: LintReport) -> None:
     from regard.data.lint.check import KINDS
 
-    print(f"{pluralize(found.lines, 'training example' if found.summary else 'line')} in {name}")
-    for fact in found.summary:
+    print(f"{pluralize(report.lines, 'training example' if report.summary else 'line')} in {name}")
+    for fact in report.summary:
         print(fact)
-    for kind, count in found.counts.items():
+    for kind, count in report.counts.items():
         print(f"\n{KINDS[kind]:<8} {kind}: {count:,}")
-        named = [finding for finding in found.findings if finding.kind == kind]
+        named = [finding for finding in report.findings if finding.kind == kind]
         for finding in named:
             where = finding.file if finding.line is None else f"{finding.file}:{finding.line}"
             print(f"  {where}: {finding.message}")
         if count > len(named):
             print(f"  and {count - len(named):,} more")
-    for skipped in found.skipped:
+    for skipped in report.skipped:
         print(f"\nnot checked: {skipped}")
 
 
-def _as_json(found: LintReport) -> dict[str, object]:
+def _as_json(report: LintReport) -> dict[str, object]:
     return {
-        "lines": found.lines,
-        "counts": found.counts,
-        "findings": [finding._asdict() for finding in found.findings],
-        "skipped": found.skipped,
-        **({"summary": list(found.summary)} if found.summary else {}),
+        "lines": report.lines,
+        "counts": report.counts,
+        "findings": [finding._asdict() for finding in report.findings],
+        "skipped": report.skipped,
+        **({"summary": list(report.summary)} if report.summary else {}),
     }

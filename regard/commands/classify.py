@@ -1,4 +1,4 @@
-"""``regard classify``: labels, sets of labels or numbers of texts, by a trained classifier."""
+"""``regard classify``: predict labels, sets of labels or numbers for texts."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import typer
 
-from regard.commands.options import ReadingEngine, Run, epilog
-from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.options import EncoderEngine, Run, epilog
+from regard.commands.predict import PredictOptions, run_prediction, takes_predict_options
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import AbstentionSettings, ThresholdSettings
 
@@ -24,18 +24,19 @@ def register(app: typer.Typer) -> None:
     app.command("classify", epilog=EXAMPLES)(classify)
 
 
-@answers_lines
+@takes_predict_options
 @takes_settings("settings", AbstentionSettings, ThresholdSettings)
 def classify(
     run: Run,
     *,
     settings: dict[str, Any],
-    asked: Answering,
-    engine: ReadingEngine = None,
+    options: PredictOptions,
+    engine: EncoderEngine = None,
 ) -> None:
-    """Tell the label of each text, by a trained classifier.
+    """Predict the label of each text with a trained classifier.
 
-    A line in gives a line out, in order, while input is read: LABEL, a tab and its probability; the labels, where there
-    may be several; or the number. Several texts stand in one line with a tab between. --json has all probabilities.
+    Each input line gives one output line, in order, as input arrives: the label, a tab and its probability; several
+    labels for a multi-label model; or a number. Texts of one example are separated by tabs. --json adds all
+    probabilities.
     """
-    answer(run, asked, task="classification", opened={"engine": engine}, **settings)
+    run_prediction(run, options, task="classification", opening={"engine": engine}, **settings)

@@ -1,4 +1,4 @@
-"""``regard compare``: train several recipes under one budget, with several seeds, and tabulate them."""
+"""``regard compare``: train several recipes with equal budgets and several seeds, and tabulate the results."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ EPILOG = epilog(
     "regard compare small.toml large.toml --budget 10m --seeds 2",
     "regard compare multi30k --vary model.cross_attention.kind=dot,additive,general --budget 3000steps "
     "--test test.en test.de",
-    notes="A budget is training time (90s, 10m, 1.5h; only updates count, so their number depends on the machine), "
-    "target tokens (2000000tokens, 2Mtokens) or updates (3000steps). It replaces steps, epochs, minutes, tokens and "
-    "early_stopping of every config. After an interruption the same command goes on.",
+    notes="A budget is training time (90s, 10m, 1.5h), target tokens (2000000tokens, 2Mtokens) or updates (3000steps). "
+    "Training time counts updates only, so the number of updates depends on the machine. The budget replaces steps, "
+    "epochs, minutes, tokens and early_stopping of every config. After an interruption, run the same command again to "
+    "resume.",
 )
 
 Sources = Annotated[
@@ -35,41 +36,45 @@ Sources = Annotated[
         autocompletion=completion.recipes_and_files,
     ),
 ]
-Given = Annotated[str | None, typer.Option("--budget", metavar="B", help="Training budget of each run; see below.")]
+Budget = Annotated[str | None, typer.Option("--budget", metavar="B", help="Limit the training of each run; see below.")]
 Seeds = Annotated[
     int,
-    typer.Option("--seeds", min=1, metavar="N", help="Runs for each row, with the config's seed and those after it."),
+    typer.Option("--seeds", min=1, metavar="N", help="Train N runs per row, with consecutive seeds from the config's."),
 ]
 Metric = Annotated[
     str,
     typer.Option(
         "--metric",
         metavar="NAME",
-        help="Metric to compare: one of evaluate's, or loss.",
+        help="Compare this metric: loss, or a metric of regard evaluate.",
         autocompletion=completion.metrics,
     ),
 ]
 Test = Annotated[
     tuple[Path, Path] | None,
-    typer.Option("--test", help="Test set: source and target file.", show_default="the validation data"),
+    typer.Option("--test", help="Test on these two files, source and target.", show_default="the validation data"),
 ]
 TestFile = Annotated[
     Path | None,
-    typer.Option("--test-file", help="Test set: one .tsv, .jsonl, .csv or .parquet of both.", show_default=False),
+    typer.Option(
+        "--test-file", help="Test on this .tsv, .jsonl, .csv or .parquet with both sides.", show_default=False
+    ),
 ]
 Set = Annotated[
-    list[str] | None, typer.Option("--set", help="Override a key of every config, KEY=VALUE; may be repeated.")
+    list[str] | None, typer.Option("--set", help="Override a key of every config: KEY=VALUE; may be repeated.")
 ]
 Vary = Annotated[
     list[str] | None,
-    typer.Option("--vary", metavar="KEY=V,W,…", help="Make a row for each value of a key; may be repeated."),
+    typer.Option("--vary", metavar="KEY=V,W,…", help="Add a row for each value of this key; may be repeated."),
 ]
 Average = Annotated[
-    int | None, typer.Option("--average", min=1, metavar="K", help="Measure the average of the last K checkpoints.")
+    int | None, typer.Option("--average", min=1, metavar="K", help="Evaluate the average of the last K checkpoints.")
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="FOLDER", help="Folder for runs and results.", show_default="runs/compare-NAMES"),
+    typer.Option(
+        "--out", metavar="FOLDER", help="Write runs and results to this folder.", show_default="runs/compare-NAMES"
+    ),
 ]
 
 
@@ -81,7 +86,7 @@ def register(app: typer.Typer) -> None:
 def compare(
     sources: Sources,
     *,
-    budget: Given = None,
+    budget: Budget = None,
     seeds: Seeds = 1,
     metric: Metric = "bleu",
     test: Test = None,
@@ -93,9 +98,9 @@ def compare(
     out: Out = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train several recipes under one equal budget and compare quality, size, speed and memory.
+    """Train several recipes with equal budgets and compare quality, size, speed and memory.
 
-    The table goes to standard output; results.json, results.md and a figure go to the folder of --out.
+    The table goes to standard output; results.json, results.md and a figure go to the --out folder.
     """
     from regard.comparison.execution import Comparison
     from regard.comparison.members import choose_test_set, load_entries, make_rows, parse_budget
@@ -103,18 +108,18 @@ def compare(
     from regard.errors import ConfigError
     from regard.metrics.text import check_names
 
-    if os.environ.get("REGARD_QUICK"):  # run every part of the work as briefly as possible, as train does
+    if os.environ.get("REGARD_QUICK"):  # a short run of all stages, as in train
         budget = "3steps"
     if metric != "loss":
         check_names([metric])
     if test is not None and test_file is not None:
-        raise ConfigError("--test and --test-file cannot be combined", help="give one of them")
-    given = CorpusConfig(source=test[0], target=test[1]) if test else None
-    given = CorpusConfig(source=test_file) if test_file else given
+        raise ConfigError("--test and --test-file cannot be combined", help="use only one of them")
+    test_set = CorpusConfig(source=test[0], target=test[1]) if test else None
+    test_set = CorpusConfig(source=test_file) if test_file else test_set
     limit = parse_budget(budget) if budget is not None else None
     rows = make_rows(sources, vary or [], set_ or [], limit)
     entries = load_entries(rows, limit, _require)
-    corpora = choose_test_set(entries, given, metric)
+    corpora = choose_test_set(entries, test_set, metric)
     key = {"metric": metric, "beam": beam, "average": average, "test": _digests(corpora)}
     folder = out or Path("runs") / f"compare-{'-'.join(dict.fromkeys(Path(row.source).stem for row in rows))}"[:100]
     comparison = Comparison(folder, entries, seeds, limit, key)
@@ -124,7 +129,7 @@ def compare(
 
 
 def _require(config: RunConfig) -> None:
-    """Raise now whatever would fail before the first update, so that no member is trained in vain."""
+    """Raise any error that would occur before the first update, before the first member is trained."""
     from regard.tasks.find_config import require_data
     from regard.training.setup import require_trainable
 
@@ -133,7 +138,7 @@ def _require(config: RunConfig) -> None:
 
 
 def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
-    """Describe the test set with the digests of its files, so that a changed text is measured anew."""
+    """Describe the test set with the digests of its files, to evaluate again after a file changed."""
     from regard.core import atomic_files
     from regard.data.foreign_errors import unreadable
 
@@ -150,7 +155,7 @@ def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
 
 
 def _print_results(comparison: Comparison, *, as_json: bool) -> None:
-    """Print the table, or all results as JSON, and draw the picture."""
+    """Print the table, or all results as JSON, and draw the figure."""
     from regard.comparison.results import draw, text_table
     from regard.core.figure import can_draw, save_figure
     from regard.core.installation import extra_command
@@ -158,15 +163,15 @@ def _print_results(comparison: Comparison, *, as_json: bool) -> None:
     rows, metric = comparison.summaries(), comparison.key["metric"]
     print(json.dumps(comparison.results(), indent=2, ensure_ascii=False) if as_json else text_table(rows, metric))
     if not can_draw():
-        typer.echo(f"no picture: matplotlib is not installed; {extra_command('plot')}", err=True)
+        typer.echo(f"no figure: matplotlib is not installed; {extra_command('plot')}", err=True)
     elif any(row.values for row in rows):
         save_figure(lambda figure: draw(figure, rows, metric), comparison.folder)
-    pictures = ", figure.png, figure.svg" if can_draw() else ""
-    typer.echo(f"in {comparison.folder}: results.json, results.md{pictures}", err=True)
+    figures = ", figure.png, figure.svg" if can_draw() else ""
+    typer.echo(f"wrote results.json, results.md{figures} to {comparison.folder}", err=True)
 
 
 def run_member() -> None:
-    """Train and measure one member of a comparison, in this process."""
+    """Train and evaluate one member of a comparison in this process."""
     from regard.commands.train import open_display
     from regard.comparison.member import main
 

@@ -1,4 +1,4 @@
-"""Shell completions for options and arguments. Imports no torch: the shell calls this at every press of Tab."""
+"""Shell completions for options and arguments. Imports no torch: the shell runs this at each press of Tab."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 
 def runs(incomplete: str) -> list[str]:
-    """Complete run folders: those under ``runs`` and under the typed folder; without any, the folders there."""
-    begun = Path(incomplete)
-    folder = begun if incomplete.endswith("/") else begun.parent
-    places = [folder] if "/" in incomplete else [Path("runs"), folder]
-    found = [str(path.parent) for place in places for path in sorted(place.glob("*/config.toml"))]
-    return _beginning(found, incomplete) or [f"{path}/" for path in _files(incomplete) if path.is_dir()]
+    """Complete run folders in ``runs`` and in the typed folder; without any, complete ordinary folders."""
+    typed = Path(incomplete)
+    folder = typed if incomplete.endswith("/") else typed.parent
+    folders = [folder] if "/" in incomplete else [Path("runs"), folder]
+    run_folders = [str(path.parent) for place in folders for path in sorted(place.glob("*/config.toml"))]
+    return _beginning(run_folders, incomplete) or [f"{path}/" for path in _files(incomplete) if path.is_dir()]
 
 
 def runs_and_files(incomplete: str) -> list[str]:
@@ -37,16 +37,16 @@ def recipes_and_files(incomplete: str) -> list[str]:
 
 
 def metrics(incomplete: str) -> list[str]:
-    """Complete the last of a comma-separated list of metrics."""
+    """Complete the last name of a comma-separated list of metrics."""
     from regard.metrics.text import METRICS
 
     before, comma, last = incomplete.rpartition(",")
-    taken = before.split(",")
-    return [before + comma + name for name in _beginning(METRICS, last) if name not in taken]
+    earlier = before.split(",")
+    return [before + comma + name for name in _beginning(METRICS, last) if name not in earlier]
 
 
 def studies(incomplete: str) -> list[str]:
-    """Complete studies and the words list, all and page."""
+    """Complete names of studies, and the words list, all and page."""
     from regard.studies.catalog import STUDIES
 
     return _beginning(["list", "all", "page", *STUDIES], incomplete)
@@ -60,11 +60,10 @@ def corpora(incomplete: str) -> list[str]:
 
 
 def checkpoints(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete checkpoint names, and the steps of the run that was typed before."""
-    before = map(
-        Path, filter(None, [ctx.params.get("run"), *ctx.args])
-    )  # the run is in args where an option lacks its value
-    run = next((path for path in before if (path / "config.toml").is_file()), None)
+    """Complete checkpoint names, and the steps of the run that was typed earlier."""
+    # While an option still lacks its value, click leaves the run in ``args``.
+    typed = map(Path, filter(None, [ctx.params.get("run"), *ctx.args]))
+    run = next((path for path in typed if (path / "config.toml").is_file()), None)
     folders = sorted(run.glob("checkpoints/step-*")) if run else []
     steps = [str(int(folder.name.removeprefix("step-"))) for folder in folders if folder.name[5:].isdigit()]
     return _beginning(["average", "best", "last", *steps], incomplete)
@@ -75,9 +74,9 @@ def _beginning(names: Iterable[str], incomplete: str) -> list[str]:
 
 
 def _files(incomplete: str) -> Iterator[Path]:
-    """Yield files and folders that begin with the word; hidden ones only if the word begins with a dot."""
-    begun = Path(incomplete)
-    folder, name = (begun, "") if incomplete.endswith("/") or not incomplete else (begun.parent, begun.name)
+    """Yield files and folders that start with the typed word; hidden ones only if the word starts with a dot."""
+    typed = Path(incomplete)
+    folder, name = (typed, "") if incomplete.endswith("/") or not incomplete else (typed.parent, typed.name)
     if folder.is_dir():
         yield from sorted(p for p in folder.iterdir() if p.name.startswith(name) and (name or p.name[0] != "."))
 

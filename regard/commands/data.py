@@ -1,4 +1,4 @@
-"""``regard data``: list public corpora, download or copy one, and verify its checksums; music as text."""
+"""``regard data``: list public corpora, download or copy one and verify its checksums; convert music to text."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 
 Name = Annotated[
     str,
-    typer.Argument(
-        metavar="NAME", help="Corpus name, as `regard data list` shows it.", autocompletion=completion.corpora
-    ),
+    typer.Argument(metavar="NAME", help="Name of a corpus; see `regard data list`.", autocompletion=completion.corpora),
 ]
 Origin = Annotated[
     Path | None, typer.Option("--from", metavar="DIR", help="Copy the files from this folder instead of downloading.")
 ]
-To = Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Folder for the files.", show_default="data/NAME")]
+To = Annotated[
+    Path | None, typer.Option("--to", metavar="DIR", help="Write the files to this folder.", show_default="data/NAME")
+]
 
 
 def register(app: typer.Typer) -> None:
     """Add ``regard data`` to the command line."""
-    help = "List public corpora, fetch one by name, turn music into text and back."
+    help = "List public corpora, fetch one by name, convert music to text and back."
     commands = typer.Typer(help=help, no_args_is_help=True)
     commands.command("list")(list_corpora)
     commands.command("fetch")(fetch_corpus)
@@ -59,9 +59,9 @@ def list_corpora(*, as_json: AsJson = False) -> None:
 
 
 def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: AsJson = False) -> None:
-    """Download a public corpus into data/NAME and verify it against pinned checksums.
+    """Download a public corpus to data/NAME and verify its pinned checksums.
 
-    Files that are already there and whole are kept; an interrupted download goes on where it stopped.
+    Complete files are not downloaded again; an interrupted download resumes.
     """
     from regard.data.public.catalog import corpus_named
     from regard.data.public.fetch import copy, fetch
@@ -79,14 +79,14 @@ def fetch_corpus(name: Name, *, origin: Origin = None, to: To = None, as_json: A
         return
     for entry in fetched:
         print(f"{entry.state:<10}  {_megabytes(entry.file.size):>9}  {entry.path}")
-    print("every sha256 is as pinned")
+    print("verified: all sha256 checksums match")
     if corpus.hint:
         print(f"next: {corpus.hint.format(folder=shlex.quote(str(folder)))}")
 
 
 @contextmanager
 def _progress(corpus: PublicCorpus) -> Iterator[Progress]:
-    """Report downloads on standard error: a bar on a terminal, else a line for each file."""
+    """Report downloads on standard error: a progress bar on a terminal, otherwise one line per file."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars

@@ -1,4 +1,4 @@
-"""``regard data notes`` and ``regard data midi``: music to text that a language model learns, and text to music."""
+"""``regard data notes`` and ``regard data midi``: convert music to text for a language model, and text to music."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from regard.data.notes import Frame
 
 Steps = Annotated[
-    int, typer.Option("--steps", min=1, max=48, metavar="N", help="Frames of a quarter note: 4 are sixteenths.")
+    int,
+    typer.Option("--steps", min=1, max=48, metavar="N", help="Use N frames per quarter note; 4 gives sixteenth notes."),
 ]
-Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Where to write.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")]
 
 
 def register(commands: typer.Typer) -> None:
@@ -28,10 +29,14 @@ def register(commands: typer.Typer) -> None:
 
 
 def notes(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="MIDI files, folders of them, or JSON.")],
+    files: Annotated[
+        list[Path], typer.Argument(metavar="FILE...", help="MIDI files, folders of MIDI files, or JSON files.")
+    ],
     *,
     output: Output,
-    part: Annotated[str | None, typer.Option("--part", metavar="NAME", help="Part of a JSON file to take.")] = None,
+    part: Annotated[
+        str | None, typer.Option("--part", metavar="NAME", help="Read only this part of a JSON file.")
+    ] = None,
     steps: Steps = 1,
     shifts: Annotated[
         int | None,
@@ -40,14 +45,14 @@ def notes(
             min=0,
             max=11,
             metavar="N",
-            help="Give each piece also up to N semitones higher and lower; a prompt of one pitch, C4 for none, tells.",
+            help="Add copies of each piece transposed by up to N semitones; the prompt is C4 transposed likewise.",
         ),
     ] = None,
 ) -> None:
-    """Write music as text, a JSON line a piece, for `regard train`.
+    """Convert music to text, one JSON line per piece, for `regard train`.
 
-    A piece has a line a frame with the names of the pitches that sound, low to high: C3 G3 E4 C5. JSON is a list of
-    pieces, each a list of frames of MIDI pitches, or an object of such lists by part.
+    A piece has one line per frame with the names of the sounding pitches, low to high: C3 G3 E4 C5. A JSON file is a
+    list of pieces, each a list of frames of MIDI pitches, or an object with one such list per part.
     """
     from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
     from regard.data.music_files import read_pieces
@@ -62,14 +67,14 @@ def notes(
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_atomically(output, "".join(lines).encode())
-    times = f", at {2 * shifts + 1} heights" if shifts else ""
+    copies = f", {2 * shifts + 1} transpositions" if shifts else ""
     if left := len(pieces) * (2 * (shifts or 0) + 1) - len(rows):
-        times += f" but {left:,}, beyond the pitches that there are"
-    print(f"{output}: {pluralize(len(pieces), 'piece')}, {pluralize(sum(map(len, pieces)), 'frame')}{times}")
+        copies += f", {pluralize(left, 'copy', 'copies')} beyond the MIDI range left out"
+    print(f"{output}: {pluralize(len(pieces), 'piece')}, {pluralize(sum(map(len, pieces)), 'frame')}{copies}")
 
 
 def _at_height(piece: list[Frame], shift: int) -> list[dict[str, str]]:
-    """The piece so many semitones higher; none where that is beyond the pitches that there are."""
+    """Return the piece transposed by ``shift`` semitones; an empty list if a pitch would leave the MIDI range."""
     from regard.data.notes import MIDDLE_C, shifted, spell
 
     try:
@@ -85,14 +90,16 @@ def midi(
     *,
     output: Output,
     steps: Steps = 1,
-    tempo: Annotated[int, typer.Option("--tempo", min=1, max=1000, metavar="N", help="Quarter notes a minute.")] = 90,
+    tempo: Annotated[
+        int, typer.Option("--tempo", min=1, max=1000, metavar="N", help="Set the tempo in quarter notes per minute.")
+    ] = 90,
     draw: Annotated[
-        Path | None, typer.Option("--draw", metavar="DIR", help="Draw the piece into this folder: time by pitch.")
+        Path | None, typer.Option("--draw", metavar="DIR", help="Draw the piece, pitch over time, to this folder.")
     ] = None,
 ) -> None:
-    """Write the text of a piece, as `regard generate` gives it, as a MIDI file.
+    """Convert the text of a piece, as written by `regard generate`, to a MIDI file.
 
-    A pitch of two frames in a row is one note that goes on.
+    A pitch in consecutive frames becomes one long note.
     """
     from regard.core.atomic_files import explain_os_errors
     from regard.data.midi import write_midi
@@ -102,7 +109,7 @@ def midi(
     text = sys.stdin.read() if file is None else "".join(f"{line}\n" for line in read_lines(file))
     frames = frames_of(text, where="standard input" if file is None else str(file))
     if not any(frames):
-        raise ConfigError("there is no note to write", where=str(file or "standard input"))
+        raise ConfigError("the piece has no notes", where=str(file or "standard input"))
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(frames, output, steps=steps, tempo=tempo)
@@ -117,9 +124,8 @@ def _draw(frames: list[Frame], folder: Path, steps: int) -> None:
     from regard.core.installation import extra_command
 
     if not can_draw():
-        why, help = "matplotlib is not installed", extra_command("plot")
-        raise ConfigError("there is no picture", where="--draw", why=why, help=help)
+        raise ConfigError("--draw needs matplotlib, which is not installed", where="--draw", help=extra_command("plot"))
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         paths = save_figure(lambda figure: draw_notes(figure, frames, steps), folder)
-    print(f"in {folder}: {', '.join(path.name for path in paths)}")
+    print(f"wrote {', '.join(path.name for path in paths)} to {folder}")

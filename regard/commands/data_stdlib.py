@@ -1,4 +1,4 @@
-"""``regard data stdlib``: the standard library of the Python that runs Regard, as documents for a language model."""
+"""``regard data stdlib``: write Python's standard library as documents for a language model."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ def register(commands: typer.Typer) -> None:
 
 def stdlib(
     *,
-    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Folder for the files.")] = Path("data/stdlib"),
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Write the files to this folder.")] = Path(
+        "data/stdlib"
+    ),
     library: Annotated[
         Path | None,
-        typer.Option("--from", metavar="DIR", help="Library to read.", show_default="this interpreter's"),
+        typer.Option(
+            "--from", metavar="DIR", help="Read the library in this folder.", show_default="this interpreter's"
+        ),
     ] = None,
 ) -> None:
-    """Write Python's standard library as JSON lines, a document a file, for `regard train`.
+    """Write Python's standard library as JSON lines, one document per file, for `regard train`.
 
-    Its .py files without tests: train.jsonl, valid.jsonl and test.jsonl, by the hash of each file's name.
+    All .py files except tests are divided into train.jsonl, valid.jsonl and test.jsonl by the hash of the file name.
     """
     import platform
     import sysconfig
@@ -36,4 +40,4 @@ def stdlib(
     for name, part in write_parts(source, to).items():
         print(f"{part.path}: {pluralize(part.files, 'file')}, {pluralize(part.bytes, 'byte')} ({name})")
     if library is None:
-        print(f"of {platform.python_implementation()} {platform.python_version()}")
+        print(f"source: {platform.python_implementation()} {platform.python_version()}")

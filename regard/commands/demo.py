@@ -1,4 +1,4 @@
-"""``regard demo``: train, measure and use a model in a few minutes, on data that comes with a package."""
+"""``regard demo``: train, evaluate and use a model in a few minutes, on data of an installed package."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ NEW_WORDS = (
     "antattention",
 )
 DRAWN = "phonograph"
-QUICK = 50  # REGARD_QUICK keeps one word of so many: every part of the work, hardly any of it
+QUICK = 50  # with REGARD_QUICK, one word in 50 is used: a short run of all stages
 
 
 def register(app: typer.Typer) -> None:
@@ -37,20 +37,21 @@ def register(app: typer.Typer) -> None:
 def demo(
     task: Annotated[
         Literal["translation", "classification"],
-        typer.Option(help="translation: letters to sounds; classification: the number of syllables, in a minute."),
+        typer.Option(help="Learn letters to sounds (translation) or the number of syllables (classification)."),
     ] = "translation",
     minutes: Annotated[
         float | None,
-        typer.Option(min=0.05, help="Minutes of training.", show_default="4, and 1 for classification"),
+        typer.Option(min=0.05, help="Train for this time, in minutes.", show_default="4, and 1 for classification"),
     ] = None,
-    runs: Annotated[Path, typer.Option(help="Folder for the new run folder.")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="Create the run folder in this folder.")] = Path("runs"),
 ) -> None:
-    """Learn to pronounce English words from CMUdict: check the data, train, measure, translate, show attention.
+    """Learn to pronounce English words from CMUdict: check the data, train, evaluate, translate, show attention.
 
-    With --task classification: learn to count a word's syllables, beside two baselines, and show which letters decided.
+    With --task classification: learn to count the syllables of a word, compare with two baselines, and show the
+    attention of each letter.
     """
-    usual, run = DEMOS[task]
-    run(usual if minutes is None else minutes, runs)
+    default_minutes, run = DEMOS[task]
+    run(default_minutes if minutes is None else minutes, runs)
 
 
 def _syllable_demo(minutes: float, runs: Path) -> None:
@@ -67,16 +68,16 @@ def _pronunciation_demo(minutes: float, runs: Path) -> None:
     from regard.tasks.translation.translator import load
     from regard.training.start import train_new
 
-    quick = bool(os.environ.get("REGARD_QUICK"))
+    short = bool(os.environ.get("REGARD_QUICK"))
     dictionary = find_dictionary()
-    if quick:
+    if short:
         dictionary = Dictionary(dictionary.entries[::QUICK])
     paths = write_corpora(dictionary, Path("data") / "cmudict-demo")
     typer.echo(
         f"CMUdict: {pluralize(len(dictionary.words), 'word')}, {pluralize(len(dictionary.entries), 'pronunciation')}"
     )
     _check(paths)
-    overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
+    overrides = ["train.minutes=", "train.steps=3"] if short else [f"train.minutes={minutes}"]
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo"), load_config("demo", overrides))
     typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")
@@ -96,7 +97,7 @@ def _pronunciation_demo(minutes: float, runs: Path) -> None:
     )
 
 
-# By the value of --task: minutes of training, and the demonstration.
+# By the value of --task: minutes of training, and the function.
 DEMOS = {"translation": (4.0, _pronunciation_demo), "classification": (1.0, _syllable_demo)}
 
 
@@ -104,10 +105,10 @@ def _check(paths: dict[str, Path]) -> None:
     from regard.data.lint.check import lint
     from regard.data.reading import FileCorpus
 
-    found = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
-    counts = ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items() if count)
+    report = lint(FileCorpus(source=paths["train"]), held_out=[FileCorpus(source=paths["test"])])
+    counts = ", ".join(f"{kind} {count:,}" for kind, count in report.counts.items() if count)
     typer.echo(
-        f"check: {pluralize(found.lines, 'pair')} to train on; {f'findings: {counts}' if counts else 'no findings'}"
+        f"check: {pluralize(report.lines, 'pair')} to train on; {f'findings: {counts}' if counts else 'no findings'}"
     )
 
 
@@ -119,12 +120,12 @@ def _measure(model: Translator, test: Path) -> None:
     examples = read_examples(test, tokenizer=TokenizerConfig(kind="word")).by_source()
     sources, references = examples.sources, examples.references
     with progress("pronouncing", len(sources), unit="words") as done:
-        outputs = [each.text for each in model.translate(sources, done=done)]
+        outputs = [translation.text for translation in model.translate(sources, done=done)]
     wer, per = (evaluate(metric, outputs, references) for metric in ("wer", "per"))
     typer.echo(
-        f"\n{pluralize(len(sources), 'word')} held out: {wer.value:.1f} % WER, {per.value:.1f} % PER "
-        "(stress stripped, any reference counts)\n"
-        "published: 20.6 % WER, a Transformer of the CMUSphinx project; another split, full training: not comparable"
+        f"\n{pluralize(len(sources), 'held-out word')}: {wer.value:.1f} % WER, {per.value:.1f} % PER "
+        "(without stress, nearest reference)\n"
+        "published: 20.6 % WER by a Transformer of the CMUSphinx project (not comparable: other split, full training)"
     )
 
 
@@ -136,11 +137,11 @@ def _pronounce(model: Translator, dictionary: Dictionary) -> None:
 
 
 def _draw(model: Translator) -> None:
-    """Print the mean attention of the layer with the sharpest weights, which is the most readable one."""
+    """Print the mean attention of the layer with the sharpest weights, which is the easiest to read."""
     from regard.inspection.terminal_heatmap import draw_attention
 
     answer = model(DRAWN)
-    reading: dict[str, Any] = {name: w for name, w in answer.attention.items() if name.endswith(".source")}
-    name = max(reading, key=lambda each: float(reading[each].mean(0).amax(-1).mean()))
-    typer.echo(f"\nwhere {DRAWN!r} was read, phoneme by phoneme ({name}, mean of its heads):\n")
-    typer.echo(draw_attention(reading[name].mean(0), [*DRAWN, "·"], [*answer.candidates[0].pieces, "·"]))
+    weights: dict[str, Any] = {name: w for name, w in answer.attention.items() if name.endswith(".source")}
+    name = max(weights, key=lambda layer: float(weights[layer].mean(0).amax(-1).mean()))
+    typer.echo(f"\nattention of each phoneme to the letters of {DRAWN!r} ({name}, mean of the heads):\n")
+    typer.echo(draw_attention(weights[name].mean(0), [*DRAWN, "·"], [*answer.candidates[0].pieces, "·"]))

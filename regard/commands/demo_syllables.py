@@ -1,4 +1,4 @@
-"""The demo of a second kind: a classifier that tells the number of syllables of an English word from its letters."""
+"""The classification demo: predict the number of syllables of an English word from its letters."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 NEW_WORDS = ("transducer", "blorptastic", "gradienting", "wordpiece", "antattention", "queueing")
 DRAWN = "acknowledgeable"
-BAR = 24  # columns of the longest bar
+BAR = 24  # width of the longest bar, in characters
 
 
 def syllable_demo(minutes: float, runs: Path) -> None:
-    """Train, measure beside two baselines, tell words that are new, and show which letters decided."""
+    """Train, compare with two baselines, predict new words, and show the attention of each letter."""
     from regard.commands.train import new_folder, open_display
     from regard.data.public.cmudict import find_syllables, write_corpora
     from regard.runs.config import load_config
@@ -28,13 +28,13 @@ def syllable_demo(minutes: float, runs: Path) -> None:
     from regard.tasks.load import load
     from regard.training.start import train_new
 
-    quick = bool(os.environ.get("REGARD_QUICK"))
+    short = bool(os.environ.get("REGARD_QUICK"))
     dictionary = find_syllables()
-    if quick:
+    if short:
         dictionary = dictionary._replace(entries=dictionary.entries[::50])
     paths = write_corpora(dictionary, Path("data") / "cmudict-syllables")
-    typer.echo(f"CMUdict: {pluralize(len(dictionary.words), 'word')} with 1 to 5 syllables, or 6 and more")
-    overrides = ["train.minutes=", "train.steps=3"] if quick else [f"train.minutes={minutes}"]
+    typer.echo(f"CMUdict: {pluralize(len(dictionary.words), 'word')}; classes: 1 to 5 syllables, 6 or more")
+    overrides = ["train.minutes=", "train.steps=3"] if short else [f"train.minutes={minutes}"]
     overrides += [f'data.{part}.0.source="{paths[part]}"' for part in ("train", "valid")]
     run = RunFolder.create(new_folder(runs, "demo-syllables"), load_config("demo-syllables", overrides))
     typer.echo(f"training for {minutes:g} minutes; Ctrl-C saves and stops")
@@ -43,7 +43,7 @@ def syllable_demo(minutes: float, runs: Path) -> None:
         raise typer.Exit(code)
     model: Any = load(run.path)
     _measure(model, paths["test"])
-    _tell(model, dictionary.words)
+    _predict_new_words(model, dictionary.words)
     typer.echo(
         f"\nThe run is in {run.path}. Next:\n"
         f"  echo attention | regard classify {run.path} --json\n"
@@ -58,35 +58,35 @@ def _measure(model: SupervisedPredictor, test: Path) -> None:
     from regard.data.text_files import read_lines
 
     rows = [line.split("\t") for line in read_lines(test)]
-    told = [each.label for each in model([word for word, _ in rows])]
-    usual = Counter(label for _, label in rows).most_common(1)[0][0]
-    right = {
-        "right": told,
-        f"always {usual}": [usual] * len(rows),
-        "groups of vowels in a row": [vowel_groups(word) for word, _ in rows],
+    labels = [label for _, label in rows]
+    majority = Counter(labels).most_common(1)[0][0]
+    predictions = {
+        "accuracy": [prediction.label for prediction in model([word for word, _ in rows])],
+        f"always {majority}": [majority] * len(rows),
+        "counting groups of vowels": [vowel_groups(word) for word, _ in rows],
     }
-    first, *others = (
-        f"{100 * sum(one == label for one, (_, label) in zip(answers, rows, strict=True)) / len(rows):.1f} % {name}"
-        for name, answers in right.items()
+    accuracy, *baselines = (
+        f"{100 * sum(map(str.__eq__, predicted, labels)) / len(rows):.1f} % {name}"
+        for name, predicted in predictions.items()
     )
-    typer.echo(f"\n{pluralize(len(rows), 'word')} held out: {first}; {', '.join(others)}")
+    typer.echo(f"\n{pluralize(len(rows), 'held-out word')}: {accuracy} (baselines: {', '.join(baselines)})")
 
 
 def vowel_groups(word: str) -> str:
-    """The usual rule: a syllable a group of vowels, a silent e at the end left out."""
+    """Return the label of the baseline rule: one syllable per group of vowels, without a silent e at the end."""
     from regard.data.public.cmudict import syllable_label
 
-    found = len(re.findall(r"[aeiouy]+", word))
-    return syllable_label(max(found - (word.endswith("e") and not word.endswith("le") and found > 1), 1))
+    groups = len(re.findall(r"[aeiouy]+", word))
+    return syllable_label(max(groups - (word.endswith("e") and not word.endswith("le") and groups > 1), 1))
 
 
-def _tell(model: SupervisedPredictor, known: set[str]) -> None:
+def _predict_new_words(model: SupervisedPredictor, known: set[str]) -> None:
     typer.echo("\nwords that are not in the dictionary:")
     for word, answer in zip(NEW_WORDS, model(NEW_WORDS), strict=True):
         if word not in known:
             typer.echo(f"  {word:<14} {answer.label}  ({answer.probability:.0%})")
     (answer,) = model([DRAWN])
-    most = max(weight for _, weight in answer.weights)
-    typer.echo(f"\nwhich letters of {DRAWN!r} decided ({answer.label}):\n")
+    largest = max(weight for _, weight in answer.weights)
+    typer.echo(f"\nattention to the letters of {DRAWN!r} ({answer.label}):\n")
     for piece, weight in answer.weights:
-        typer.echo(f"  {piece:<4} {weight:6.1%} {'█' * round(BAR * weight / most)}")
+        typer.echo(f"  {piece:<4} {weight:6.1%} {'█' * round(BAR * weight / largest)}")

@@ -1,4 +1,4 @@
-"""``regard doctor``: report versions and hardware of this machine, and problems to expect."""
+"""``regard doctor``: report the versions, the hardware and likely problems of this machine."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(*, markdown: Markdown = False, as_json: AsJson = False) -> None:
-    """Show versions, processor, threads, devices and disk, and name likely problems."""
+    """Show versions, processor, threads, devices and disk, and list likely problems."""
     facts: dict[str, str] = {**dict(_versions()), **dict(_machine())}
     problems = [*_odd_machine(), *_missing_kernels()]
     disk, failed = _disk(Path())
@@ -57,65 +57,65 @@ def _versions() -> Iterator[tuple[str, str]]:
     from regard.core.processor import bfloat16_in_hardware
     from regard.runs.run_folder import environment
 
-    found = environment()
-    yield "regard", found["regard"]
-    yield "python", found["python"]
-    yield "torch", found["torch"]
+    versions = environment()
+    yield "regard", versions["regard"]
+    yield "python", versions["python"]
+    yield "torch", versions["torch"]
     for name in PACKAGES:
         yield name, importlib.metadata.version(name)
     for extra in extras():
-        lacking = "" if not extra.missing else f"lacks {', '.join(extra.missing)}: {extra_command(extra.name)}"
-        yield f"extra {extra.name}", f"for {extra.purpose}; {lacking or 'installed'}"
-    yield "system", found["system"]
-    yield "processor", found["processor"]
-    yield "vector instructions", found["vector_instructions"]
-    yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated, hence slow"
+        lacking = "" if not extra.missing else f"{', '.join(extra.missing)} missing; {extra_command(extra.name)}"
+        yield f"extra {extra.name}", f"for {extra.purpose}: {lacking or 'installed'}"
+    yield "system", versions["system"]
+    yield "processor", versions["processor"]
+    yield "vector instructions", versions["vector_instructions"]
+    yield "bfloat16 products", "in hardware" if bfloat16_in_hardware() else "emulated (slow)"
     yield from _kernels()
 
 
 def _kernels() -> Iterator[tuple[str, str]]:
     from regard.native.library import CHOICE, find
 
-    found, reason = find()
-    yield "8-bit products", "none: they need the kernels in C" if found is None else "exact, by the kernels in C"
-    if found is None:
-        yield "kernels in C", f"none: {reason}"
+    library, reason = find()
+    yield "8-bit products", "not available: they need the C kernels" if library is None else "exact, by the C kernels"
+    if library is None:
+        yield "kernels in C", f"not available: {reason}"
     else:
-        why = f"by {CHOICE}" if os.environ.get(CHOICE) else "the quickest"
-        yield "kernels in C", f"for {found.set}, {why} of {', '.join(found.sets)}"
+        why = f"set by {CHOICE}" if os.environ.get(CHOICE) else "the fastest"
+        yield "kernels in C", f"for {library.set} ({why} of {', '.join(library.sets)})"
 
 
 def _missing_kernels() -> Iterator[str]:
-    """Report kernels that are missing, with the command that builds or enables them."""
+    """Report missing kernels, with the command that builds or enables them."""
     from regard.native.build import known
     from regard.native.library import CHOICE, find
 
-    found, reason = find()
-    if found is not None or not known():
+    library, reason = find()
+    if library is not None or not known():
         return
     cost = "decoding and training are slower, and --engine int8 is not available"
     if os.environ.get(CHOICE):
-        yield f"the kernels in C are not used: {reason}; {cost}: unset {CHOICE}"
+        yield f"the C kernels are not used: {reason}; {cost}; to fix it: unset {CHOICE}"
     else:
         fact = (reason or "").partition(": python -m")[0]
         compiler = "" if find_spec("ziglang") else "pip install ziglang && "
-        yield f"the kernels in C are missing: {fact}; {cost}: {compiler}python -m regard.native.build"
+        yield f"the C kernels are missing: {fact}; {cost}; to fix it: {compiler}python -m regard.native.build"
 
 
 def _machine() -> Iterator[tuple[str, str]]:
     import torch
 
     yield "cores", f"{os.cpu_count()}, {usable_cores()} usable by this process"
-    yield "threads", f"{torch.get_num_threads()} of torch"
+    yield "threads", f"torch uses {torch.get_num_threads()}"
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         yield "memory", f"{os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') / 2**30:.1f} GiB"
     cards = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     if cards:
-        yield "accelerators", ", ".join(cards) + ("; regard computes on the first" if len(cards) > 1 else "")
+        yield "accelerators", ", ".join(cards) + ("; Regard uses the first" if len(cards) > 1 else "")
     elif torch.backends.mps.is_available():
-        yield "accelerators", "Apple mps, which regard does not use: the CPU computes"
+        yield "accelerators", "Apple mps (not supported); Regard uses the CPU"
     else:
-        yield "accelerators", "none: the CPU computes"
+        yield "accelerators", "none; Regard uses the CPU"
 
 
 def _odd_machine() -> Iterator[str]:
@@ -129,7 +129,7 @@ def _odd_machine() -> Iterator[str]:
 
 
 def _disk(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Write, sync and read back a few megabytes, as saving a checkpoint does."""
+    """Write, sync and read back a few megabytes, as when a checkpoint is saved."""
     free = shutil.disk_usage(folder).free
     facts = {"folder": str(folder.resolve()), "free space": f"{free / 2**30:.1f} GiB"}
     problems = [] if free >= LOW else [f"only {free / 2**30:.1f} GiB are free in {folder.resolve()}"]
@@ -144,10 +144,10 @@ def _disk(folder: Path) -> tuple[dict[str, str], list[str]]:
             file.seek(0)
             whole = file.read() == data
     except OSError as error:
-        problems.append(f"{folder.resolve()} cannot be written: {error.strerror}")
+        problems.append(f"{folder.resolve()} is not writable: {error.strerror}")
         whole = False
     else:
         if not whole:
-            problems.append(f"{folder.resolve()} gives back other bytes than were written")
+            problems.append(f"{folder.resolve()}: the bytes read back differ from the bytes written")
     facts["disk write test"] = f"{WRITTEN / seconds / 1e6:,.0f} MB/s" if whole else "failed"
     return facts, problems

@@ -1,4 +1,4 @@
-"""``regard evaluate``: measure a run of any task on given data."""
+"""``regard evaluate``: evaluate a run of any task on test data."""
 
 from __future__ import annotations
 
@@ -38,25 +38,25 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/book test.txt --stride 64",
-    notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers print it, tokenized and "
-    "lowercased) · wer (percent of items whose output equals none of their references: the word error rate of "
-    "pronunciation) · per (edits per reference token, to the nearest reference). For wer and per, lines with the same "
-    "source are one item with several references.",
+    notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "
+    "lowercased) · wer (percentage of items whose output equals no reference: the word error rate of pronunciation) · "
+    "per (edits per reference token, to the nearest reference). For wer and per, lines with equal sources are one item "
+    "with several references.",
 )
 
 Source = Annotated[
     Path,
     typer.Argument(
         metavar="SOURCE",
-        help="Sentences to translate, one a line; a .tsv, .jsonl, .csv or .parquet of both; or data of another task: "
-        "for a language model a text, a .jsonl or a folder of texts.",
+        help="Sentences to translate, one per line; a .tsv, .jsonl, .csv or .parquet with both sides; or data of "
+        "another task, such as a text, a .jsonl or a folder of texts for a language model.",
     ),
 ]
 Targets = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="TARGET",
-        help="Reference translations; several files are several references. For another task: further files.",
+        help="Reference translations, one file per reference; for another task, further files.",
     ),
 ]
 Metric = Annotated[
@@ -64,8 +64,8 @@ Metric = Annotated[
     typer.Option(
         "--metric",
         metavar="NAMES",
-        help="Metrics, separated by commas.",
-        show_default="bleu,chrf; all that another task has",
+        help="Compute these metrics, separated by commas.",
+        show_default="bleu,chrf; all metrics of other tasks",
         autocompletion=completion.metrics,
     ),
 ]
@@ -74,20 +74,20 @@ Against = Annotated[
     typer.Option(
         "--against",
         metavar="RUN|FILE",
-        help="Compare with another run or a file of outputs, by paired bootstrap.",
+        help="Compare with another run or with a file of outputs, by paired bootstrap.",
         autocompletion=completion.runs_and_files,
     ),
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, a line for each line."),
+    typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, one per line."),
 ]
 Draw = Annotated[
     Path | None,
     typer.Option(
         "--draw",
         metavar="FOLDER",
-        help="Draw a classifier's table of labels and predictions as figure.png and figure.svg of this folder.",
+        help="Draw the confusion matrix of a classifier as figure.png and figure.svg in this folder.",
     ),
 ]
 Stride = Annotated[
@@ -96,8 +96,8 @@ Stride = Annotated[
         "--stride",
         metavar="N",
         min=1,
-        help="Of a language model: tokens from window to window; fewer see more before each token, and take longer.",
-        show_default="the context: windows that do not overlap",
+        help="Move the window of a language model by N tokens; smaller values give more context and take longer.",
+        show_default="the context length: no overlap",
     ),
 ]
 
@@ -108,7 +108,7 @@ Memory = Annotated[
         "--memory",
         metavar="N",
         min=0,
-        help="Of a language model with memory: columns remembered, more than in training, or fewer.",
+        help="Keep N tokens in memory, for a language model with memory.",
         show_default="as in training",
     ),
 ]
@@ -138,25 +138,26 @@ def evaluate(
     threads: Threads = None,
     engine: EngineName = None,
 ) -> None:
-    """Measure a trained model on given data.
+    """Evaluate a trained model on test data.
 
-    A translation model translates a test set, and its outputs are measured. A model of another task gets files as its
-    training does: loss, metrics, and how the data were cut are printed. Ranks of torchrun share the data.
+    A translation model translates a test set, and its outputs are compared with references. For other tasks, the files
+    have the same form as in training; the loss, the metrics and the windows are printed. Processes started by torchrun
+    share the data.
     """
     from regard.runs.run_folder import RunFolder
 
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    cut = {"stride": stride, "memory": memory}
+    windows = {"stride": stride, "memory": memory}
     kind = folder.config.task.kind
     if folder.task.reference_test is None:
-        why = f"it applies to outputs that are compared with references, and {run} is a run of {kind}"
+        why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
         _refuse(search | {"against": against, "output": output, "engine": engine}, why)
         set_up(device, threads)
-        data_settings = {name: value for name, value in cut.items() if value is not None}
+        data_settings = {name: value for name, value in windows.items() if value is not None}
         _measure(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
-        _refuse(cut | {"draw": draw}, why=f"{run} is a run of {kind}")
+        _refuse(windows | {"draw": draw}, why=f"the task of {run} is {kind}")
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
         _compare(
             folder, files, names, search, opening, checkpoint=checkpoint, against=against, output=output,
@@ -173,12 +174,12 @@ def _measure(
     as_json: bool,
     **data_settings: Any,
 ) -> None:
-    """Measure a run as validation does, and print its figures: on rank 0, where several share the data."""
+    """Evaluate a run as validation does, and print the metrics on rank 0."""
     from regard.tasks.evaluation import evaluate_run
 
     with several_ranks() as peers:
         leads = peers is None or peers.rank == 0
-        with progress("measuring", None, unit="examples", hidden=not leads) as advance:
+        with progress("evaluating", None, unit="examples", hidden=not leads) as advance:
             evaluation = evaluate_run(folder, files, names, progress=advance, peers=peers, **data_settings)
     if leads:
         print_figures(evaluation, as_json=as_json)
@@ -190,9 +191,18 @@ def _compare(
     run: RunFolder, files: list[Path], names: list[str] | None, search_options: dict[str, Any],
     opening: dict[str, Any], *, checkpoint: str | None, against: Path | None, output: Path | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Compare outputs with references, and with those of another model: on rank 0, where several share the work.
+    """Compare outputs with references and with those of another model; only rank 0 prints.
 
-    ``search_options``: options of the search. ``opening``: how models are opened.
+    Args:
+        run: the run folder.
+        files: the test files: sources, then references.
+        names: the names of the metrics; None for the default ones.
+        search_options: the search options of the command line.
+        opening: keyword arguments of ``open_predictor``.
+        checkpoint: the checkpoint of ``run``.
+        against: another run folder, or a file of outputs.
+        output: a file for the outputs.
+        as_json: whether to print JSON.
     """
     from regard.core import atomic_files
     from regard.tasks.evaluation import evaluate_outputs, require_metrics
@@ -214,16 +224,16 @@ def _compare(
         if output is not None:
             text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in evaluation.outputs)
             atomic_files.write_bytes_atomically(output, text.encode())
-        others = _rival_outputs(against, files, search_options, opening) if against else None
-        differences = [] if others is None else [test.compare(name, evaluation.outputs, others) for name in metrics]
+        rival = _rival_outputs(against, files, search_options, opening) if against else None
+        differences = [] if rival is None else [test.compare(name, evaluation.outputs, rival) for name in metrics]
         print_scores(evaluation, against, differences, run.task.metrics, as_json=as_json)
 
 
 def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint: str | None = None) -> ReferenceTest:
-    """Open a run for a test set. Raises ConfigError if its outputs are not compared with references."""
+    """Open a run for a test set; raise ConfigError if its outputs cannot be compared with references."""
     if run.task.reference_test is None:
-        why = f"{run.path} is a run of {run.config.task.kind}"
-        raise ConfigError("its outputs cannot be compared", where="--against", why=why)
+        what = f"the outputs of {run.path} cannot be compared with references"
+        raise ConfigError(what, where="--against", why=f"its task is {run.config.task.kind}")
     test: ReferenceTest = run.task.reference_test(
         run.config, open_predictor(run.path, checkpoint=checkpoint, **opening), files
     )
@@ -231,12 +241,10 @@ def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint
 
 
 def _require_rival(against: Path | None) -> None:
-    """Raise ModelError, before anything is computed, if there is nothing to compare with."""
+    """Raise ModelError if ``against`` does not exist, before the outputs are computed."""
     if against is not None and not against.exists():
         raise ModelError(
-            f"there is neither a run nor a file {against}",
-            where="--against",
-            help="name a run folder, or a file with an output a line",
+            f"{against} does not exist", where="--against", help="name a run folder, or a file with one output per line"
         )
 
 
@@ -251,29 +259,27 @@ def _rival_outputs(
         return list(read_lines(against))
     test = _test(RunFolder.open(against), files, opening)
     search = search_settings(test.search, nbest=1, **search_options)
-    with progress(f"translating by {against.name}", len(test.inputs)) as advance:
+    with progress(f"translating with {against.name}", len(test.inputs)) as advance:
         return test.outputs(search, advance)
 
 
 def _draw(evaluation: Evaluation, folder: Path) -> None:
-    """Draw the table that is a square of counts, and say where it is."""
+    """Draw the confusion matrix, and print the paths of the files."""
     from regard.core.figure import can_draw, draw_counts, save_figure
 
     squares = [table for table in evaluation.tables.values() if table.square]
     if not squares:
-        raise ConfigError("there is nothing to draw", where="--draw", why="this task counts no label by prediction")
+        raise ConfigError("this option does not apply", where="--draw", why="this task has no confusion matrix")
     if not can_draw():
-        raise ConfigError(
-            "there is no picture", where="--draw", why="matplotlib is not installed", help=extra_command("plot")
-        )
+        raise ConfigError("--draw needs matplotlib, which is not installed", where="--draw", help=extra_command("plot"))
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         paths = save_figure(lambda figure: draw_counts(figure, squares[0]), folder)
-    typer.echo(f"in {folder}: {', '.join(path.name for path in paths)}", err=True)
+    typer.echo(f"wrote {', '.join(path.name for path in paths)} to {folder}", err=True)
 
 
 def _refuse(options: dict[str, Any], why: str) -> None:
-    """Raise ConfigError for an option that is set."""
+    """Raise ConfigError if one of the options is set."""
     for name, value in options.items():
         if value is not None:
             raise ConfigError("this option does not apply", where=f"--{name.replace('_', '-')}", why=why)

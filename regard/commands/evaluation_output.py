@@ -1,4 +1,4 @@
-"""The figures of an evaluation, as text and as JSON."""
+"""Output of evaluation results as text and as JSON."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from regard.metrics.significance import BootstrapDifference
     from regard.tasks.evaluation import Evaluation
 
-MAX_ROWS = 20  # of a table that is printed; --json has the others
+MAX_ROWS = 20  # larger tables are not printed; --json contains them
 
 
 def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
-    """Print figures that are ratios of sums over examples."""
+    """Print the metrics of a task whose metrics are ratios of sums over examples."""
     if as_json:
         record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
         return _print_json({name: value for name, value in record.items() if name not in ("signatures", "outputs")})
@@ -30,19 +30,28 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
     counts = [pluralize_unit(int(value), name) for name, value in evaluation.sums.items() if value.is_integer()]
-    cut = [
+    settings = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
         for name, value in evaluation.settings.items()
     ]
     print(
         ", ".join(
-            [*_sizes(evaluation), *counts, *cut, f"checkpoint {evaluation.checkpoint}", f"{evaluation.seconds:.1f} s"]
+            [
+                *_sizes(evaluation),
+                *counts,
+                *settings,
+                f"checkpoint {evaluation.checkpoint}",
+                f"{evaluation.seconds:.1f} s",
+            ]
         )
     )
 
 
 def _sizes(evaluation: Evaluation) -> list[str]:
-    """Return the number of examples, and of the task's unit where sums lack it; one graph is counted by its nodes."""
+    """Return the number of examples, and of the task's units if the sums do not contain it.
+
+    A task on one graph has one example and is counted in nodes.
+    """
     examples = pluralize(evaluation.examples, "example")
     if evaluation.units is None or evaluation.unit in evaluation.sums:
         return [examples]
@@ -54,7 +63,7 @@ def print_scores(
     evaluation: Evaluation, against: Path | None, differences: Sequence[BootstrapDifference],
     metrics: Mapping[str, Metric], *, as_json: bool,
 ) -> None:  # fmt: skip
-    """Print the scores of outputs, each with its signature, and their differences to those of another system."""
+    """Print each score with its signature, and the differences to another system."""
     if as_json:
         return _print_json(_scores_as_json(evaluation, metrics) | _differences_as_json(against, differences))
     width = max(map(len, evaluation.figures))
@@ -67,8 +76,8 @@ def print_scores(
     print(f"{pluralize(lines, 'line')}, {search}, {evaluation.seconds:.1f} s")
     if items < lines:
         print(
-            f"{pluralize(items, 'distinct source')}: for wer and per, lines with the same source are one item with "
-            "several references; for the other metrics each line stands by itself"
+            f"{pluralize(items, 'distinct source')}: for wer and per, lines with equal sources are one item with "
+            "several references; the other metrics count each line separately"
         )
     _print_differences(against, differences)
 
@@ -77,12 +86,10 @@ def _print_differences(against: Path | None, differences: Sequence[BootstrapDiff
     from regard.metrics.significance import RESAMPLES
 
     if differences:
-        print(
-            f"\nagainst {against}, and p of so large a difference by chance (paired bootstrap, {RESAMPLES:,} resamples)"
-        )
-    width = max((len(each.metric) for each in differences), default=0)
-    for each in differences:
-        print(f"{each.metric:<{width}}  {each.other:6.2f}  {each.value - each.other:+6.2f}  p = {each.p:.4f}")
+        print(f"\n{against}: score, difference and p-value (paired bootstrap, {RESAMPLES:,} resamples)")
+    width = max((len(score.metric) for score in differences), default=0)
+    for score in differences:
+        print(f"{score.metric:<{width}}  {score.other:6.2f}  {score.value - score.other:+6.2f}  p = {score.p:.4f}")
 
 
 def _differences_as_json(against: Path | None, differences: Sequence[BootstrapDifference]) -> dict[str, Any]:
@@ -91,7 +98,8 @@ def _differences_as_json(against: Path | None, differences: Sequence[BootstrapDi
     if against is None:
         return {}
     scores = {
-        each.metric: {"value": each.other, "difference": each.value - each.other, "p": each.p} for each in differences
+        score.metric: {"value": score.other, "difference": score.value - score.other, "p": score.p}
+        for score in differences
     }
     return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
 

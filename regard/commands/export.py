@@ -1,4 +1,4 @@
-"""``regard export``: write a trained model in another toolkit's format and compare the outputs of both."""
+"""``regard export``: convert a trained model to another toolkit's format and compare the outputs of both."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ To = Annotated[
     Literal["ctranslate2", "marian", "onnx", "hub", "transformers"],
     typer.Option(
         "--to",
-        help="Format: ctranslate2, marian (of transformers), onnx, or hub (a run folder to share); "
-        "transformers, of a language model (Llama, GPT-2 or GPT-NeoX), a classifier, a tagger or a masked model.",
+        help="Convert to this format. transformers: language models (Llama, GPT-2 or GPT-NeoX), classifiers, taggers "
+        "and masked models; marian: translation models in transformers; hub: a run folder to share.",
     ),
 ]
 Source = Annotated[
     Path | None,
     typer.Option(
-        "--source", metavar="FILE", help="Sentences to compare outputs on.", show_default="the validation data"
+        "--source",
+        metavar="FILE",
+        help="Compare the outputs on the sentences of this file.",
+        show_default="the validation data",
     ),
 ]
 Sentences = Annotated[int, typer.Option("--sentences", min=1, metavar="N", help="Compare at most N sentences.")]
@@ -47,9 +50,9 @@ def export(
     sentences: Sentences = 200,
     checkpoint: CheckpointName = None,
 ) -> None:
-    """Write a trained model in another toolkit's format and compare the outputs of both.
+    """Convert a trained model to another toolkit's format and compare the outputs of both.
 
-    A model that the format cannot represent is refused.
+    The command fails if the format cannot represent the model.
     """
     from regard.core import atomic_files
     from regard.runs.run_folder import RunFolder
@@ -58,14 +61,14 @@ def export(
     opened = RunFolder.open(run)
     format = export_format(to, opened)
     if folder.exists() or folder.is_symlink():
-        raise ConfigError(f"{folder} exists", where=str(folder), help="name a new folder, or remove that one")
+        raise ConfigError(f"{folder} already exists", where=str(folder), help="choose a new folder, or remove this one")
     if (reason := format.obstacle(opened)) is not None:
         raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
     require_libraries(to, format)
     missing = missing_library(format)
     model = format.open(opened, checkpoint)
     inputs = [] if missing else model.inputs(source, sentences)
-    message = f"not compared: {missing or '--source FILE names lines to compare'}"
+    message = f"outputs not compared: {missing or 'use --source FILE to name lines to compare'}"
     with atomic_files.publishing(folder) as workshop:
         with atomic_files.explain_os_errors(workshop):
             model.write(workshop)

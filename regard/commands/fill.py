@@ -1,4 +1,4 @@
-"""``regard fill``: words for the gaps of a text, by a masked model."""
+"""``regard fill``: fill the gaps of a text with a masked language model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
-from regard.commands.predict import answer_lines
+from regard.commands.predict import print_predictions
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import GapSettings
 
@@ -22,11 +22,11 @@ Text = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="TEXT",
-        help="Text with gaps, each written ___ (three underscores, or what fill.blank of the run says).",
+        help="Text with gaps, each written as ___ (three underscores, or the value of fill.blank in the config).",
         show_default="lines of standard input",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel="Output")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.", rich_help_panel="Output")]
 
 
 def register(app: typer.Typer) -> None:
@@ -45,12 +45,12 @@ def fill(
     device: DeviceName = None,
     threads: Threads = None,
 ) -> None:
-    """Fill the gaps of a text with the likeliest words, by a masked model.
+    """Fill the gaps of a text with the most probable words of a masked language model.
 
-    A line for each text: the text filled, and after a tab the K likeliest words or pieces of each gap with their
-    probabilities, gaps apart by |. Each gap is one word or piece of the model's vocabulary, predicted from all of the
-    text around it while the other gaps are unknown. Without TEXT, lines of standard input, a pipe answered when its
-    writer pauses.
+    Prints one line per text: the filled text, a tab, and the K most probable words or pieces of each gap with their
+    probabilities; gaps are separated by |. A gap is one word or piece of the vocabulary. It is predicted from the whole
+    text, in which the other gaps stay masked. Without TEXT, reads standard input as a stream: results are flushed when
+    no more input is waiting.
     """
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
@@ -60,7 +60,7 @@ def fill(
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     settings = {name: value for name, value in requested.items() if value is not None}
     if not texts:
-        answer_lines(model, None, settings, as_json=as_json, run=run, doing="filling")
+        print_predictions(model, None, settings, as_json=as_json, run=run, doing="filling")
         return
     inputs, error = read_inputs(model, texts, name="TEXT")
     for line in predict_lines(model, inputs, settings, json=as_json):

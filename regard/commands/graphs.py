@@ -1,11 +1,11 @@
-"""``regard graphs``: the classes or numbers of whole graphs, by a trained model."""
+"""``regard graphs``: predict classes or numbers of whole graphs."""
 
 from __future__ import annotations
 
 import typer
 
 from regard.commands.options import Run, epilog
-from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.predict import PredictOptions, run_prediction, takes_predict_options
 
 EXAMPLES = epilog(
     "regard graphs runs/rings < graphs.jsonl",
@@ -18,15 +18,15 @@ def register(app: typer.Typer) -> None:
     app.command("graphs", epilog=EXAMPLES)(graphs)
 
 
-@answers_lines
+@takes_predict_options
 def graphs(
     run: Run,
     *,
-    asked: Answering,
+    options: PredictOptions,
 ) -> None:
-    """Tell the classes or numbers of whole graphs, by a trained model.
+    """Predict the class or the number of whole graphs with a trained model.
 
-    A graph a line, as in the training file but for the label, gives its class or its number. --json has the
+    Each line is a graph as in the training file, without its label, and gives its class or number. --json adds the
     probabilities of all classes.
     """
-    answer(run, asked, task="graphs")
+    run_prediction(run, options, task="graphs")

@@ -1,4 +1,4 @@
-"""``regard harmonize``: voices for given voices, by a masked model of music, MIDI in and out."""
+"""``regard harmonize``: add voices to a piece with a masked model of music, from MIDI to MIDI."""
 
 from __future__ import annotations
 
@@ -17,6 +17,16 @@ EXAMPLES = epilog(
 )
 
 
+File = Annotated[Path, typer.Argument(metavar="FILE", help="Existing voices: MIDI, or the text of one piece.")]
+Output = Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="Write to this MIDI file.")]
+Voice = Annotated[
+    list[int],
+    typer.Option(min=1, max=16, metavar="N", help="Add voice N, counted from 1 (the lowest); may be repeated."),
+]
+Steps = Annotated[int, typer.Option(min=1, max=48, metavar="N", help="Use N frames per quarter note, as in training.")]
+Tempo = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Set the tempo in quarter notes per minute.")]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``regard harmonize`` to the command line."""
     app.command("harmonize", epilog=EXAMPLES)(harmonize)
@@ -25,24 +35,21 @@ def register(app: typer.Typer) -> None:
 
 def harmonize(
     run: Run,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The given voices: MIDI, or text of one piece.")],
+    file: File,
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The MIDI file to write.")],
-    voice: Annotated[
-        list[int], typer.Option(min=1, max=16, metavar="N", help="A new voice's place, 1 the lowest; may be repeated.")
-    ],
-    steps: Annotated[
-        int, typer.Option(min=1, max=48, metavar="N", help="Frames of a quarter note, as the model learned.")
-    ] = 1,
-    tempo: Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Quarter notes a minute.")] = 90,
+    output: Output,
+    voice: Voice,
+    steps: Steps = 1,
+    tempo: Tempo = 90,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
 ) -> None:
-    """Add voices to a piece, by a masked model of music.
+    """Add voices to a piece with a masked model of music.
 
-    Every frame that sounds gets a pitch for each new voice, between those of its neighbors; where two neighbors leave
-    no room the voices meet. The likeliest pitch of all is set first, and the others are chosen knowing it.
+    Each sounding frame gets a pitch for each new voice, between the pitches of the neighboring voices. If no pitch is
+    left between them, the new voice takes the pitch of a neighbor. The most probable pitch is set first; the other
+    pitches are predicted given those already set.
     """
     from regard.commands.progress import progress
     from regard.core.atomic_files import explain_os_errors
@@ -59,15 +66,15 @@ def harmonize(
     else:
         frames = frames_of("".join(f"{line}\n" for line in read_lines(file)), where=str(file))
     if not any(frames):
-        raise ConfigError("there is no note to go by", where=str(file))
+        raise ConfigError("the piece has no notes", where=str(file))
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     with progress("harmonizing", len(frames), unit="frames") as done:
-        found = harmonize(model, frames, voice, done=done)
+        harmony = harmonize(model, frames, voice, done=done)
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
-        write_midi(found.frames, output, steps=steps, tempo=tempo)
-    met = f"; {found.left_out:,} have no room and meet a neighbor" if found.left_out else ""
+        write_midi(harmony.frames, output, steps=steps, tempo=tempo)
+    met = f"; {harmony.left_out:,} equal a neighboring voice (no pitch left between)" if harmony.left_out else ""
     print(
         f"{output}: {pluralize(len(frames), 'frame')}, "
-        f"{pluralize(len(found.probabilities), 'new pitch', 'new pitches')}{met}"
+        f"{pluralize(len(harmony.probabilities), 'new pitch', 'new pitches')}{met}"
     )

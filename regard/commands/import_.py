@@ -1,4 +1,4 @@
-"""``regard import``: make a run folder of a model that was trained elsewhere."""
+"""``regard import``: create a run folder from a model trained with another library."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EPILOG = epilog(
 
 Folder = Annotated[
     Path,
-    typer.Argument(metavar="FOLDER", help="Model as transformers saves it: Marian (OPUS-MT), or a language model."),
+    typer.Argument(metavar="FOLDER", help="Model saved by transformers: Marian (OPUS-MT), or a language model."),
 ]
 New = Annotated[Path, typer.Argument(metavar="RUN", help="New run folder; must not exist.")]
 
@@ -29,18 +29,18 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(folder: Folder, run: New) -> None:
-    """Make a run folder of a model of transformers: Marian, which translates, or a language model.
+    """Create a run folder from a transformers model: Marian (translation) or a language model.
 
-    Language models: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX whose layers follow one another.
+    Supported language models: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX without parallel residual.
     """
     from regard.share.import_folder import import_folder
 
     if run.exists() or run.is_symlink():
-        raise ConfigError(f"{run} exists", where=str(run), help="name a new folder, or remove that one")
+        raise ConfigError(f"{run} already exists", where=str(run), help="choose a new folder, or remove this one")
     if not folder.is_dir():
-        help = "download a model first; a name on a hub is no folder"
-        raise ModelError(f"there is no folder {folder}", where=str(folder), help=help)
-    made = import_folder(folder, run)
-    plan = made.read_plan()
+        help = "download the model first; the name of a model on a hub is not enough"
+        raise ModelError(f"the folder {folder} does not exist", where=str(folder), help=help)
+    imported = import_folder(folder, run)
+    plan = imported.read_plan()
     types = f", {pluralize(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
-    print(f"{run}: {made.config.summary}{types}")
+    print(f"{run}: {imported.config.summary}{types}")

@@ -1,4 +1,4 @@
-"""Lines from a file or a pipe: many together while more are waiting, a few at once when the writer pauses."""
+"""Lines from a file or a pipe, grouped into chunks: large ones while input is waiting, small ones when it pauses."""
 
 from __future__ import annotations
 
@@ -16,21 +16,22 @@ from pathlib import Path
 
 from regard.errors import ConfigError, DataError, RegardError
 
-PLACES = 1024  # of the rows read last
-BLOCK = 1 << 16  # bytes read at a time, which is what a pipe holds
+PLACES = 1024  # names of the last rows that are kept for error messages
+BLOCK = 1 << 16  # bytes per read: the default capacity of a pipe
 
 
 class IncomingLines:
-    """Lines of a stream, in bytes and without their ends.
+    """Lines of a stream, as bytes without line ends.
 
-    ``read`` waits for bytes and returns none at the end of the stream; ``waiting`` says whether ``read`` would return
-    at once.
+    Args:
+        read: waits for bytes and returns them; empty at the end of the stream.
+        waiting: returns whether ``read`` would return immediately.
     """
 
     def __init__(self, read: Callable[[], bytes], waiting: Callable[[], bool]) -> None:
         self._read, self._waiting = read, waiting
         self._lines: deque[bytes] = deque()
-        self._begun = b""  # a line whose end has not come yet
+        self._partial = b""  # a line whose end has not arrived yet
         self._ended = False
 
     def __iter__(self) -> Iterator[bytes]:
@@ -42,7 +43,7 @@ class IncomingLines:
             yield self._lines.popleft()
 
     def ready(self) -> bool:
-        """Return whether the next whole line, or the end of the stream, can be had without waiting."""
+        """Return whether the next complete line, or the end of the stream, is available without waiting."""
         while not self._lines and not self._ended:
             if not self._waiting():
                 return False
@@ -51,19 +52,23 @@ class IncomingLines:
 
     def _take(self) -> None:
         data = self._read()
-        whole, self._ended = self._begun + data, not data
-        *lines, self._begun = whole.split(b"\n")
-        if self._ended and self._begun:
-            lines.append(self._begun)
+        whole, self._ended = self._partial + data, not data
+        *lines, self._partial = whole.split(b"\n")
+        if self._ended and self._partial:
+            lines.append(self._partial)
         self._lines.extend(lines)
 
 
 @contextmanager
 def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[str], Callable[[], bool]]]:
-    """Yield the lines of a file or of standard input, and a function that says whether the next needs no waiting.
+    """Yield the lines of a file or of standard input, and a function that returns whether the next one is available.
 
-    A line that is not UTF-8 raises DataError with its number. With ``watched``, waiting for a line ends with
-    BrokenPipeError as soon as nobody reads standard output any more.
+    Args:
+        file: the file; None for standard input.
+        watched: raise BrokenPipeError while waiting for a line if the reader of standard output exits.
+
+    Raises:
+        DataError: for a line that is not UTF-8, with its number.
     """
     from regard.data.packed_files import is_gzipped
     from regard.data.text_files import read_lines
@@ -77,42 +82,51 @@ def open_lines(file: Path | None, *, watched: bool) -> Iterator[tuple[Iterator[s
             yield _decoded(lines, "standard input"), _always
         else:
             name = "standard input" if file is None else str(file)
-            coming = IncomingLines(
+            incoming = IncomingLines(
                 partial(_read, number, name, watched), lambda: bool(_poll({number: select.POLLIN}, 0))
             )
-            yield _decoded(coming, name), coming.ready
+            yield _decoded(incoming, name), incoming.ready
 
 
 @contextmanager
 def open_inputs(
     run: Path, file: Path | None, columns: Sequence[int | str], *, watched: bool
 ) -> Iterator[tuple[Iterator[str], Callable[[], bool], deque[str] | None]]:
-    """Yield the texts of inputs as ``open_lines`` does, of a file of rows too, and the places of those read last.
+    """Yield the input texts as ``open_lines`` does, also for table files, and the names of the rows read last.
 
-    There are no places where inputs are lines. ``columns``: those of an input in a file of rows.
+    Args:
+        run: the run folder, whose task defines the columns.
+        file: the file; None for standard input.
+        columns: the columns of the input in a table file; empty for those of the task.
+        watched: see ``open_lines``.
+
+    Yields:
+        The texts, the function ``ready`` of ``open_lines``, and the row names; None instead of names for plain lines.
     """
     from regard.runs.run_folder import RunFolder
     from regard.tasks.row_inputs import has_rows, read_row_inputs
 
     if file is None or not (has_rows(file) or columns) or file.is_dir() or not file.exists():
         if columns:
-            raise ConfigError("--column names a column of a file", help="name a .csv, .tsv, .jsonl or .parquet")
+            raise ConfigError(
+                "--column requires a file with columns", help="read a .csv, .tsv, .jsonl or .parquet file"
+            )
         with open_lines(file, watched=watched) as (lines, ready):
             yield lines, ready, None
         return
-    places: deque[str] = deque(maxlen=PLACES)
+    row_names: deque[str] = deque(maxlen=PLACES)
 
     def texts() -> Iterator[str]:
         for where, text in read_row_inputs(RunFolder.open(run), file, columns):
-            places.append(where)
+            row_names.append(where)
             yield text
 
-    yield texts(), _always, places
+    yield texts(), _always, row_names
 
 
 @contextmanager
 def _opened(file: Path | None) -> Iterator[int | None]:
-    """Yield the descriptor of a pipe or device; None if standard input is a regular file or has no descriptor."""
+    """Yield the file descriptor of a pipe or device; None if standard input is a regular file or has no descriptor."""
     if file is None:
         number = _number(sys.stdin)
         yield None if number is None or stat.S_ISREG(os.fstat(number).st_mode) else number
@@ -133,10 +147,15 @@ def chunks(
     ready: Callable[[], bool] | None = None,
     whole: bool = False,
 ) -> Iterator[list[str]]:
-    """Group lines into chunks of ``size``: ``first`` lines at first, then twice as many each time up to ``size``.
+    """Group lines into chunks.
 
-    A chunk ends early if the next line is not ``ready``. Lines before an unreadable one are yielded before the error,
-    unless chunks must be ``whole``, that is, cut as they would be were that line readable.
+    Args:
+        lines: the lines.
+        size: the maximum number of lines in a chunk.
+        first: the number of lines in the first chunk, doubled for each following one up to ``size``.
+        ready: returns whether the next line is available; a chunk ends early if it is not.
+        whole: drop an incomplete chunk before an unreadable line. By default its lines are yielded before the error is
+            raised.
     """
     chunk: list[str] = []
     room = size if first is None else min(first, size)
@@ -156,7 +175,7 @@ def chunks(
 
 
 def count_lines(source: Path | None) -> int | None:
-    """Count the lines of a file; None for a pipe, whose lines would be gone, and for a file of rows."""
+    """Return the number of lines of a file; None for a pipe, which can be read only once, and for a table file."""
     from regard.data.rows import form_of
     from regard.data.text_files import read_lines
 
@@ -165,7 +184,7 @@ def count_lines(source: Path | None) -> int | None:
 
 
 def reader_left() -> bool:
-    """Raise BrokenPipeError, as writing would, if nobody reads standard output any more; else return False."""
+    """Raise BrokenPipeError, as a write would, if the reader of standard output has exited; otherwise return False."""
     if _poll(_output(), 0):
         raise BrokenPipeError
     return False
@@ -183,7 +202,7 @@ def _read(number: int, name: str, watched: bool) -> bytes:
 
 
 def _output() -> dict[int, int]:
-    """Return standard output for ``_poll`` if it is a pipe, whose reader may go away; else nothing."""
+    """Return the descriptor of standard output for ``_poll`` if it is a pipe; otherwise an empty mapping."""
     number = _number(sys.stdout)
     return {} if number is None or not stat.S_ISFIFO(os.fstat(number).st_mode) else {number: 0}
 
@@ -199,7 +218,7 @@ def _poll(watched: dict[int, int], milliseconds: int | None) -> set[int]:
 def _number(stream: object) -> int | None:
     try:
         return int(stream.fileno())  # type: ignore[attr-defined]
-    except (OSError, AttributeError):  # replaced by one that is none of the system's
+    except (OSError, AttributeError):  # replaced by an object without a descriptor
         return None
 
 
@@ -209,7 +228,7 @@ def _always() -> bool:
 
 def _unreadable(name: str, error: OSError) -> DataError:
     why = "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
-    return DataError(f"{name} cannot be read", why=why, help="name a file, or send text: … < FILE")
+    return DataError(f"cannot read {name}", why=why, help="name a file, or redirect one: … < FILE")
 
 
 def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
@@ -222,5 +241,5 @@ def _decoded(lines: Iterable[bytes], name: str) -> Iterator[str]:
                 "a line is not valid UTF-8",
                 where=f"{name}:{number}",
                 why=f"byte {error.start + 1} of the line is 0x{error.object[error.start]:02x}: {error.reason}",
-                help="iconv -f WINDOWS-1252 -t UTF-8, if that is its encoding",
+                help="convert it, for example: iconv -f WINDOWS-1252 -t UTF-8",
             ) from error

@@ -28,13 +28,13 @@ RunOrPreset = Annotated[
     str,
     typer.Argument(
         metavar="RUN|PRESET",
-        help="Run folder, or a preset: tiny, base, luong, …",
+        help="Run folder, or a preset such as tiny, base or luong.",
         autocompletion=completion.presets_and_runs,
     ),
 ]
 Types = Annotated[
     int,
-    typer.Option("--types", min=5, metavar="N", help="Vocabulary size to assume for a preset, shared by both sides."),
+    typer.Option("--types", min=5, metavar="N", help="Assume this vocabulary size for a preset, on both sides."),
 ]
 
 
@@ -44,14 +44,14 @@ def register(app: typer.Typer) -> None:
 
 
 def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> None:
-    """Show the parameters, data, checkpoints and validation figures of a run, or the sizes of a preset."""
+    """Show the parameters, data, checkpoints and validation metrics of a run, or the sizes of a preset."""
     from regard.models.configuration import ModelConfig
     from regard.models.presets import PRESETS
     from regard.runs.run_folder import RunFolder
 
     path = Path(what)
     if what in PRESETS and not path.is_dir():
-        found = _preset(what, ModelConfig(preset=what), types)
+        facts = _preset(what, ModelConfig(preset=what), types)
     elif not path.exists() and "/" not in what:
         raise ConfigError(
             f"{what} is neither a preset nor a folder",
@@ -59,11 +59,11 @@ def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> 
             help=did_you_mean(what, PRESETS) or "regard info runs/NAME",
         )
     else:
-        found = _run(RunFolder.open(path))
+        facts = _run(RunFolder.open(path))
     if as_json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps(facts, indent=2, ensure_ascii=False))
         return
-    for line in _lines(found):
+    for line in _lines(facts):
         print(line)
 
 
@@ -91,22 +91,22 @@ def _run(run: RunFolder) -> dict[str, Any]:
 
     plan = run.read_plan()
     best = checkpoint.read_best(run.checkpoints)
-    found: dict[str, Any] = {"run": str(run.path)}
+    facts: dict[str, Any] = {"run": str(run.path)}
     if plan is not None:
         config, make = run.config, partial(run.task.build, run.config, plan.spec)
         types = [size for name, size in plan.spec.items() if name.endswith("types")]
-        found |= {"types": types, **_model(getattr(config, "model", config), make)}
-        found["summary"] = config.summary
-    found["plan"] = plan.model_dump() if plan else None
-    found["checkpoints"] = checkpoint.list_steps(run.checkpoints)
-    found["average"] = (run.checkpoints / "average").is_dir()
-    found["best"] = best._asdict() if best else None
-    found["corpora"] = dict(_corpora(run))
-    found["last_validation"] = _last_validation(run.path / "metrics.jsonl")
-    found["shortcomings"] = [str(each) for each in shortcomings(run)]
-    found["environment"] = _environment(run)
-    found["config"] = run.config.model_dump(mode="json", exclude_none=True)
-    return found
+        facts |= {"types": types, **_model(getattr(config, "model", config), make)}
+        facts["summary"] = config.summary
+    facts["plan"] = plan.model_dump() if plan else None
+    facts["checkpoints"] = checkpoint.list_steps(run.checkpoints)
+    facts["average"] = (run.checkpoints / "average").is_dir()
+    facts["best"] = best._asdict() if best else None
+    facts["corpora"] = dict(_corpora(run))
+    facts["last_validation"] = _last_validation(run.path / "metrics.jsonl")
+    facts["shortcomings"] = [str(shortcoming) for shortcoming in shortcomings(run)]
+    facts["environment"] = _environment(run)
+    facts["config"] = run.config.model_dump(mode="json", exclude_none=True)
+    return facts
 
 
 def _corpora(run: RunFolder) -> Iterator[tuple[str, Any]]:
@@ -129,53 +129,53 @@ def _environment(run: RunFolder) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = run.read_environment()
-        if missing := {"regard", "torch", "processor", "threads"} - set(found):
-            raise ValueError(f"it lacks {', '.join(sorted(missing))}")
-        return found
+        environment = run.read_environment()
+        if missing := {"regard", "torch", "processor", "threads"} - set(environment):
+            raise ValueError(f"missing keys: {', '.join(sorted(missing))}")
+        return environment
     except (OSError, ValueError) as error:
-        help = "remove it: it only says on which machine the run began"
+        help = "remove the file; it only records the machine that started the run"
         raise ModelError("environment.json is damaged", where=str(path), why=str(error), help=help) from error
 
 
-def _lines(found: dict[str, Any]) -> Iterator[str]:
-    yield f"run         {found['run']}" if "run" in found else f"preset      {found['preset']}"
-    if "model" in found:
-        yield from _model_lines(found)
-    if "run" not in found:
+def _lines(facts: dict[str, Any]) -> Iterator[str]:
+    yield f"run         {facts['run']}" if "run" in facts else f"preset      {facts['preset']}"
+    if "model" in facts:
+        yield from _model_lines(facts)
+    if "run" not in facts:
         return
-    for part, corpus in found["corpora"].items():
-        left_out = f", {corpus['long']:,} over {corpus['max_length']} pieces left out" if corpus["long"] else ""
+    for part, corpus in facts["corpora"].items():
+        left_out = f", {corpus['long']:,} longer than {corpus['max_length']} pieces left out" if corpus["long"] else ""
         yield f"{part:<11} {corpus['name']}: {pluralize(corpus['pairs'], 'pair')}{left_out}"
-    plan = found["plan"]
+    plan = facts["plan"]
     if plan is None:
-        yield "plan        none yet: training has not begun"
+        yield "plan        none yet: training has not started"
     else:
         yield f"plan        {plan['precision']}" + (f", {pluralize(plan['steps'], 'update')}" if plan["steps"] else "")
-    steps = found["checkpoints"]
-    kept = f"{len(steps)}, steps {steps[0]:,} to {steps[-1]:,}" if steps else "none yet"
-    yield f"checkpoints {kept}" + (", and an average" if found["average"] else "")
-    if found["best"]:
-        best = found["best"]
+    steps = facts["checkpoints"]
+    saved = f"{len(steps)}, steps {steps[0]:,} to {steps[-1]:,}" if steps else "none yet"
+    yield f"checkpoints {saved}" + (", and an average" if facts["average"] else "")
+    if facts["best"]:
+        best = facts["best"]
         yield f"best        step {best['step']:,}: {best['metric']} {best['value']:.4f}"
-    if found["last_validation"]:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in found["last_validation"]["validation"].items())
-        yield f"validation  step {found['last_validation']['step']:,}: {figures}"
-    yield from found["shortcomings"]
-    if found["environment"]:
-        made = found["environment"]
-        versions = f"regard {made['regard']}, torch {made['torch']}"
-        yield f"made with   {versions}, {made['processor']}, threads: {made['threads']}"
-    yield f"config      {Path(found['run']) / 'config.toml'}"
+    if facts["last_validation"]:
+        figures = ", ".join(f"{name} {value:.4f}" for name, value in facts["last_validation"]["validation"].items())
+        yield f"validation  step {facts['last_validation']['step']:,}: {figures}"
+    yield from facts["shortcomings"]
+    if facts["environment"]:
+        environment = facts["environment"]
+        versions = f"regard {environment['regard']}, torch {environment['torch']}"
+        yield f"trained on  {versions}, {environment['processor']}, threads: {environment['threads']}"
+    yield f"config      {Path(facts['run']) / 'config.toml'}"
 
 
-def _model_lines(found: dict[str, Any]) -> Iterator[str]:
-    model = found["model"]
-    types = " and ".join(f"{size:,}" for size in dict.fromkeys(found["types"]))
-    yield f"model       {found['summary']}"
+def _model_lines(facts: dict[str, Any]) -> Iterator[str]:
+    model = facts["model"]
+    types = " and ".join(f"{size:,}" for size in dict.fromkeys(facts["types"]))
+    yield f"model       {facts['summary']}"
     if types:
         yield f"vocabulary  {types} pieces" + (f", shared matrices: {model['share']}" if "share" in model else "")
-    yield f"parameters  {found['parameters']['all']:,}"
-    for part, count in found["parameters"].items():
+    yield f"parameters  {facts['parameters']['all']:,}"
+    for part, count in facts["parameters"].items():
         if part != "all":
-            yield f"            {part:<26} {count:>12,}  {100 * count / found['parameters']['all']:5.1f} %"
+            yield f"            {part:<26} {count:>12,}  {100 * count / facts['parameters']['all']:5.1f} %"

@@ -29,42 +29,40 @@ HOST = "127.0.0.1"
 
 Text = Annotated[
     str | None,
-    typer.Argument(metavar="TEXT", help="Text to show first; required with --html, --npz, --json and --terminal."),
+    typer.Argument(metavar="TEXT", help="Text to inspect; required with --html, --npz, --json and --terminal."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page with TEXT as one HTML file.")]
+Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page for TEXT to one HTML file.")]
 Npz = Annotated[
     Path | None,
-    typer.Option("--npz", metavar="FILE", help="Write all attention weights by name as a NumPy archive."),
+    typer.Option("--npz", metavar="FILE", help="Write all attention weights, by name, to a NumPy archive."),
 ]
 Against = Annotated[
     Path | None,
-    typer.Option("--against", metavar="RUN", help="Second run to show side by side.", autocompletion=completion.runs),
+    typer.Option("--against", metavar="RUN", help="Show this second run side by side.", autocompletion=completion.runs),
 ]
 Replay = Annotated[bool, typer.Option("--replay", help="Add the same text at every checkpoint to the HTML file.")]
 Terminal = Annotated[
-    bool, typer.Option("--terminal", help="Print TEXT in the terminal: one head, and probabilities of each step.")
+    bool, typer.Option("--terminal", help="Print one head and the probabilities of each step in the terminal.")
 ]
 Head = Annotated[
     str | None,
     typer.Option(
         "--head",
-        metavar="PLACE[:N]",
-        help="Head that --terminal draws: a place, or head N of it from 0.",
-        show_default="mean of the last place",
+        metavar="LAYER[:N]",
+        help="Draw this layer with --terminal, or only its head N, counted from 0.",
+        show_default="mean of the last layer",
     ),
 ]
 Influence = Annotated[
-    bool, typer.Option("--influence", help="Hide each piece of TEXT in turn: what the prediction owes to it.")
+    bool, typer.Option("--influence", help="Hide each piece of TEXT in turn and report how the prediction changes.")
 ]
 Sentence = Annotated[
     int | None,
-    typer.Option(
-        "--sentence", min=1, metavar="N", help="Sentence of TEXT to show, if there are several.", show_default="1"
-    ),
+    typer.Option("--sentence", min=1, metavar="N", help="Show sentence N of TEXT.", show_default="1"),
 ]
 Browser = Annotated[
     bool,
-    typer.Option("--browser/--no-browser", help="Open the page in a browser, or only print its address."),
+    typer.Option("--browser/--no-browser", help="Open the page in a browser or only print its address."),
 ]
 
 
@@ -95,12 +93,12 @@ def inspect(
     port: Port = 0,
     browser: Browser = True,
 ) -> None:
-    """Look into a trained model of any task: attention of every head, and the alternatives at each step.
+    """Inspect a trained model of any task: the attention of each head and the alternatives at each step.
 
-    Opens a page in the browser and serves it until Ctrl-C; with --html, --npz, --json or --terminal the contents of
-    that page for TEXT are written instead. A translation run also shows the beam and the role of heads; --against,
-    --replay, --sentence and the options of the search are for those. Attention shows where a model looked, not why it
-    decided.
+    Opens a page in the browser and serves it until Ctrl-C. With --html, --npz, --json or --terminal, writes the content
+    of that page for TEXT instead. Translation runs also show the beam and the role of each head; --against, --replay,
+    --sentence and the search options apply only to them. Attention weights show which positions a head reads; they do
+    not explain a prediction.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     outputs = _Outputs(html, npz, as_json, terminal, head)
@@ -109,15 +107,15 @@ def inspect(
     foreign = {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None}
     _refuse_foreign_options(runs, search_options | foreign)
     if outputs.any:
-        look = _Look(text or "", sentence, search_options, replay=replay, influence=influence)
-        _write(look, outputs, runs, checkpoint=checkpoint, **opening)
+        request = _Request(text or "", sentence, search_options, replay=replay, influence=influence)
+        _write(request, outputs, runs, checkpoint=checkpoint, **opening)
         return
-    which = None if sentence is None else sentence - 1
-    _serve(runs, text, search_options, which, port=port, browser=browser, checkpoint=checkpoint, **opening)
+    index = None if sentence is None else sentence - 1
+    _serve(runs, text, search_options, index, port=port, browser=browser, checkpoint=checkpoint, **opening)
 
 
 class _Outputs(NamedTuple):
-    """Files to write and what to print, instead of a page to serve."""
+    """Outputs of a command that does not serve the page: files and standard output."""
 
     html: Path | None
     npz: Path | None
@@ -131,24 +129,24 @@ class _Outputs(NamedTuple):
 
 
 def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> None:
-    """Raise ConfigError for options that need another one."""
+    """Raise ConfigError for options that require another one."""
     if replay and outputs.html is None:
-        what = "--replay needs --html; the page offers every checkpoint"
+        what = "--replay requires --html; the served page offers all checkpoints"
         raise ConfigError(what, where="--replay", help="--html FILE")
     if influence and not outputs.any:
-        what, help = "--influence needs an output: the page does not draw it yet", "--json"
+        what, help = "--influence requires --json, --html, --npz or --terminal; the page does not draw it yet", "--json"
         raise ConfigError(what, where="--influence", help=help)
     if outputs.head is not None and not outputs.terminal:
-        raise ConfigError("--head needs --terminal; the page offers every head", where="--head", help="--terminal")
+        raise ConfigError("--head requires --terminal; the page offers all heads", where="--head", help="--terminal")
 
 
-def _write(look: _Look, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
-    """Write and print what the page would show of a text; the second of ``runs`` is shown beside the first."""
+def _write(request: _Request, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
+    """Write and print the content of the page for a text; a second run is shown next to the first."""
     inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
-    inspection = look.at(inspector, outputs.npz)
+    inspection = request.inspect(inspector, outputs.npz)
     if outputs.html is not None:
         other = _inspector(runs[1], **opening) if len(runs) > 1 else None
-        _write_page(outputs.html, look, inspector, inspection, other)
+        _write_page(outputs.html, request, inspector, inspection, other)
     if outputs.npz is not None:
         inspection.save(outputs.npz)
     if outputs.as_json:
@@ -164,7 +162,7 @@ def _write(look: _Look, outputs: _Outputs, runs: list[Path], *, checkpoint: str 
 
 
 def _refuse_foreign_options(paths: list[Path], translation_options: dict[str, Any]) -> None:
-    """Raise ConfigError for options of translation where the run is of another task."""
+    """Raise ConfigError for translation options if a run has another task."""
     from regard.runs.run_folder import RunFolder
 
     options = ", ".join(
@@ -173,17 +171,17 @@ def _refuse_foreign_options(paths: list[Path], translation_options: dict[str, An
     for path in paths if options else ():
         run = RunFolder.open(path)
         if "translate" not in run.task.serves:
-            why = f"this is a {run.config.task.kind}"
-            raise ConfigError(f"{options}: for translation runs", where=str(path), why=why)
+            why = f"the task of this run is {run.config.task.kind}"
+            raise ConfigError(f"{options}: only for translation runs", where=str(path), why=why)
 
 
-class _Look(NamedTuple):
-    """The text of the command line, and how it is inspected.
+class _Request(NamedTuple):
+    """A text to inspect, and the options of the command line.
 
     Attributes:
-        text: of the command line.
-        sentence: of a text of several sentences this one, counted from 1.
-        search_options: of the command line.
+        text: the text.
+        sentence: the sentence of the text to inspect, counted from 1.
+        search_options: the search options.
         replay: whether an HTML file shows the text at every checkpoint.
         influence: whether each piece is hidden in turn.
     """
@@ -194,8 +192,8 @@ class _Look(NamedTuple):
     replay: bool
     influence: bool = False
 
-    def at(self, inspector: Inspector, npz: Path | None) -> Inspection:
-        """Everything that the page shows of the text, with notes on standard error."""
+    def inspect(self, inspector: Inspector, npz: Path | None) -> Inspection:
+        """Return all that the page shows for the text, and print notes to standard error."""
         from regard.inspection.build_document import ALL_PARTS
 
         if not self.text.strip():
@@ -209,12 +207,12 @@ class _Look(NamedTuple):
         _print_notes(inspection.document, self.sentence)
         return inspection
 
-    def again(self, inspector: Inspector, text: str, checkpoint: str | None = None) -> dict[str, Any]:
-        """The document of a text by another checkpoint or run."""
+    def document(self, inspector: Inspector, text: str, checkpoint: str | None = None) -> dict[str, Any]:
+        """Return the document of a text for another checkpoint or run."""
         return inspector.inspect(text, self._options(inspector), checkpoint=checkpoint).document
 
     def _options(self, inspector: Inspector) -> SearchOptions | None:
-        """The search of a translation run."""
+        """Return the search options of a translation run; None for another task."""
         from regard.commands.options import search_settings
         from regard.config.settings import SearchConfig
         from regard.inspection.build_document import SearchOptions
@@ -226,29 +224,31 @@ class _Look(NamedTuple):
         )
 
 
-def _print_notes(document: dict[str, Any], asked: int | None) -> None:
-    """Print notes on standard error: which of several sentences is shown, and characters unknown to the model."""
+def _print_notes(document: dict[str, Any], sentence: int | None) -> None:
+    """Print notes to standard error: the number of sentences, and characters that are not in the vocabulary."""
     count = len(document.get("sentences", ()))
-    if count > 1 and asked is None:
-        typer.echo(f"the text has {count} sentences; this is the first, --sentence 2 shows the next", err=True)
+    if count > 1 and sentence is None:
+        typer.echo(f"the text has {count} sentences; showing the first (--sentence 2 shows the next)", err=True)
     if unknown := document["facts"].get("unknown"):
-        typer.echo(f"never seen in training: {' '.join(map(printable, unknown))}", err=True)
+        typer.echo(f"not in the vocabulary: {' '.join(map(printable, unknown))}", err=True)
 
 
-def _write_page(path: Path, look: _Look, inspector: Inspector, inspection: Inspection, other: Inspector | None) -> None:
+def _write_page(
+    path: Path, request: _Request, inspector: Inspector, inspection: Inspection, other: Inspector | None
+) -> None:
     from regard.core.atomic_files import write_bytes_atomically
     from regard.inspection.page import offline
 
     details, main = inspector.details(), inspection.document
-    text = main["text"]  # of several sentences the one that is shown
+    text = main["text"]  # the sentence that is shown, if the text has several
     bundle: dict[str, Any] = {"main": main, "model": details}
     if other is not None:
-        bundle["other"] = look.again(other, text)
-    if look.replay:
+        bundle["other"] = request.document(other, text)
+    if request.replay:
         steps = [name for name in details["checkpoints"] if name.isdigit()]
-        bundle["replay"] = [look.again(inspector, text, step) for step in steps]
+        bundle["replay"] = [request.document(inspector, text, step) for step in steps]
     write_bytes_atomically(path, offline(bundle).encode())
-    typer.echo(f"wrote {path}: open it in a browser; it needs no network", err=True)
+    typer.echo(f"wrote {path}; open it in a browser (no network needed)", err=True)
 
 
 def _inspector(path: Path, *, checkpoint: str | None = None, **opening: Any) -> Inspector:
@@ -266,7 +266,7 @@ def _serve(
     runs: list[Path], text: str | None, search_options: dict[str, Any], sentence: int | None, *, port: int,
     browser: bool, **opening: Any,
 ) -> None:  # fmt: skip
-    """Serve the page on this machine's loopback address alone, until Ctrl-C."""
+    """Serve the page on the loopback address only, until Ctrl-C."""
     from urllib.parse import urlencode
 
     from regard.commands.server_plan import ServerPlan, free_port, require_libraries
@@ -274,10 +274,10 @@ def _serve(
 
     require_page()
     require_libraries()
-    where = free_port(HOST, port)
-    server = ServerPlan(_named(runs), HOST, where, log_level="warning", opening=opening).create_server()
-    asked = {"text": text, "sentence": sentence, **search_options}
-    address = f"http://{HOST}:{where}/#{urlencode({key: value for key, value in asked.items() if value is not None})}"
+    port = free_port(HOST, port)
+    server = ServerPlan(_named(runs), HOST, port, log_level="warning", opening=opening).create_server()
+    fields = {"text": text, "sentence": sentence, **search_options}
+    address = f"http://{HOST}:{port}/#{urlencode({key: value for key, value in fields.items() if value is not None})}"
     typer.echo(f"{address}\nCtrl-C stops the server", err=True)
     if browser:
         _open_when_up(address)
@@ -285,7 +285,7 @@ def _serve(
 
 
 def _named(runs: list[Path]) -> list[str]:
-    """Spell each run as NAME=RUN, by its folder; where two folders share a name, by the one above it, too."""
+    """Return each run as NAME=RUN, with its folder name; with the parent folder too if two names are equal."""
     folders = [run.resolve() for run in runs]
     names = [folder.name for folder in folders]
     if len(set(names)) < len(names):

@@ -9,16 +9,19 @@ import typer
 
 from regard.commands.options import AsJson, epilog
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="File of API keys, for example keys.json.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="File of API keys, such as keys.json.")]
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Owner of the key.")]
 Requests = Annotated[
     int | None,
-    typer.Option("--req-limit", min=1, help="Limit of requests a minute.", show_default="the server's"),
+    typer.Option("--req-limit", min=1, help="Limit the requests per minute.", show_default="the server's limit"),
 ]
 Characters = Annotated[
     int | None,
     typer.Option(
-        "--char-limit", min=1, help="Limit of characters, counted from the start of the server.", show_default="none"
+        "--char-limit",
+        min=1,
+        help="Limit the total number of characters, counted from the start of the server.",
+        show_default="none",
     ),
 ]
 
@@ -35,30 +38,30 @@ def register(app: typer.Typer) -> None:
 
 
 def add(file: File, name: Name, *, req_limit: Requests = None, char_limit: Characters = None) -> None:
-    """Make an API key and print it. The file stores a digest, so the key cannot be shown again."""
+    """Create an API key and print it. The file stores only a digest, so the key cannot be shown again."""
     from regard.server.keys import add_key
 
     typer.echo(add_key(file, name, requests_per_minute=req_limit, characters=char_limit))
 
 
 def list_(file: File, *, as_json: AsJson = False) -> None:
-    """List the owners of keys and the limits of each."""
+    """List the owners of keys and their limits."""
     import json
 
     from regard.server.keys import KeyFile
 
-    found = [key.model_dump(exclude={"sha256"}) for key in KeyFile.read(file).keys]
+    keys = [key.model_dump(exclude={"sha256"}) for key in KeyFile.read(file).keys]
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(keys))
         return
-    for key in found:
-        limits = [f"{key['requests_per_minute']:,} requests a minute" if key["requests_per_minute"] else None,
+    for key in keys:
+        limits = [f"{key['requests_per_minute']:,} requests per minute" if key["requests_per_minute"] else None,
                   f"{key['characters']:,} characters" if key["characters"] else None]  # fmt: skip
         typer.echo("\t".join([key["name"], ", ".join(filter(None, limits)) or "the server's limits"]))
 
 
 def remove(file: File, name: Name) -> None:
-    """Remove a key; a running server refuses it at once."""
+    """Remove a key; running servers reject it immediately."""
     from regard.server.keys import remove_key
 
     remove_key(file, name)

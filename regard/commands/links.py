@@ -1,4 +1,4 @@
-"""``regard links``: how likely nodes of a graph have an edge, by a trained model."""
+"""``regard links``: predict the probability of edges between nodes of a graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from regard.commands.options import Run, epilog, open_predictor
-from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.predict import PredictOptions, run_prediction, takes_predict_options
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import LinkedNodeSettings
 from regard.errors import ConfigError
@@ -21,7 +21,7 @@ EXAMPLES = epilog(
 
 Missing = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="Tell the N likeliest pairs of the graph without an edge; read nothing."),
+    typer.Option(min=1, metavar="N", help="Print the N most probable missing edges of the graph; reads no input."),
 ]
 
 
@@ -30,37 +30,38 @@ def register(app: typer.Typer) -> None:
     app.command("links", epilog=EXAMPLES)(links)
 
 
-@answers_lines
+@takes_predict_options
 @takes_settings("settings", LinkedNodeSettings)
 def links(
     run: Run,
     *,
     settings: dict[str, Any],
     missing: Missing = None,
-    asked: Answering,
+    options: PredictOptions,
 ) -> None:
-    """Tell how likely nodes have an edge, by a model trained on their graph.
+    """Predict edges between nodes with a model trained on their graph.
 
-    Two names a line, with a space between them or as a JSON list, give the probability of an edge; one name gives the
-    nodes it likeliest has an edge to of those it has none to, best first. --json has names and probabilities.
+    Each line has one or two node names, separated by a space or as a JSON list. Two names give the probability of an
+    edge between them. One name gives the most probable new neighbors of that node, best first. --json prints names and
+    probabilities.
     """
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     require_task(RunFolder.open(run), "links")
     if missing is not None:
-        if asked.files or asked.output or asked.set_ or any(value is not None for value in settings.values()):
-            why = "it goes over all pairs of the graph"
-            help = "leave FILE, --output, --set and --top-k out"
-            raise ConfigError("--missing reads no names", where="--missing", why=why, help=help)
-        _tell_missing(run, missing, asked)
+        if options.files or options.output or options.set_ or any(value is not None for value in settings.values()):
+            why = "it ranks all pairs of the graph and reads no names"
+            what = "--missing cannot be combined with FILE, --output, --set or --top-k"
+            raise ConfigError(what, where="--missing", why=why, help="use --missing alone")
+        _print_missing(run, missing, options)
         return
-    answer(run, asked, **settings)
+    run_prediction(run, options, **settings)
 
 
-def _tell_missing(run: Path, number: int, asked: Answering) -> None:
-    """Print the likeliest pairs without an edge: source, target and probability, tabs between."""
-    model = open_predictor(run, **asked.opened)
-    for each in model.missing(number):
-        told = f"{each.source}\t{each.target}\t{each.probability:.6f}"
-        print(model.write(each, json=True) if asked.as_json else told)
+def _print_missing(run: Path, number: int, options: PredictOptions) -> None:
+    """Print the most probable missing edges: source, target and probability, separated by tabs."""
+    model = open_predictor(run, **options.opening)
+    for link in model.missing(number):
+        line = f"{link.source}\t{link.target}\t{link.probability:.6f}"
+        print(model.write(link, json=True) if options.as_json else line)

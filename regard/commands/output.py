@@ -1,4 +1,4 @@
-"""Output of lines made one by one: to the terminal, to a device, or to a file that appears once it is whole."""
+"""Line output to the terminal, to a device, or to a file that is replaced once it is complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from regard.errors import ConfigError
 
 
 class LineWriter:
-    """A writer of lines in UTF-8, whatever the locale; keeps nothing of an earlier, interrupted command."""
+    """Writer of lines, in UTF-8 with any locale. It does not resume an interrupted command."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
         self._write = write
@@ -25,7 +25,7 @@ class LineWriter:
         self._write(line.encode() + b"\n")
 
     def skip_committed(self, inputs: list[str]) -> bool:
-        """Whether an earlier command already wrote the outputs of these next ``inputs``; they are then skipped."""
+        """Return whether an interrupted command already wrote the outputs of the next ``inputs``, and skip them."""
         return False
 
     def commit(self, inputs: list[str]) -> None:
@@ -50,21 +50,26 @@ def open_output(
 ) -> Iterator[LineWriter]:
     """Open ``output``, or standard output, for lines; a file is replaced when the block ends.
 
-    If ``source`` and ``output`` are files, committed lines survive an interruption, and ``resume`` goes on after them
-    if they are of the same ``job``.
+    If ``source`` and ``output`` are files, committed lines survive an interruption.
+
+    Args:
+        output: the output file; None for standard output.
+        source: the input file; None for standard input.
+        job: the settings that determine the outputs.
+        resume: whether to continue after the committed lines; they must belong to the same ``job``.
     """
     if source is not None and output is not None and output.exists() and output.samefile(source):
-        raise ConfigError("the output file is the input file", where=str(output), help="name another file")
-    lasting = (
+        raise ConfigError("the output file is also the input file", where=str(output), help="choose another file")
+    resumable = (
         output is not None and source is not None and source.is_file() and (output.is_file() or not output.exists())
     )
-    if resume and not lasting:
+    if resume and not resumable:
         raise ConfigError(
-            "--resume needs an input file and an output file", help="regard translate RUN FILE -o OUT --resume"
+            "--resume requires an input file and an output file", help="regard translate RUN FILE -o OUT --resume"
         )
     if output is None:
         yield LineWriter(_print)
-    elif lasting:
+    elif resumable:
         with _resumable(output, job, resume) as lines:
             yield lines
     else:
@@ -86,21 +91,21 @@ def _print(data: bytes) -> None:
 def _resumable(output: Path, job: Mapping[str, Any], resume: bool) -> Iterator[LineWriter]:
     journal = ResumableOutput(output, job, resume=resume)
     if resume:
-        print(f"going on after line {journal.inputs:,}" if journal.inputs else "nothing to go on from", file=sys.stderr)
+        print(
+            f"resuming after line {journal.inputs:,}" if journal.inputs else "no earlier output: starting at line 1",
+            file=sys.stderr,
+        )
     try:
         yield _ResumableWriter(journal)
         journal.finish()
     except BaseException:
         journal.close()
         if journal.inputs:
-            print(
-                f"{pluralize_with_verb(journal.inputs, 'line', 'is', 'are')} "
-                "done; the same command with --resume goes on",
-                file=sys.stderr,
-            )
+            done = pluralize_with_verb(journal.inputs, "line", "is", "are")
+            print(f"{done} done; add --resume to the command to continue", file=sys.stderr)
         raise
 
 
 def printable(text: str) -> str:
-    """Return a text that is safe to print: invisible characters are spelled as U+NNNN."""
-    return "".join(sign if sign.isprintable() and sign != " " else f"U+{ord(sign):04X}" for sign in text)
+    """Return a text that is safe to print: invisible characters are written as U+NNNN."""
+    return "".join(char if char.isprintable() and char != " " else f"U+{ord(char):04X}" for char in text)

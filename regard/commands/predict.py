@@ -1,4 +1,4 @@
-"""``regard predict``: lines in, lines out, by a model of any task; also under the verbs that tasks name."""
+"""``regard predict``: predict an output per line with a model of any task; also available as each task's own verb."""
 
 from __future__ import annotations
 
@@ -15,28 +15,30 @@ from regard.commands.incoming_lines import chunks, count_lines, open_inputs, rea
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.commands.progress import progress
-from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.commands.shared_arguments import SharedOption, option_group
 from regard.core.task_table import TASKS
 
-CHUNK = 64  # lines predicted together at most
+CHUNK = 64  # maximum number of lines predicted together
 
 Input = Annotated[
     list[Path] | None,
     typer.Argument(
-        metavar="FILE", help="Text with an input a line, plain or .gz; several for bulk.", show_default="standard input"
+        metavar="FILE",
+        help="Inputs, one per line, plain or .gz; several files run in bulk.",
+        show_default="standard input",
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print a JSON object a line.", rich_help_panel="Output")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.", rich_help_panel="Output")]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
-        "--set", metavar="KEY=VALUE", help="Setting of the prediction, such as beam=1 or top_k=3; may be repeated."
+        "--set", metavar="KEY=VALUE", help="Set a prediction setting, such as beam=1 or top_k=3; may be repeated."
     ),
 ]
 
 
-class Answering(NamedTuple):
-    """The options of a verb that answers lines, as given."""
+class PredictOptions(NamedTuple):
+    """Options of a verb that predicts an output for each line."""
 
     files: list[Path] | None = None
     output: str | None = None
@@ -48,18 +50,18 @@ class Answering(NamedTuple):
     threads: int | None = None
 
     @classmethod
-    def of(cls, **given: Any) -> Answering:
-        """The same from all options, those of bulk work among them."""
-        bulk = Bulk(**{name: given.pop(name) for name in BULK_OPTIONS if name in given})
-        return cls(bulk=bulk, **given)
+    def of(cls, **options: Any) -> PredictOptions:
+        """Create it from all options, including those of bulk processing."""
+        bulk = Bulk(**{name: options.pop(name) for name in BULK_OPTIONS if name in options})
+        return cls(bulk=bulk, **options)
 
     @property
-    def opened(self) -> dict[str, Any]:
-        """The options by which a model is opened: see ``open_predictor``."""
+    def opening(self) -> dict[str, Any]:
+        """Keyword arguments of ``open_predictor``."""
         return {"checkpoint": self.checkpoint, "device": self.device, "threads": self.threads}
 
 
-ANSWERING_OPTIONS = {
+PREDICT_OPTIONS = {
     "files": SharedOption(Input),
     "output": SharedOption(Folder),
     "as_json": SharedOption(AsJson, False),
@@ -69,7 +71,7 @@ ANSWERING_OPTIONS = {
     "device": SharedOption(DeviceName),
     "threads": SharedOption(Threads),
 }
-answers_lines = taken_together("asked", ANSWERING_OPTIONS, Answering.of)
+takes_predict_options = option_group("options", PREDICT_OPTIONS, PredictOptions.of)
 
 
 def register(app: typer.Typer) -> None:
@@ -79,49 +81,57 @@ def register(app: typer.Typer) -> None:
 
 
 def register_verbs(app: typer.Typer) -> None:
-    """Add each verb that a task names and no command has: ``regard predict`` for the runs of that task."""
-    taken = {command.name for command in app.registered_commands}
-    for verb in dict.fromkeys(place.verb for place in TASKS.values() if place.verb not in taken):
+    """Add the verbs of tasks that have no command of their own: ``regard predict`` restricted to that task."""
+    registered = {command.name for command in app.registered_commands}
+    for verb in dict.fromkeys(place.verb for place in TASKS.values() if place.verb not in registered):
         app.command(verb, epilog=epilog(f"regard {verb} RUN < in.txt > out.txt"))(_for_tasks(verb))
 
 
 def _for_tasks(verb: str) -> Any:
-    """The command under another name, for the tasks whose verb that is alone."""
+    """Return ``predict`` restricted to the tasks that have this verb."""
     kinds = [kind for kind, place in TASKS.items() if place.verb == verb]
 
     @wraps(predict)
-    def command(run: Path, **given: Any) -> None:
+    def command(run: Path, **options: Any) -> None:
         from regard.runs.run_folder import RunFolder
         from regard.tasks.load import require_task
 
         require_task(RunFolder.open(run), *kinds)
-        predict(run, **given)
+        predict(run, **options)
 
     return command
 
 
-@answers_lines
-def predict(run: Run, *, asked: Answering) -> None:
+@takes_predict_options
+def predict(run: Run, *, options: PredictOptions) -> None:
     """Predict an output for each line with a trained model of any task.
 
-    A line in gives a line out, in order, while input is read: a pipe is answered when its writer pauses. What a line
-    spells is the task's own: a sentence, a prompt, numbers, JSON. Settings are those of the model in Python.
-    With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
+    Each input line gives one output line, in order. Standard input is read as a stream: results are flushed when no
+    more input is waiting. The task defines the form of a line: a sentence, a prompt, numbers or JSON. --set takes the
+    same settings as the model in Python.
+
+    With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
+    command again to resume.
     """
-    answer(run, asked)
+    run_prediction(run, options)
 
 
-def answer(
+def run_prediction(
     run: Path,
-    asked: Answering,
+    options: PredictOptions,
     *,
     task: str | None = None,
-    opened: Mapping[str, Any] | None = None,
+    opening: Mapping[str, Any] | None = None,
     **settings: Any,
 ) -> None:
-    """Answer lines, or files in bulk; ``settings`` of the prediction that are None are left to the run.
+    """Predict an output for each line, or process files in bulk.
 
-    ``task``: whose runs the verb is for, where not for all. ``opened``: options of opening the model, beside those.
+    Args:
+        run: the run folder.
+        options: the options of the command line.
+        task: the only task that the verb supports; None for all tasks.
+        opening: further keyword arguments of ``open_predictor``.
+        settings: prediction settings; None leaves a setting to the config of the run.
     """
     from regard.config.toml_layers import parse_override
     from regard.runs.run_folder import RunFolder
@@ -131,35 +141,35 @@ def answer(
     if task is not None:
         require_task(RunFolder.open(run), task)
     settings = {name: value for name, value in settings.items() if value is not None}
-    settings |= {".".join(map(str, key)): value for key, value in map(parse_override, asked.set_ or [])}
-    whole = asked.opened | dict(opened or {})
-    if (bulk := asked.bulk.of(asked.files, asked.output, folder=True)).wanted:
-        spec = {"verb": "predict", "settings": settings, "json": asked.as_json, "seed": None}
-        run_bulk(bulk, run, spec | whole, doing="predicting")
+    settings |= {".".join(map(str, key)): value for key, value in map(parse_override, options.set_ or [])}
+    loading = options.opening | dict(opening or {})
+    if (bulk := options.bulk.with_files(options.files, options.output, folder=True)).requested:
+        spec = {"verb": "predict", "settings": settings, "json": options.as_json, "seed": None}
+        run_bulk(bulk, run, spec | loading, doing="predicting")
         return
-    model = open_predictor(run, **whole)
+    model = open_predictor(run, **loading)
     require_settings(model, settings)
-    answer_lines(model, bulk.source, settings, as_json=asked.as_json, run=run, columns=bulk.columns)
+    print_predictions(model, bulk.source, settings, as_json=options.as_json, run=run, columns=bulk.columns)
 
 
-def answer_lines(
+def print_predictions(
     model: Any, source: Path | None, settings: Mapping[str, Any], *, as_json: bool, run: Path,
     columns: Sequence[int | str] = (), doing: str = "predicting",
 ) -> None:  # fmt: skip
-    """Print the output of each line of a file or of standard input, in order, as its lines come; or of each row."""
+    """Print the output of each line or row of a file, or of each line of standard input, in order, as it arrives."""
     from regard.tasks.prediction import predict_lines, read_inputs
 
     name = str(source or "standard input")
     with (
         open_output(None, source, job={}, resume=False) as lines,
         progress(doing, count_lines(source), hidden=sys.stdout.isatty()) as advance,
-        open_inputs(run, source, columns, watched=True) as (read, ready, places),
+        open_inputs(run, source, columns, watched=True) as (read, ready, row_names),
     ):
         number = 1
         for chunk in chunks(read, 1 if source is None and sys.stdin.isatty() else CHUNK, first=1, ready=ready):
             reader_left()
-            where = None if places is None else list(places)[-len(chunk) :]
-            inputs, error = read_inputs(model, chunk, name=name, first=number, places=where)
+            where = None if row_names is None else list(row_names)[-len(chunk) :]
+            inputs, error = read_inputs(model, chunk, name=name, first=number, row_names=where)
             for line in predict_lines(model, inputs, settings, json=as_json):
                 lines.write(line)
             if error is not None:

@@ -1,4 +1,4 @@
-"""Progress on standard error: a bar with the time left on a terminal, else a line now and then."""
+"""Progress on standard error: a bar with the remaining time on a terminal, otherwise a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -12,16 +12,20 @@ import typer
 from regard.core.wording import pluralize_unit
 
 QUIET = 2.0  # seconds before a bar appears
-EVERY = 30.0  # seconds between lines where there is no terminal
+EVERY = 30.0  # seconds between lines without a terminal
 
 
 @contextmanager
 def progress(
     doing: str, total: int | None, *, unit: str = "lines", hidden: bool = False
 ) -> Iterator[Callable[[int], None]]:
-    """Yield a function to call with the number of newly finished units; with ``hidden`` nothing is shown.
+    """Yield a function to call with the number of newly finished units.
 
-    ``total`` is None where the number of units is unknown; ``doing`` is the verb, such as "translating".
+    Args:
+        doing: the verb, such as "translating".
+        total: the number of units; None if unknown.
+        unit: the name of the unit, in the plural.
+        hidden: whether to show no progress.
     """
     if hidden:
         yield lambda count: None
@@ -37,7 +41,7 @@ def _bar(doing: str, total: int | None, unit: str) -> Iterator[Callable[[int], N
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    # Standard output is the result, which must not be diverted to the console of the bar.
+    # Results go to standard output, which rich must not redirect to the console of the bar.
     bars = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn(unit), TimeRemainingColumn(),
         console=Console(stderr=True), transient=True, redirect_stdout=False, redirect_stderr=False,
@@ -60,16 +64,16 @@ def _bar(doing: str, total: int | None, unit: str) -> Iterator[Callable[[int], N
 
 
 def _lines(doing: str, total: int | None, unit: str) -> Callable[[int], None]:
-    began = told = time.monotonic()
+    began = printed = time.monotonic()
     done = 0
 
     def advance(count: int) -> None:
-        nonlocal told, done
+        nonlocal printed, done
         done += count
         now = time.monotonic()
-        if now - told < EVERY or not done:
+        if now - printed < EVERY or not done:
             return
-        told = now
+        printed = now
         shown = pluralize_unit(done, unit)
         if total:
             shown = f"{done:,} of {pluralize_unit(total, unit)}, {(total - done) / done * (now - began):,.0f} s left"

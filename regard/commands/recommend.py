@@ -1,4 +1,4 @@
-"""``regard recommend``: the likeliest next items of sessions, by a trained model."""
+"""``regard recommend``: predict the most probable next items of sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from regard.commands.options import Run, epilog
-from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.predict import PredictOptions, run_prediction, takes_predict_options
 from regard.commands.setting_options import takes_settings
 from regard.config.prediction_settings import RankingSettings
 
@@ -22,17 +22,17 @@ def register(app: typer.Typer) -> None:
     app.command("recommend", epilog=EXAMPLES)(recommend)
 
 
-@answers_lines
+@takes_predict_options
 @takes_settings("settings", RankingSettings)
 def recommend(
     run: Run,
     *,
     settings: dict[str, Any],
-    asked: Answering,
+    options: PredictOptions,
 ) -> None:
-    """Tell the likeliest next items of sessions, by a trained model of next items.
+    """Predict the most probable next items of sessions with a trained next-item model.
 
-    A session a line, items with spaces between them or a JSON list of items, gives items, best first. --json has their
-    probabilities, and items of the session that training did not have.
+    Each line is a session: items separated by spaces, or a JSON list of items. It gives items, best first. --json adds
+    their probabilities, and the items of the session that are not in the training data.
     """
-    answer(run, asked, task="next-item", **settings)
+    run_prediction(run, options, task="next-item", **settings)

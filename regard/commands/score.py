@@ -1,4 +1,4 @@
-"""``regard score``: print the log probability that a model gives to translations, or to lines of a text."""
+"""``regard score``: print the log probability of translations or of lines of text under a model."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from regard.core.scores import ScoresPairs, ScoresTexts
     from regard.runs.run_folder import RunFolder
 
-CHUNK = 1024  # pairs in memory at a time
+CHUNK = 1024  # maximum number of pairs in memory
 EPILOG = epilog(
     "regard score runs/m30k test.en test.de > log-probabilities.txt",
     "regard score runs/book --json < sentences.txt",
@@ -42,32 +42,33 @@ Files = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Source sentences and target sentences, line by line, in two files; a .tsv or .jsonl of both sides; or "
-        "the text for a language model. In bulk any number of files, each .tsv or .jsonl, or a text.",
+        help="Two aligned files of source and target sentences; a .tsv or .jsonl with both sides; or a text for a "
+        "language model. In bulk: any number of .tsv, .jsonl or text files.",
         show_default="standard input, for a language model",
     ),
 ]
 Prompt = Annotated[
     str | None,
     typer.Option(
-        help="Text that each line goes on from, for a language model.", show_default="the beginning of a text"
+        help="Score each line as the continuation of this text (language models).",
+        show_default="the beginning of a text",
     ),
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
-        "--json", help="Print a JSON object a line with the log probability of each piece, and the total last."
+        "--json", help="Print one JSON object per line with the log probability of each piece, and the total last."
     ),
 ]
 
 
 class _Scored(NamedTuple):
-    """The scores of a pair or of a line of text; a blank line has none."""
+    """Scores of a pair or of a line of text; empty for a blank line."""
 
     line: int
-    scores: list[float]  # of each piece
+    scores: list[float]  # log probability of each piece, in nats
     pieces: list[str]
-    bytes: int = 0  # of a line of text
+    bytes: int = 0  # length of a line of text in UTF-8; 0 for pairs
 
 
 def register(app: typer.Typer) -> None:
@@ -89,43 +90,47 @@ def score(
     device: DeviceName = None,
     threads: Threads = None,
 ) -> None:
-    """Print log P(target | source) of each pair, in nats, the end symbol included; or log P of each line of a text.
+    """Print log P(target | source) of each pair, end token included, or log P of each line of a text, in nats.
 
-    The output has a line for each pair, or line of text; a blank one gives a blank line. The total and the perplexity
-    follow on standard error, for a text bits a byte, too. A language model reads each line from its beginning, without
-    its end, in windows of its context; with --prompt, as what goes on from that, read as regard generate does. A line
-    of a .jsonl is a document, {"text": …}, or {"prompt": …, "completion": …} of which the completion alone is scored.
-    With -o OUT/ files are work in bulk: in blocks, by --workers that may die, and the same command goes on.
+    Prints one line per pair or line of text; a blank line gives a blank line. The total, the perplexity and, for text,
+    the bits per byte follow on standard error.
+
+    A language model scores each line as a text without its end token, in windows of its context; with --prompt, as the
+    continuation of that prompt. A line of a .jsonl file is a document, {"text": …}, or {"prompt": …, "completion": …},
+    of which only the completion is scored.
+
+    With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
+    command again to resume.
     """
     from regard.runs.run_folder import RunFolder
 
     pairs = _scores_pairs(RunFolder.open(run))
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
-    _require_scorable(bulk.of(files, output), pairs=pairs)
-    if (bulk := bulk.of(files, output, folder=True)).wanted_beside(2):
+    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads}
+    _require_scorable(bulk.with_files(files, output), pairs=pairs)
+    if (bulk := bulk.with_files(files, output, folder=True)).requested_above(2):
         rows = _rows(bulk.files, pairs=pairs)
         spec = {"verb": "score", "prompt": prompt, "stride": stride, "documents": rows, "json": as_json, "seed": None}
-        run_bulk(bulk, run, spec | opened, doing="scoring")
+        run_bulk(bulk, run, spec | opening, doing="scoring")
         return
     source, target = [*bulk.files, None, None][:2]
     if pairs:
         source = _require_pairs(run, source, prompt, stride)
-        _score_pairs(open_predictor(run, **opened), source, target, as_json)
+        _score_pairs(open_predictor(run, **opening), source, target, as_json)
         return
     if target is not None:
-        why = f"{run} scores the lines of one text"
-        raise ConfigError("this file is one too many", where=str(target), why=why)
-    _score_text(open_predictor(run, **opened), bulk.source, prompt, stride, as_json)
+        why = f"{run} is a language model, which scores the lines of one text"
+        raise ConfigError("too many input files", where=str(target), why=why)
+    _score_text(open_predictor(run, **opening), bulk.source, prompt, stride, as_json)
 
 
 def _scores_pairs(run: RunFolder) -> bool:
-    """Return whether a run scores pairs, and not texts. Raises ConfigError if it scores neither."""
+    """Return whether a run scores pairs rather than texts; raise ConfigError if it scores neither."""
     from regard.core.task_table import locate
 
     if run.task.scores is None:
         kind = run.config.task.kind
-        what = f"scores need a model that predicts text, and {run.path} is of {kind}"
-        help = f"regard {locate(kind, saved=True).verb} {run.path} is for it"
+        what = f"regard score requires a translation or language model; the task of {run.path} is {kind}"
+        help = f"use regard {locate(kind, saved=True).verb} {run.path}"
         raise ConfigError(what, where=str(run.path), help=help)
     return run.task.scores == "pairs"
 
@@ -136,10 +141,10 @@ def _score_pairs(model: ScoresPairs, source: Path, target: Path | None, as_json:
 
     both_sides = corpus_of_files([source]) if target is None and source.is_file() else None
     pairs = read_pairs(both_sides or CorpusConfig(source=source, target=target))
-    total = sum(1 for _ in pairs)  # reads it all once: whatever is not parallel is told before any work
+    total = sum(1 for _ in pairs)  # reads all pairs once, to report missing lines before any is scored
     scored = _scored_pairs(model, iter(pairs), source)
     if both_sides is not None and (both_sides.header or form_of(source) in ("csv", "parquet")):
-        scored = (one._replace(line=row) for row, one in enumerate(scored, start=1))  # the head has no output
+        scored = (one._replace(line=row) for row, one in enumerate(scored, start=1))  # the header has no output
     _print_scores(scored, total, "pairs", as_json)
 
 
@@ -151,79 +156,93 @@ def _score_text(
     if prompt is not None and text is not None and is_json_lines(text):
         why = "its documents may have prompts of their own"
         raise ConfigError("this option does not apply to JSON lines", where="--prompt", why=why)
-    cut = {"context": generator.context, "stride": stride or generator.context}
+    windows = {"context": generator.context, "stride": stride or generator.context}
     with open_lines(text, watched=True) as (lines, _):
         scored = _scored_lines(generator, lines, text, prompt, stride)
-        _print_scores(scored, count_lines(text), "lines", as_json, cut)
+        _print_scores(scored, count_lines(text), "lines", as_json, windows)
 
 
 def _require_scorable(bulk: Bulk, *, pairs: bool) -> None:
-    """ConfigError for a column, and for a table whose head and cells a language model would score as lines of text."""
+    """Raise ConfigError for --column, and for a table, whose header and cells a language model would score as text."""
     from regard.data.rows import form_of
 
     if bulk.columns:
-        what, help = "--column does not apply to scores", "write the texts one a line to a .txt file"
-        raise ConfigError(what, where="--column", why="lines, JSON lines and pairs are scored whole", help=help)
+        what, help = "regard score does not support --column", "write the texts to a .txt file, one per line"
+        raise ConfigError(what, where="--column", why="it scores complete lines, documents and pairs", help=help)
     for file in bulk.files if not pairs else ():
         if form_of(file) in ("csv", "parquet", "conll-u", "word-lines"):
-            what, help = f"a language model scores no {form_of(file)} files", "name a text, or JSON lines with a text"
-            raise ConfigError(what, where=str(file), why="their rows are no lines of text", help=help)
+            what = f"a language model cannot score {form_of(file)} files"
+            help = "name a text file, or a .jsonl file with a text per line"
+            raise ConfigError(what, where=str(file), why="their rows are not lines of text", help=help)
 
 
 def _rows(files: Sequence[Path], *, pairs: bool) -> bool:
-    """Whether the files are JSON lines. ConfigError unless all are alike, and hold both sides where they are pairs."""
+    """Return whether the files are JSON lines.
+
+    Raises:
+        ConfigError: if only some of them are, or if a file of pairs does not contain both sides.
+    """
     from regard.data.documents import is_json_lines
     from regard.data.file_names import has_ending
 
     rows = [is_json_lines(file) for file in files]
     if len(set(rows)) > 1:
-        raise ConfigError("JSON lines and other files do not go into one job", where=str(files[rows.index(True)]))
+        what = "one bulk job cannot read both JSON lines and other files"
+        raise ConfigError(what, where=str(files[rows.index(True)]), help="use one command for each format")
     for file in files if pairs and not any(rows) else ():
         if not has_ending(file, (".tsv",)):
-            why = "in bulk each file has both sides: .tsv or .jsonl"
+            why = "in bulk, each file must contain both sides: .tsv or .jsonl"
             raise ConfigError(
-                "this file has one side alone", where=str(file), why=why, help="paste SOURCE TARGET > x.tsv"
+                "this file contains only one side", where=str(file), why=why, help="paste SOURCE TARGET > x.tsv"
             )
     return any(rows)
 
 
 def _require_pairs(run: Path, source: Path | None, prompt: str | None, stride: int | None) -> Path:
-    """The source of the pairs; ConfigError for what a translation is not scored by."""
+    """Return the source file; raise ConfigError for options that do not apply to a translation model."""
     if source is None or prompt is not None:
-        why, help = f"{run} translates: it scores pairs of sentences", f"regard score {run} SOURCE TARGET"
-        raise ConfigError("a translation is scored with its source", why=why, help=help)
+        why, help = f"{run} is a translation model", f"regard score {run} SOURCE TARGET"
+        raise ConfigError("source and target sentences are required", why=why, help=help)
     if stride is not None:
-        raise ConfigError("this option does not apply", where="--stride", why=f"{run} scores pairs of sentences")
+        raise ConfigError("this option does not apply", where="--stride", why=f"{run} is a translation model")
     return source
 
 
 def _print_scores(
-    scored: Iterator[_Scored], total: int | None, what: str, as_json: bool, cut: dict[str, int] | None = None
+    scored: Iterator[_Scored], total: int | None, what: str, as_json: bool, windows: dict[str, int] | None = None
 ) -> None:
-    """Print the scores as they come, then the total; ``what`` they are of: pairs or lines; ``cut``: their windows."""
-    log_p, pieces, size, printed, found = 0.0, 0, 0, 0, 0
+    """Print the scores as they arrive, then the total.
+
+    Args:
+        scored: the scores of each item.
+        total: the number of items; None if unknown.
+        what: the name of the items: pairs or lines.
+        as_json: whether to print JSON.
+        windows: the context and the stride of a language model.
+    """
+    log_p, pieces, size, printed, count = 0.0, 0, 0, 0, 0
     with progress("scoring", total, unit=what, hidden=sys.stdout.isatty()) as advance:
         for one in scored:
-            # Flushed, so that a reader that leaves early, as head does, ends the work.
+            # Flush each line: a reader that exits early, such as head, then ends this command.
             if not as_json:
                 print("\n" * (one.line - printed - 1), end="")
                 print(f"{math.fsum(one.scores):.4f}" if one.pieces else "", flush=True)
             elif one.pieces:
                 print(_as_json(one), flush=True)
             log_p, pieces, printed = log_p + math.fsum(one.scores), pieces + len(one.scores), one.line
-            size, found = size + one.bytes, found + bool(one.pieces)
+            size, count = size + one.bytes, count + bool(one.pieces)
             advance(1)
     perplexity = math.exp(-log_p / pieces) if pieces else math.nan
     bits = -log_p / math.log(2) / size if size else None
     if as_json:
-        whole = {what: found, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
-        print(json.dumps(whole | (cut or {}) | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
+        whole = {what: count, "pieces": pieces, "log_probability": log_p, "perplexity": perplexity}
+        print(json.dumps(whole | (windows or {}) | ({} if bits is None else {"bytes": size, "bits_per_byte": bits})))
     else:
-        told = (
-            f"{found:,} {what}, {pluralize(pieces, 'piece')}, log P {log_p:,.2f}, perplexity {perplexity:.3f} a piece"
+        summary = (
+            f"{count:,} {what}, {pluralize(pieces, 'piece')}, log P {log_p:,.2f}, perplexity {perplexity:.3f} per piece"
         )
-        told += "" if bits is None else f", {bits:.4f} bits a byte"
-        typer.echo(", ".join([told, *(f"{name} {value}" for name, value in (cut or {}).items())]), err=True)
+        summary += "" if bits is None else f", {bits:.4f} bits per byte"
+        typer.echo(", ".join([summary, *(f"{name} {value}" for name, value in (windows or {}).items())]), err=True)
 
 
 def _scored_lines(
@@ -232,7 +251,7 @@ def _scored_lines(
     from regard.data.documents import is_json_lines, parse_document
 
     if prompt is not None:
-        generator.read(prompt)  # so that what is wrong with it is not told of a line
+        generator.read(prompt)  # reports an invalid prompt here, and not as an error of the first line
     for number, line in enumerate(lines, start=1):
         if not line:
             yield _Scored(number, [], [])
@@ -242,21 +261,21 @@ def _scored_lines(
             document = parse_document(line, where=where)
             text, before = document.text, document.prompt or None
         try:
-            found = generator.score(text, prompt=before, stride=stride)
+            score = generator.score(text, prompt=before, stride=stride)
         except RegardError as error:
             error.where = where
             raise
-        yield _Scored(number, list(found.piece_log_probabilities), list(found.pieces), found.bytes)
+        yield _Scored(number, list(score.piece_log_probabilities), list(score.pieces), score.bytes)
 
 
 def _scored_pairs(model: ScoresPairs, pairs: Iterator[tuple[int, str, str]], path: Path) -> Iterator[_Scored]:
     while chunk := list(itertools.islice(pairs, CHUNK)):
-        found = model.score(
+        piece_scores = model.score(
             [source for _, source, _ in chunk],
             [target for _, _, target in chunk],
             where=[f"{path}:{number}" for number, _, _ in chunk].__getitem__,
         )
-        for (number, _, target), scores in zip(chunk, found, strict=True):
+        for (number, _, target), scores in zip(chunk, piece_scores, strict=True):
             yield _Scored(number, scores, model.scored_pieces(target))
 
 

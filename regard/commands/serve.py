@@ -1,4 +1,4 @@
-"""``regard serve``: serve trained models over HTTP, also to clients of OpenAI, LibreTranslate and DeepL."""
+"""``regard serve``: serve trained models over HTTP, with the APIs of OpenAI, LibreTranslate and DeepL."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ Runs = Annotated[
     list[str],
     typer.Argument(
         metavar="[NAME=]RUN…",
-        help="Run folders, each optionally with a NAME; the first is loaded at once.",
+        help="Run folders, each optionally with a NAME; the first is loaded at start.",
         autocompletion=completion.runs,
     ),
 ]
-Host = Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0 listens on the whole network.")]
-Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Limit of characters in a request.")]
-Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit of texts in a request, or to generate for it.")]
-Tokens = Annotated[int, typer.Option("--length-limit", min=1, help="Limit of tokens in an output of a language model.")]
-Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Limit of requests a minute from one client.")]
-Widest = Annotated[int, typer.Option("--beam-limit", min=1, help="Limit of the beam width and of the n-best list.")]
-Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Seconds until a request is given up with 503.")]
+Host = Annotated[str, typer.Option("--host", help="Listen on this address; 0.0.0.0 listens on all networks.")]
+Characters = Annotated[int, typer.Option("--char-limit", min=1, help="Limit the characters of a request.")]
+Texts = Annotated[int, typer.Option("--batch-limit", min=1, help="Limit the input or generated texts of a request.")]
+Tokens = Annotated[int, typer.Option("--length-limit", min=1, help="Limit the tokens of a generated text.")]
+Requests = Annotated[int, typer.Option("--req-limit", min=1, help="Limit the requests per minute and client.")]
+BeamLimit = Annotated[int, typer.Option("--beam-limit", min=1, help="Limit the beam width and the n-best list.")]
+Seconds = Annotated[float, typer.Option("--timeout", min=0.1, help="Reply 503 to a request after this many seconds.")]
 Waiting = Annotated[
     int,
-    typer.Option("--queue", min=1, help="Queue limit per client, in sentences or texts; more are refused with 429."),
+    typer.Option(
+        "--queue", min=1, help="Limit the waiting sentences or texts of a client; more are rejected with 429."
+    ),
 ]
 RowsOption = Annotated[
     int,
-    typer.Option(
-        "--rows", min=1, help="Batch limit: hypotheses, or texts in generation, that a model computes together."
-    ),
+    typer.Option("--rows", min=1, help="Limit the batch of a model: hypotheses, or texts in generation."),
 ]
 Proxy = Annotated[
     str | None,
     typer.Option(
         "--trusted-proxy",
         metavar="ADDRESS",
-        help="Address of a reverse proxy whose X-Forwarded-For header is trusted.",
+        help="Trust the X-Forwarded-For header of the reverse proxy at this address.",
     ),
 ]
 AllowedHosts = Annotated[
@@ -61,8 +61,8 @@ AllowedHosts = Annotated[
     typer.Option(
         "--allow-host",
         metavar="NAME",
-        help="Host name by which clients reach the server; repeat for several, * for any.",
-        show_default="on a loopback address its own names; any behind --trusted-proxy or on a network",
+        help="Accept requests to this host name; * accepts any; may be repeated.",
+        show_default="local names on a loopback address; any name behind --trusted-proxy or on a network",
     ),
 ]
 Languages = Annotated[
@@ -70,13 +70,13 @@ Languages = Annotated[
     typer.Option(
         "--languages",
         metavar="SRC-TGT",
-        help="Languages of a translation run, as en-de; of several runs, name each SRC-TGT=RUN.",
-        show_default="those of its config, or of its NAME",
+        help="Set the languages of a translation run, such as en-de; for several runs, use SRC-TGT=RUN instead.",
+        show_default="from the config, or from NAME",
     ),
 ]
 PublicUrl = Annotated[
     str | None,
-    typer.Option("--public-url", metavar="URL", help="URL under which clients reach the server, if it differs."),
+    typer.Option("--public-url", metavar="URL", help="Announce this URL to clients, if it differs from the address."),
 ]
 KeysFile = Annotated[
     Path | None, typer.Option("--keys", metavar="FILE", help="Require an API key from this file; see `regard keys`.")
@@ -86,7 +86,7 @@ GlossariesFolder = Annotated[
     typer.Option(
         "--glossaries",
         metavar="DIR",
-        help="Folder to store client glossaries in.",
+        help="Store client glossaries in this folder.",
         show_default="in memory, until the server stops",
     ),
 ]
@@ -94,22 +94,22 @@ Storage = Annotated[
     str | None,
     typer.Option(
         "--limits-storage", metavar="URI",
-        help="Store of the counts of requests and characters, shared by several servers: redis://HOST:6379, ….",
-        show_default="memory",
+        help="Store request and character counts at this URI, shared by several servers, such as redis://HOST:6379.",
+        show_default="in memory",
     ),
 ]  # fmt: skip
-Preload = Annotated[bool, typer.Option("--preload", help="Load all runs at start, not the first alone.")]
+Preload = Annotated[bool, typer.Option("--preload", help="Load all runs at start, not only the first.")]
 Drain = Annotated[
     float,
     typer.Option(
         "--drain", min=0.0, metavar="SECONDS",
-        help="Seconds from SIGTERM for which the port stays open, while /readyz says 503 so that balancers turn away.",
+        help="Keep the port open for this time after SIGTERM, while /readyz returns 503 to load balancers.",
     ),
 ]  # fmt: skip
 Workers = Annotated[
-    int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Number of processes behind the port.")
+    int, typer.Option("--workers", min=1, max=MAX_WORKERS, metavar="N", help="Run N processes behind the port.")
 ]
-Body = Annotated[int, typer.Option("--body-limit", min=1, help="Limit of bytes in a request body.")]
+Body = Annotated[int, typer.Option("--body-limit", min=1, help="Limit the bytes of a request body.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -130,7 +130,7 @@ def serve(
     char_limit: Characters = 5_000,
     batch_limit: Texts = 50,
     req_limit: Requests = 120,
-    beam_limit: Widest = 10,
+    beam_limit: BeamLimit = 10,
     length_limit: Tokens = 1_000,
     timeout: Seconds = 30.0,
     queue: Waiting = 256,
@@ -146,12 +146,12 @@ def serve(
     preload: Preload = False,
     drain: Drain = 0.0,
 ) -> None:
-    """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are finished first.
+    """Serve trained models over HTTP until Ctrl-C or SIGTERM; accepted requests are completed first.
 
-    POST /v1/predict is for runs of any task, POST /v1/translate for translation runs, POST /v1/generate for language
-    models; /openapi.json describes them. Clients of OpenAI (/v1/completions, /v1/models), of LibreTranslate
-    (/translate, /detect, /languages, /translate_file) and of DeepL (/v2/translate, /v2/glossaries, /v2/languages,
-    /v2/usage) work unchanged. /metrics is for Prometheus.
+    POST /v1/predict serves runs of any task, POST /v1/translate translation runs, POST /v1/generate language models;
+    /openapi.json describes them. Clients of OpenAI (/v1/completions, /v1/models), LibreTranslate (/translate, /detect,
+    /languages, /translate_file) and DeepL (/v2/translate, /v2/glossaries, /v2/languages, /v2/usage) work without
+    changes. /metrics serves Prometheus.
     """
     settings = {
         "body_bytes": body_limit, "texts": batch_limit, "characters": char_limit, "beam": beam_limit,
@@ -168,7 +168,7 @@ def serve(
 
 
 def _hosts(allowed: list[str] | None, host: str, proxy: str | None) -> list[str] | None:
-    """Return the host names that clients may use; None for those of this machine."""
+    """Return the host names that clients may use; None for the names of this machine."""
     if allowed:
         return [name.lower() for name in allowed]
     return None if host in LOCAL and proxy is None else ["*"]
@@ -178,8 +178,8 @@ def _run(plan: ServerPlan, workers: int) -> None:
     """Serve until a signal."""
     require_libraries()
     if plan.host not in LOCAL and plan.keys is None:
-        what = "whoever reaches this address may translate, and sends text unencrypted"
-        typer.echo(f"listening at {plan.host}: {what}", err=True)
+        warning = "anyone who can reach this address can use the models, and text is not encrypted"
+        typer.echo(f"listening on {plan.host}: {warning}; see --keys", err=True)
     if workers > 1:
         serve_with_workers(plan, workers)
         return

@@ -1,7 +1,7 @@
-"""``regard serve --workers N``: N processes behind one port, and one more that supervises them.
+"""``regard serve --workers N``: N processes behind one port, and one process that supervises them.
 
-The port's queue of connections belongs to all of them: what one that dies has not accepted, another takes. What clients
-leave on the server, such as counts and glossaries, is kept by the supervising process.
+All workers share the port's queue of connections: another worker accepts the connections that a dead worker has not
+accepted. The supervising process keeps the state of clients, such as counts and glossaries.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from regard.server.draining_server import DrainingServer
 
 log = logging.getLogger("regard.server")
-QUEUE = 2048  # connections that wait to be accepted
-AT_ONCE = 4  # of them that a worker takes in one turn: one that took all would leave none to its idle neighbors
-LATE = 10.0  # seconds after the last request's time at which a worker that still runs is killed
+QUEUE = 2048  # maximum number of connections waiting to be accepted
+AT_ONCE = 4  # connections that a worker accepts in one turn; a larger number would leave idle workers without any
+LATE = 10.0  # seconds after the time limit of the last request, when a worker that still runs is killed
 
 
 def serve_with_workers(plan: ServerPlan, count: int) -> None:
-    """Serve until a signal, which is raised again once all requests are answered."""
+    """Serve until a signal; raise the signal again after all requests are completed."""
     if sys.platform == "win32":
-        raise ConfigError("several workers need Linux or macOS", where="--workers")
+        raise ConfigError("--workers above 1 requires Linux or macOS", where="--workers")
     from regard.server.batching.metrics import SHARED_FOLDER, ServerMetrics
     from regard.server.client_state import SharedClientState
     from regard.server.supervisor import Supervisor
@@ -52,7 +52,7 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
             work, count, patience=plan.grace + limits.seconds + LATE, on_death=partial(ServerMetrics.forget, shared)
         )
         log_requests()
-        _tell_address(port, count)
+        _log_address(port, count)
         stopped_by, code = supervisor.run(on_stop=port.close)
     if stopped_by is not None:
         signal.raise_signal(stopped_by)
@@ -60,25 +60,25 @@ def serve_with_workers(plan: ServerPlan, count: int) -> None:
 
 
 def _share(plan: ServerPlan, count: int) -> ServerPlan:
-    """Return the plan of each worker: its share of threads and of connections of one address, and shared weights."""
+    """Return the plan of each worker: its share of threads and of connections per address, and mapped weights."""
     cores = usable_cores()
     if count > cores:
-        print(f"note: {count} workers share {cores} cores; more workers than cores answer no sooner", file=sys.stderr)
+        print(f"note: {count} workers share {cores} cores; more workers than cores are not faster", file=sys.stderr)
     threads = plan.opening.get("threads") or max(1, cores // count)
     connections = math.ceil(plan.limits().connections / count)
     opening = plan.opening | {"threads": threads, "mapped": True}
     return replace(plan, opening=opening, settings=plan.settings | {"connections": connections})
 
 
-def _tell_address(port: socket.socket, count: int) -> None:
-    """Tell where the server listens, in uvicorn's words."""
+def _log_address(port: socket.socket, count: int) -> None:
+    """Log the address of the server in the form that uvicorn uses."""
     host, number = port.getsockname()[:2]
     address = f"[{host}]" if ":" in host else host
     log.info("%d workers running on http://%s:%d (Press CTRL+C to quit)", count, address, number)
 
 
 def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, supervisor: Connection) -> None:
-    """Serve, as one of the workers; the body of its process."""
+    """Serve as one of the workers: the main function of its process."""
     from regard.server.client_state import SharedClientState
     from regard.server.supervisor import begin_work
 
@@ -87,7 +87,7 @@ def _work(plan: ServerPlan, port: socket.socket, state: Any, number: int, superv
     try:
         server = plan.create_server(SharedClientState.connect(state))
     except RegardError as error:
-        log.error("it cannot start: %s", error)
+        log.error("cannot start: %s", error)
         sys.exit(error.exit_code)
     _serve(server, port, supervisor)
 
@@ -97,8 +97,8 @@ def _serve(server: DrainingServer, port: socket.socket, supervisor: Connection) 
     from regard.server.supervisor import AT_ONCE as STOP_AT_ONCE
 
     def serving() -> None:
-        """Tell the supervisor."""
-        port.listen(QUEUE)  # asyncio has made it as short as what a worker takes at once
+        """Report to the supervisor that the worker is ready."""
+        port.listen(QUEUE)  # asyncio shortened the queue to the backlog of one worker
         supervisor.send(True)
         supervisor.close()
 

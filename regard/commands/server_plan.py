@@ -1,4 +1,4 @@
-"""Servers as ``regard serve`` and ``regard inspect`` build them: models, limits, keys and the HTTP application."""
+"""The server of ``regard serve`` and ``regard inspect``: models, limits, keys and the HTTP application."""
 
 from __future__ import annotations
 
@@ -24,20 +24,28 @@ if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
     from regard.tasks.translation.config import DataConfig
 
-CONNECTIONS = 1024  # at once; more are refused with 503
+CONNECTIONS = 1024  # maximum number of open connections; more are rejected with 503
 
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """Server to build, in values that another process can be told.
+    """Description of a server to build, in values that can be sent to another process.
 
-    ``runs``: run folders, each as NAME=RUN or RUN. ``port``: 0 picks a free one. ``settings``: limits, as
-    ``ServerSettings`` names them. ``keys``: file of API keys; without it no key is asked for. ``glossaries``: folder
-    for client glossaries; without it they live in memory. ``storage``: store of counts that several servers share;
-    without it they live in memory. ``trusted_proxy``: address of a proxy whose X-Forwarded-For header is trusted.
-    ``languages``: of the one translation run, as ``en-de``; None: those that its config or its name gives.
-    ``grace``: seconds from SIGTERM for which the port stays open. ``preload``: load all runs at start, not the first
-    alone. ``log_level``: uvicorn's. ``opening``: options of ``open_model``.
+    Attributes:
+        runs: the run folders, each as NAME=RUN or RUN.
+        host: the address to listen on.
+        port: the port; 0 chooses a free one.
+        settings: the limits, by the names of ``ServerSettings``.
+        keys: the file of API keys; None requires no key.
+        glossaries: the folder of client glossaries; None keeps them in memory.
+        storage: the URI of the counts that several servers share; None keeps them in memory.
+        trusted_proxy: the address of a proxy whose X-Forwarded-For header is trusted.
+        languages: the languages of the only translation run, such as ``en-de``; None takes them from its config or its
+            name.
+        grace: the time after SIGTERM for which the port stays open, in seconds.
+        preload: whether to load all runs at start, not only the first.
+        log_level: the log level of uvicorn.
+        opening: keyword arguments of ``open_model``.
     """
 
     runs: list[str]
@@ -55,29 +63,29 @@ class ServerPlan:
     opening: dict[str, Any] = field(default_factory=dict)
 
     def limits(self) -> ServerSettings:
-        """Return the limits. ConfigError for a public URL that is none."""
+        """Return the limits; raise ConfigError for an invalid public URL."""
         from regard.server.settings import ServerSettings
 
         return _settings(ServerSettings, self.settings)
 
     def models(self, metrics: ServerMetrics) -> ModelRegistry:
-        """Open the runs; weights are read later. ConfigError or ModelError for what cannot be served."""
+        """Open the runs without their weights; raise ConfigError or ModelError for a run that cannot be served."""
         from regard.server.batching.models import ModelRegistry
 
         limits = self.limits()
         if self.languages is not None and len(self.runs) > 1:
-            help = "name each of several runs by its languages: en-de=RUN de-en=RUN"
-            raise ConfigError("--languages is for one run", where="--languages", help=help)
+            help = "name the runs by their languages: en-de=RUN de-en=RUN"
+            raise ConfigError("--languages requires exactly one run", where="--languages", help=help)
         opening = {"languages": self.languages} | self.opening
-        opened = [_served(given, limits, metrics, **opening) for given in self.runs]
+        opened = [_served(run, limits, metrics, **opening) for run in self.runs]
         models = ModelRegistry(opened, preload=self.preload)
         if self.opening.get("engine") is not None and not (models.translators or models.generators):
-            why = "engines are for translation and generation"
-            raise ConfigError("no run here translates or generates", where="--engine", why=why)
+            why = "only translation and generation have engines"
+            raise ConfigError("this option does not apply", where="--engine", why=why)
         return models
 
     def check(self) -> None:
-        """Raise ConfigError or ModelError for what cannot be served; reads no weights."""
+        """Raise ConfigError or ModelError for a run that cannot be served. Reads no weights."""
         from regard.server.batching.metrics import ServerMetrics
         from regard.server.keys import KeyStore
 
@@ -86,31 +94,33 @@ class ServerPlan:
             KeyStore(self.keys)
 
     def clients(self) -> ClientState:
-        """Create the state that clients leave."""
+        """Create the state of clients: counts and glossaries."""
         from regard.server.client_state import ClientState
 
         return ClientState.create(self.limits(), glossaries=self.glossaries, storage=self.storage)
 
     def create_server(self, clients: ClientState | None = None) -> DrainingServer:
-        """Return a server that is ready to run; ``clients``: the state to use, a new one for None."""
+        """Return a server that is ready to run; ``clients`` is the state of clients, None for a new one."""
         from regard.server.app import create_app
         from regard.server.batching.metrics import ServerMetrics
         from regard.server.draining_server import DrainingServer
         from regard.server.keys import KeyStore
         from regard.server.service import Service
 
-        # oneDNN keeps code for a thousand shapes otherwise, and requests have as many: hundreds of megabytes.
+        # The default of oneDNN is 1,024 compiled shapes; requests have as many, which would take hundreds of megabytes.
         os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "256")
         metrics = ServerMetrics()
         models = self.models(metrics)
         keys = KeyStore(self.keys) if self.keys else None
         for model in models.all:
-            model.on_loaded = gc.freeze  # collections of garbage stop all threads, 0.1 s for the objects of libraries
+            model.on_loaded = (
+                gc.freeze
+            )  # a full garbage collection stops all threads, 0.1 s for the objects of libraries
         service = Service(models, self.limits(), metrics, keys=keys, clients=clients or self.clients())
         return DrainingServer(self._config(create_app(service)), service, grace=self.grace)
 
     def _config(self, app: Any) -> uvicorn.Config:
-        """Return uvicorn's settings."""
+        """Return the settings of uvicorn."""
         import uvicorn
 
         from regard.server.connections import limited_protocol
@@ -125,36 +135,36 @@ class ServerPlan:
 
 
 def require_libraries() -> None:
-    """Raise ConfigError if the libraries of a server are not installed."""
+    """Raise ConfigError if the libraries of the server are not installed."""
     try:
         import uvicorn  # noqa: F401
 
         import regard.server.app  # noqa: F401
     except ImportError as error:
         raise ConfigError(
-            "the server's libraries are not installed", why=str(error), help=extra_command("serve")
+            "the libraries of the server are not installed", why=str(error), help=extra_command("serve")
         ) from error
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket that listens. ConfigError if the port is taken, which uvicorn would tell too late."""
+    """Return a listening socket; raise ConfigError if the port is in use, which uvicorn would report too late."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         raise ConfigError(
-            f"cannot listen at {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
-            help="another --port; 0 takes one that is free",
+            f"cannot listen on {host}, port {port}", where="--host, --port", why=error.strerror or str(error),
+            help="use another --port; 0 chooses a free one",
         ) from error  # fmt: skip
 
 
 def free_port(host: str, port: int) -> int:
-    """Return the port, or a free one for 0; ConfigError if it is taken."""
-    with bound_socket(host, port) as tried:
-        return int(tried.getsockname()[1])
+    """Return the port, or a free one for 0; raise ConfigError if it is in use."""
+    with bound_socket(host, port) as listener:
+        return int(listener.getsockname()[1])
 
 
 def log_requests(name: str | None = None) -> None:
-    """Log client, path and duration of each request on standard error, after a name if there is one; never a text."""
+    """Log the client, path and duration of each request to standard error, but no text; ``name`` is a prefix."""
     import logging
 
     handler = logging.StreamHandler()
@@ -164,24 +174,24 @@ def log_requests(name: str | None = None) -> None:
     logger.setLevel(logging.INFO)
 
 
-def _settings(kind: type[ServerSettings], given: dict[str, Any]) -> ServerSettings:
+def _settings(kind: type[ServerSettings], fields: dict[str, Any]) -> ServerSettings:
     from pydantic import ValidationError
 
     try:
-        return kind(**given)
+        return kind(**fields)
     except ValidationError as error:
         if error.errors()[0]["loc"] != ("public_url",):
             raise
         help = "for example --public-url https://translate.example.org"
-        raise ConfigError("this is no address of a server", where="--public-url", help=help) from error
+        raise ConfigError("the public URL is not an http or https URL", where="--public-url", help=help) from error
 
 
 def _served(
-    given: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: RequestedEngine | None = None,
+    name_and_path: str, settings: ServerSettings, metrics: ServerMetrics, *, engine: RequestedEngine | None = None,
     checkpoint: str | None = None, device: str | None = None, threads: int | None = None, mapped: bool = False,
     languages: str | None = None,
 ) -> ServedModel:  # fmt: skip
-    """Open a run to be served; weights are read with the first request."""
+    """Open a run to serve; the weights are loaded with the first request."""
     from regard.commands.options import open_predictor
     from regard.inspection.inspector import Inspector
     from regard.runs.run_folder import RunFolder
@@ -189,24 +199,27 @@ def _served(
     from regard.server.batching.metrics import ModelMetrics
     from regard.server.batching.served import ServedModel
 
-    name, path = _name_and_path(given)
+    name, path = _name_and_path(name_and_path)
     run = RunFolder.open(path)
     chosen = run.weights_path(checkpoint)
     if not chosen.path.is_dir():
-        raise ModelError(f"{path} has no checkpoint {chosen.name}", where=str(chosen.path), help=f"regard info {path}")
+        what = f"the checkpoint {chosen.name} of {path} does not exist"
+        raise ModelError(what, where=str(chosen.path), help=f"regard info {path}")
     config, task = run.config, run.task
     opening: dict[str, Any] = {"device": device, "threads": threads, "mapped": mapped}
     engines: dict[str, Any] = {} if config.search_settings is None else {"engine": engine}
 
     def open(which: str | None) -> Any:
-        """Open the model for inspection: the one that is served, or another checkpoint."""
+        """Open the model for inspection: the served model, or another checkpoint."""
         return open_predictor(path, checkpoint=which, **opening) if which else model.start()[0]
 
     source, target = (
-        _languages(given, languages, cast("DataConfig", config.data)) if "translate" in task.serves else (None, None)
+        _languages(name_and_path, languages, cast("DataConfig", config.data))
+        if "translate" in task.serves
+        else (None, None)
     )
     limits = Limits(rows=settings.rows, waiting=settings.waiting)
-    if "generate" in task.serves:  # outputs are long: none waits for others, and one client leaves rows free
+    if "generate" in task.serves:  # outputs are long: start each at once, and reserve rows for other clients
         limits = limits._replace(patience=0, shares=True)
     model = ServedModel(
         name, task=config.task.kind, load_predictor=lambda: open_predictor(
@@ -219,22 +232,22 @@ def _served(
     return model
 
 
-def _languages(given: str, languages: str | None, data: DataConfig) -> tuple[str | None, str | None]:
-    """Return the source and target language of a run: as requested, as its config or else as its name gives them."""
+def _languages(name_and_path: str, languages: str | None, data: DataConfig) -> tuple[str | None, str | None]:
+    """Return the source and target language of a run: from the option, else from its config, else from its name."""
     from regard.data.pair_languages import language_pair
 
     if languages is not None:
         pair = language_pair(languages)
         if pair is None:
-            help = "two codes with a hyphen between: --languages en-de"
-            raise ConfigError(f"{languages} are no two languages", where="--languages", help=help)
+            help = "use two codes joined by a hyphen: --languages en-de"
+            raise ConfigError(f"{languages!r} is not a pair of languages", where="--languages", help=help)
         return pair
     if data.source_language is None and data.target_language is None:
-        return language_pair(_name_and_path(given)[0]) or (None, None)
+        return language_pair(_name_and_path(name_and_path)[0]) or (None, None)
     return data.source_language, data.target_language
 
 
-def _name_and_path(given: str) -> tuple[str, Path]:
-    """Split ``en-de=runs/m30k`` into name and path; without a name, the folder's name is taken."""
-    name, equals, path = given.partition("=")
-    return (name, Path(path)) if equals and name and "/" not in name else (Path(given).resolve().name, Path(given))
+def _name_and_path(text: str) -> tuple[str, Path]:
+    """Split ``en-de=runs/m30k`` into name and path; the default name is the name of the folder."""
+    name, equals, path = text.partition("=")
+    return (name, Path(path)) if equals and name and "/" not in name else (Path(text).resolve().name, Path(text))

@@ -1,4 +1,4 @@
-"""Options of a command line, derived from declared settings: see ``config.setting``."""
+"""Command-line options, derived from declared settings: see ``config.setting``."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any
 
 import typer
 
-from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.commands.shared_arguments import SharedOption, option_group
 from regard.config.search_settings import SearchSettings
 from regard.config.setting import Setting, settings_of
 
-SHOWN = 10_000  # a larger bound guards memory: the check of the config has it, the help page does not
+SHOWN = 10_000  # larger bounds only protect memory; the config checks them, and help pages do not show them
 
 
 def takes_settings(
@@ -21,34 +21,37 @@ def takes_settings(
     only: Collection[str] = (),
     without: Collection[str] = (),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator of a command: its ``argument`` becomes an option for each setting.
+    """Return a decorator that replaces a parameter of a command by an option for each setting.
 
-    The command gets the values by name, None for those that are not given.
+    The command receives a dict of values by name, None for options that are not set.
 
     Args:
-        argument: name of the parameter.
-        settings: classes of declarations.
-        group: the settings of this group alone.
-        only: the names of the settings; all unless given.
-        without: the names of settings to leave out.
+        argument: the name of the parameter.
+        settings: the classes that declare the settings.
+        group: include only the settings of this group.
+        only: include only the settings with these names; all by default.
+        without: leave out the settings with these names.
     """
     options = {
-        name: SharedOption(setting_option(name, each))
+        name: SharedOption(setting_option(name, setting))
         for declared in settings
-        for name, each in settings_of(declared).items()
-        if not each.config_only and group in (None, each.group) and (not only or name in only) and name not in without
+        for name, setting in settings_of(declared).items()
+        if not setting.config_only
+        and group in (None, setting.group)
+        and (not only or name in only)
+        and name not in without
     }
-    return taken_together(argument, options, dict)
+    return option_group(argument, options, dict)
 
 
 def setting_option(name: str, setting: Setting) -> Any:
-    """Return the type of an option, as typer reads it."""
-    spelled = "--" + name.replace("_", "-")
+    """Return the annotation of an option for typer."""
+    flag = "--" + name.replace("_", "-")
     several = setting.kind == tuple[str, ...]
     kind = list[str] if several else setting.kind
     numeric = kind in (int, float)
     option = typer.Option(
-        f"{spelled}/--no-{spelled[2:]}" if kind is bool else spelled,
+        f"{flag}/--no-{flag[2:]}" if kind is bool else flag,
         min=_shown(setting.bounds.low) if numeric else None,
         max=_shown(setting.bounds.high) if numeric else None,
         metavar=setting.metavar,

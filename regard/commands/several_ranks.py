@@ -1,4 +1,4 @@
-"""The ranks that share a command's work, where torchrun or a scheduler started it as one of several processes."""
+"""The process group of a command that torchrun or a scheduler started as several processes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,21 @@ if TYPE_CHECKING:
 
 @contextmanager
 def several_ranks(refused: Mapping[str, Any] | None = None) -> Iterator[ProcessGroup | None]:
-    """Meet the other ranks for the block; None for a command that works alone, which imports nothing of this.
+    """Join the other ranks for the block; yield None for a single process, without importing ``torch.distributed``.
 
-    ``refused``: options that only one process takes, by name. ConfigError for one that is given.
+    Args:
+        refused: the values of options, by name, that several processes do not support.
+
+    Raises:
+        ConfigError: if several processes run and one of these options is set.
     """
     if "RANK" not in os.environ:
         yield None
         return
     for name, value in (refused or {}).items():
         if value is not None:
-            raise ConfigError("this option is of one process", where=f"--{name}", why="several ranks share this work")
+            why = "several ranks share the work"
+            raise ConfigError("this option requires a single process", where=f"--{name}", why=why)
     from regard.training.ranks import joined
 
     with joined() as peers:

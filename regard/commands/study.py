@@ -1,4 +1,4 @@
-"""``regard study``: measure a claim of the literature and judge it."""
+"""``regard study``: test a claim of the literature by an experiment."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from regard.commands import completion
 from regard.commands.options import AsJson, Threads, epilog, set_threads
+from regard.core.wording import pluralize
 
 if TYPE_CHECKING:
     from regard.studies.study import Cell, Study
@@ -22,30 +23,32 @@ Names = Annotated[
     list[str],
     typer.Argument(
         metavar="NAME…|list|all|page",
-        help="Studies to run; list shows them, all runs them all, page writes the page from stored results.",
+        help="Studies to run; list prints them, all runs all of them, page writes the page from stored results.",
         autocompletion=completion.studies,
     ),
 ]
-Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Folder for results, with a folder for each study.")]
+Out = Annotated[
+    Path, typer.Option("--out", metavar="FOLDER", help="Write results to this folder, one subfolder per study.")
+]
 Page = Annotated[
     Path | None,
     typer.Option(
         "--page", metavar="FILE", help="Write the page of all studies to this file.", show_default="OUT/studies.md"
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random numbers.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Set the seed of all random numbers.")]
 Text = Annotated[
     Path | None,
     typer.Option(
         "--text",
         metavar="FILE",
-        help="Text, plain or .gz, for studies that need one: modern, middle-word, pretrain (labeled).",
+        help="Read this text, plain or .gz, for the studies modern, middle-word and pretrain (labeled).",
         exists=True,
     ),
 ]
-Quick = Annotated[
+Minimal = Annotated[
     bool,
-    typer.Option("--quick", help="Run the smallest form, to see that it works; REGARD_QUICK=1 does the same."),
+    typer.Option("--quick", help="Run a minimal version as a test of the program; same as REGARD_QUICK=1."),
 ]
 
 
@@ -60,29 +63,29 @@ def study(
     out: Out = Path("runs/studies"),
     page: Page = None,
     seed: Seed = 1,
-    quick: Quick = False,
+    minimal: Minimal = False,
     text: Text = None,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
-    """Measure claims of the literature; each study gives a table, a verdict, a figure and JSON.
+    """Test claims of the literature; each study writes a table, a verdict, a figure and JSON.
 
-    The exit code is 0 whatever the verdict.
+    The exit code is 0 for any verdict.
     """
     from regard.studies.catalog import STUDIES, find_study
 
     if names == ["list"]:
         _list(STUDIES.values(), as_json=as_json)
         return
-    every, quick = names == ["all"], quick or bool(os.environ.get("REGARD_QUICK"))
+    every, minimal = names == ["all"], minimal or bool(os.environ.get("REGARD_QUICK"))
     chosen = (
-        _all(STUDIES.values(), text, quick=quick)
+        _all(STUDIES.values(), text, minimal=minimal)
         if every
         else [find_study(name) for name in names if names != ["page"]]
     )
     set_threads(threads)
-    for each in chosen:
-        _run(each, out / each.name, seed=seed, quick=quick, text=text, as_json=as_json)
+    for selected in chosen:
+        _run(selected, out / selected.name, seed=seed, minimal=minimal, text=text, as_json=as_json)
     if every or names == ["page"] or page is not None:
         _write_page(page or out / "studies.md", out)
 
@@ -92,47 +95,48 @@ def _list(studies: Any, *, as_json: bool) -> None:
     from textwrap import fill
 
     if as_json:
-        print(json.dumps([asdict(each) for each in studies], indent=2, ensure_ascii=False))
+        print(json.dumps([asdict(study) for study in studies], indent=2, ensure_ascii=False))
         return
-    for each in studies:
-        claim = fill(each.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
-        duration = f"{each.seconds} s" if each.seconds else "less than 1 s"
-        text = "; needs --text FILE" if each.needs_text else ""
-        print(f"{each.name:<14} {claim}\n{'':<14} {each.source}; took {duration} with one thread{text}\n")
+    for study in studies:
+        claim = fill(study.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
+        duration = f"{study.seconds} s" if study.seconds else "less than 1 s"
+        text = "; requires --text FILE" if study.needs_text else ""
+        print(f"{study.name:<14} {claim}\n{'':<14} {study.source}; {duration} with one thread{text}\n")
 
 
-def _all(studies: Iterable[Study], text: Path | None, *, quick: bool) -> list[Study]:
-    """All studies but those that need a text where none is given, which are told."""
+def _all(studies: Iterable[Study], text: Path | None, *, minimal: bool) -> list[Study]:
+    """Return all studies; without a text, skip those that require one and report them."""
     chosen: list[Study] = []
-    left: list[Study] = []
-    for each in studies:
-        (left if each.needs_text and text is None and not quick else chosen).append(each)
-    if left:
-        typer.echo(f"left out, since they need --text FILE: {', '.join(each.name for each in left)}", err=True)
+    skipped: list[Study] = []
+    for study in studies:
+        (skipped if study.needs_text and text is None and not minimal else chosen).append(study)
+    if skipped:
+        names = ", ".join(study.name for study in skipped)
+        typer.echo(f"skipped {pluralize(len(skipped), 'study', 'studies')} that require --text FILE: {names}", err=True)
     return chosen
 
 
-def _run(each: Study, folder: Path, *, seed: int, quick: bool, text: Path | None, as_json: bool) -> None:
+def _run(study: Study, folder: Path, *, seed: int, minimal: bool, text: Path | None, as_json: bool) -> None:
     from regard.commands.progress import progress
     from regard.core.figure import can_draw
     from regard.core.installation import extra_command
     from regard.studies.record import record_study
 
-    with progress(each.name, 100, unit="%") as advance:
-        told = 0
+    with progress(study.name, 100, unit="%") as advance:
+        percent = 0
 
         def report(share: float) -> None:
-            nonlocal told
-            advance(int(100 * share) - told)
-            told = int(100 * share)
+            nonlocal percent
+            advance(int(100 * share) - percent)
+            percent = int(100 * share)
 
-        record = record_study(each, folder, seed=seed, quick=quick, report=report, text=text)
+        record = record_study(study, folder, seed=seed, quick=minimal, report=report, text=text)
     if as_json:
-        print(json.dumps(record, ensure_ascii=False), flush=True)  # one line a study
+        print(json.dumps(record, ensure_ascii=False), flush=True)  # one line per study
     else:
         for line in _lines(record):
             print(line)
-        print(f"\nin {folder}: {', '.join(sorted(path.name for path in folder.iterdir()))}\n", flush=True)
+        print(f"\nwrote {', '.join(sorted(path.name for path in folder.iterdir()))} to {folder}\n", flush=True)
     if not can_draw():
         typer.echo(f"no figure: matplotlib is not installed; {extra_command('plot')}", err=True)
 
@@ -146,15 +150,15 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
     yield f"({record['source']})\n"
     yield from _aligned([record["columns"], *record["rows"]])
     yield ""
-    yield from _aligned([_judged(each) for each in record["criteria"]], left=2)
+    yield from _aligned([_judged(criterion) for criterion in record["criteria"]], left=2)
     for remark in record["remarks"]:
         yield from ("", *wrap(remark, 100))
-    form = " (quick form: too small to mean much)" if record["quick"] else ""
+    form = " (minimal version: not a meaningful result)" if record["quick"] else ""
     yield f"\n{record['name']} {verdict(record)}{form}"
 
 
 def _judged(criterion: dict[str, Any]) -> tuple[str, ...]:
-    """Return the cells of one criterion: a mark, its words, the value, the comparison and the threshold."""
+    """Return the cells of one criterion: a mark, its description, the value, the comparison and the threshold."""
     from regard.studies.study import format_cell
 
     value, threshold = (format_cell(criterion[key]) for key in ("value", "threshold"))
@@ -162,15 +166,15 @@ def _judged(criterion: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _aligned(rows: Sequence[Sequence[Cell]], *, left: int = 1) -> Iterator[str]:
-    """Align rows in columns: the first ``left`` columns to the left, the others to the right."""
+    """Yield rows with aligned columns: the first ``left`` columns to the left, the others to the right."""
     from regard.studies.study import format_cell
 
     shown = [[format_cell(cell) for cell in row] for row in rows]
     wide = [max(map(len, column)) for column in zip(*shown, strict=True)]
     for row in shown:
         cells = (
-            cell.ljust(width) if place < left else cell.rjust(width)
-            for place, (cell, width) in enumerate(zip(row, wide, strict=True))
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, wide, strict=True))
         )
         yield "  ".join(cells).rstrip()
 
@@ -181,4 +185,4 @@ def _write_page(page: Path, out: Path) -> None:
     missing = write_page(page, out)
     typer.echo(f"wrote {page}", err=True)
     if missing:
-        typer.echo(f"without results: {', '.join(missing)}; regard study {' '.join(missing)}", err=True)
+        typer.echo(f"no results for {', '.join(missing)}; run: regard study {' '.join(missing)}", err=True)

@@ -1,11 +1,11 @@
-"""``regard tag``: the tag of each word of sentences, by a trained tagger."""
+"""``regard tag``: predict the tag of each word of sentences."""
 
 from __future__ import annotations
 
 import typer
 
-from regard.commands.options import ReadingEngine, Run, epilog
-from regard.commands.predict import Answering, answer, answers_lines
+from regard.commands.options import EncoderEngine, Run, epilog
+from regard.commands.predict import PredictOptions, run_prediction, takes_predict_options
 
 EXAMPLES = epilog(
     "echo 'The dog runs' | regard tag runs/tags",
@@ -19,16 +19,16 @@ def register(app: typer.Typer) -> None:
     app.command("tag", epilog=EXAMPLES)(tag)
 
 
-@answers_lines
+@takes_predict_options
 def tag(
     run: Run,
     *,
-    asked: Answering,
-    engine: ReadingEngine = None,
+    options: PredictOptions,
+    engine: EncoderEngine = None,
 ) -> None:
-    """Tell the tag of each word, by a trained tagger.
+    """Predict the tag of each word with a trained tagger.
 
-    A sentence a line, words with spaces between them or a JSON list of words, gives word/TAG with spaces between.
-    --json has the tags with their probabilities, and spans where tags are B-X and I-X.
+    Each line is a sentence: words separated by spaces, or a JSON list of words. It gives word/TAG pairs separated by
+    spaces. --json prints tags with their probabilities, and spans if the tags are B-X and I-X.
     """
-    answer(run, asked, task="tagging", opened={"engine": engine})
+    run_prediction(run, options, task="tagging", opening={"engine": engine})

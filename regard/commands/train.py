@@ -1,4 +1,4 @@
-"""``regard train``: two files, a recipe or a run folder in, a trained run out."""
+"""``regard train``: train a model from files or a recipe, or resume a run."""
 
 from __future__ import annotations
 
@@ -34,20 +34,27 @@ EPILOG = epilog(
 )
 
 WHAT = (
-    "Files of one kind: SOURCE TARGET, a .tsv, .csv, .parquet, .jsonl, .conllu or text, a folder of texts, tables of "
-    "nodes and of edges, or a .npz; or a recipe, by its name or as a .toml."
+    "Training data: SOURCE TARGET; a .tsv, .csv, .parquet, .jsonl, .conllu, .npz or text file; a folder of texts; or a "
+    "node table and an edge table. Or a recipe: its name or a .toml file."
 )
 
 
 TaskName = Annotated[
     str | None,
-    typer.Option(metavar="NAME", help="Train this task, such as classification, whatever the files look like."),
+    typer.Option(metavar="NAME", help="Train this task, such as classification, instead of detecting it from files."),
+]
+Valid = Annotated[
+    tuple[Path, Path] | None,
+    typer.Option(help="Validate on these two files, source and target.", show_default=False),
+]
+ValidFile = Annotated[
+    Path | None, typer.Option(help="Validate on this .tsv, .jsonl, .csv, .parquet or text.", show_default=False)
 ]
 Longer = Annotated[
     Path | None,
     typer.Option(
         "--continue",
-        help="Train a finished run longer, in a new folder: --set train.epochs=N, counted from its beginning.",
+        help="Train a finished run longer, in a new folder; --set train.epochs=N counts from its start.",
         metavar="RUN",
         show_default=False,
         autocompletion=completion.runs,
@@ -68,82 +75,85 @@ def train(
             autocompletion=completion.recipes_and_files,
         ),
     ] = None,
-    valid: Annotated[
-        tuple[Path, Path] | None, typer.Option(help="Validation data: source and target file.", show_default=False)
-    ] = None,
-    valid_file: Annotated[
-        Path | None, typer.Option(help="Validation data: one .tsv, .jsonl, .csv, .parquet or text.", show_default=False)
-    ] = None,
+    valid: Valid = None,
+    valid_file: ValidFile = None,
     task: TaskName = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a key of the config, key=value; may be repeated.")
+        list[str] | None, typer.Option("--set", help="Override a key of the config: KEY=VALUE; may be repeated.")
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run folder under --runs.")] = None,
-    runs: Annotated[Path, typer.Option(help="Where run folders are made.")] = Path("runs"),
+    name: Annotated[str | None, typer.Option(help="Use this name for the run folder in --runs.")] = None,
+    runs: Annotated[Path, typer.Option(help="Create run folders in this folder.")] = Path("runs"),
     resume: Annotated[
         Path | None,
         typer.Option(
-            help="Go on with this run folder.", metavar="RUN", show_default=False, autocompletion=completion.runs
+            help="Resume the training of this run folder.",
+            metavar="RUN",
+            show_default=False,
+            autocompletion=completion.runs,
         ),
     ] = None,
     continue_: Longer = None,
     rank_timeout: Annotated[
         float,
         typer.Option(
-            min=1, metavar="SECONDS", help="On several ranks: how long one waits for another that does not answer."
+            min=1, metavar="SECONDS", help="Wait this long for a rank that does not respond, if there are several."
         ),
     ] = 600,
-    tensorboard: Annotated[bool, typer.Option(help="Write TensorBoard curves too (the extra tensorboard).")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option(help="Also write TensorBoard logs (needs the extra tensorboard).")
+    ] = False,
 ) -> None:
-    """Train a model from files, or by a recipe; what the files hold tells the task, and what was chosen is said.
+    """Train a model from files or a recipe; the task and its settings are chosen from the files and printed.
 
-    Ctrl-C saves and stops; --resume goes on as if nothing had happened. Started by torchrun or a scheduler that sets
-    RANK and WORLD_SIZE, it trains as one of several ranks, and the same command goes on with the run that it began.
+    Ctrl-C saves a checkpoint and stops; --resume continues with the same result as an uninterrupted training. Started
+    by torchrun or a scheduler that sets RANK and WORLD_SIZE, the command trains as one of several ranks; run it again
+    to resume.
     """
     overrides = [*([f"task.kind={task}"] if task else []), *(set_ or [])]
-    new = _Wanted(what or [], _held_out(valid, valid_file), overrides, name, runs)
-    wanted = _run_meant(new, resume, continue_)
+    new = _NewRun(what or [], _held_out(valid, valid_file), overrides, name, runs)
+    job = _select_job(new, resume, continue_)
     display = partial(open_display, tensorboard=tensorboard)
-    work = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
-    raise typer.Exit(work(wanted, display))
+    train_job = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
+    raise typer.Exit(train_job(job, display))
 
 
-def _run_meant(new: _Wanted, resume: Path | None, source: Path | None) -> Path | _Wanted | _Longer:
-    """The run to resume, to begin, or to train longer in a new folder. ConfigError where options contradict."""
+def _select_job(new: _NewRun, resume: Path | None, source: Path | None) -> Path | _NewRun | _Continuation:
+    """Return the run to resume, to start, or to continue in a new folder; raise ConfigError for conflicting options."""
     files = new.what or new.held_out
     if resume is not None:
         if files or new.overrides or new.name or source:
-            raise _resumes_alone(resume, new.overrides)
+            raise _resume_conflict(resume, new.overrides)
         return resume
     if source is not None and files:
-        why, help = "a run continues with its own data", f"regard train --continue {source} --set train.epochs=N"
+        why, help = "a run continues on its own data", f"regard train --continue {source} --set train.epochs=N"
         raise ConfigError("--continue cannot be combined with files", where="--continue", why=why, help=help)
     name = new.name
     if name is not None and (name in ("", ".", "..") or Path(name).name != name):
-        help = "--runs says where run folders lie"
-        raise ConfigError(f"{name!r} is no name of a run folder", where="--name", help=help)
-    return new if source is None else _Longer(source, new.overrides, name, new.runs)
+        help = "set the parent folder with --runs"
+        raise ConfigError(f"{name!r} is not a valid name of a run folder", where="--name", help=help)
+    return new if source is None else _Continuation(source, new.overrides, name, new.runs)
 
 
-def _resumes_alone(run: Path, overrides: list[str]) -> ConfigError:
-    """The error for a resumed run that is to change; another budget is a new run."""
+def _resume_conflict(run: Path, overrides: list[str]) -> ConfigError:
+    """Return the error for --resume with other options; a longer training is a new run."""
     why, help = "a resumed run keeps its config", f"regard train --resume {run}"
-    if overrides and all(each.startswith("train.") for each in overrides):
-        changes = " ".join(f"--set {shlex.quote(each)}" for each in overrides)
+    if overrides and all(override.startswith("train.") for override in overrides):
+        changes = " ".join(f"--set {shlex.quote(override)}" for override in overrides)
         help = f"to train it longer, in a new folder: regard train --continue {run} {changes}"
     return ConfigError("--resume cannot be combined with other options", where="--resume", why=why, help=help)
 
 
 def _held_out(valid: tuple[Path, Path] | None, valid_file: Path | None) -> list[Path]:
-    """The files to validate on. ConfigError where --valid took the next option for its second file."""
+    """Return the validation files; raise ConfigError if --valid took the next option as its second file."""
     if valid is not None and str(valid[1]).startswith("-"):
-        what, help = "two files follow --valid, of sources and of targets", f"one of both: --valid-file {valid[0]}"
+        what = "--valid requires two files, source and target"
+        help = f"for one file with both sides, use --valid-file {valid[0]}"
         raise ConfigError(what, where=f"--valid {valid[0]}", help=help)
     return [*(valid or ()), *([valid_file] if valid_file else ())]
 
 
-class _Wanted(NamedTuple):
-    """A new run, as it was asked for."""
+class _NewRun(NamedTuple):
+    """A new run, as requested on the command line."""
 
     what: list[str]
     held_out: list[Path]
@@ -154,19 +164,19 @@ class _Wanted(NamedTuple):
     def config(self) -> RunConfig:
         from regard.tasks.find_config import find_config
 
-        return find_config(self.what, self.held_out, self.overrides, say=partial(typer.echo, err=True))
+        return find_config(self.what, self.held_out, self.overrides, log=partial(typer.echo, err=True))
 
-    def asked(self, config: RunConfig) -> str | None:
-        """The name of the folder where that was asked for."""
-        named = any(each.partition("=")[0].strip() == "name" for each in self.overrides)
+    def requested_name(self, config: RunConfig) -> str | None:
+        """Return the requested name of the folder; None if the user did not set one."""
+        named = any(override.partition("=")[0].strip() == "name" for override in self.overrides)
         return self.name or (config.name if named else None)
 
-    def usual(self, config: RunConfig) -> str:
+    def default_name(self, config: RunConfig) -> str:
         return config.name or _stem((self.what or [""])[0])
 
 
-class _Longer(NamedTuple):
-    """A run to train longer, in a new folder."""
+class _Continuation(NamedTuple):
+    """A finished run to train longer, in a new folder."""
 
     source: Path
     overrides: list[str]
@@ -174,74 +184,78 @@ class _Longer(NamedTuple):
     runs: Path
 
     @property
-    def usual(self) -> str:
+    def default_name(self) -> str:
         return f"{self.source.resolve().name}-continued"
 
     def begin(self, folder: Path) -> RunFolder:
-        """Make the new run folder; it is then resumed as any other."""
+        """Create the new run folder, which is then resumed like any other."""
         from regard.runs.run_folder import RunFolder
         from regard.training.longer import longer_run
 
-        say = partial(typer.echo, err=True)
-        return longer_run(RunFolder.open(self.source), self.overrides, say).begin(folder, say)
+        log = partial(typer.echo, err=True)
+        return longer_run(RunFolder.open(self.source), self.overrides, log).begin(folder, log)
 
 
-def _train(wanted: Path | _Wanted | _Longer, display: OpenDisplay) -> int:
-    """Train a new run, or go on with that of a folder."""
+def _train(job: Path | _NewRun | _Continuation, display: OpenDisplay) -> int:
+    """Train a new run, or resume the run of a folder."""
     from regard.runs.run_folder import RunFolder
     from regard.training.start import train_new, train_run
 
-    if isinstance(wanted, Path):
-        return train_run(RunFolder.open(wanted), display)
-    if isinstance(wanted, _Longer):
-        folder = wanted.runs / wanted.name if wanted.name else new_folder(wanted.runs, wanted.usual)
-        return train_run(wanted.begin(folder), display)
-    config = wanted.config()
-    asked = wanted.asked(config)
+    if isinstance(job, Path):
+        return train_run(RunFolder.open(job), display)
+    if isinstance(job, _Continuation):
+        folder = job.runs / job.name if job.name else new_folder(job.runs, job.default_name)
+        return train_run(job.begin(folder), display)
+    config = job.config()
+    name = job.requested_name(config)
     while True:
-        folder = wanted.runs / asked if asked else new_folder(wanted.runs, wanted.usual(config))
+        folder = job.runs / name if name else new_folder(job.runs, job.default_name(config))
         try:
             run = RunFolder.create(folder, config)
         except ConfigError:
-            if asked:
+            if name:
                 raise
-            continue  # another training took the name meanwhile, and takes it no more than once
+            continue  # another training created a folder of this name in the meantime: try the next name
         return train_new(run, display)
 
 
-def _train_on_ranks(wanted: Path | _Wanted | _Longer, display: OpenDisplay, *, timeout: float) -> int:
-    """Train as one of several ranks. Rank 0 makes the folder; one of the same config is gone on with, since a job that
-    is started again gives the same command."""
+def _train_on_ranks(job: Path | _NewRun | _Continuation, display: OpenDisplay, *, timeout: float) -> int:
+    """Train as one of several ranks.
+
+    Rank 0 creates the run folder. A folder with the same config is resumed, because a scheduler restarts a job with the
+    same command.
+    """
     from regard.runs.run_folder import RunFolder
     from regard.training.ranks import joined
     from regard.training.start import train_new, train_run
 
     with joined(timeout) as peers:
         assert peers is not None
-        begun, folder = False, wanted if isinstance(wanted, Path) else Path()
+        is_new, folder = False, job if isinstance(job, Path) else Path()
         with peers.first() as leads:
-            if leads and isinstance(wanted, _Wanted):
-                config = wanted.config()
-                folder = wanted.runs / (wanted.asked(config) or wanted.usual(config))
-                begun = not ((folder / "config.toml").is_file() and RunFolder.open(folder).config == config)
-                if begun:
+            if leads and isinstance(job, _NewRun):
+                config = job.config()
+                folder = job.runs / (job.requested_name(config) or job.default_name(config))
+                is_new = not ((folder / "config.toml").is_file() and RunFolder.open(folder).config == config)
+                if is_new:
                     RunFolder.create(folder, config)
-            if leads and isinstance(wanted, _Longer):
-                folder = wanted.runs / (wanted.name or wanted.usual)
+            if leads and isinstance(job, _Continuation):
+                folder = job.runs / (job.name or job.default_name)
                 if not (folder / "config.toml").is_file():
-                    wanted.begin(folder)
+                    job.begin(folder)
+        # Every rank opens the folder that rank 0 chose.
         run = RunFolder.open(Path(peers.gather(str(folder.absolute()).encode())[0].decode()))
-        return (train_new if begun else train_run)(run, display, peers)
+        return (train_new if is_new else train_run)(run, display, peers)
 
 
 def _stem(path: str) -> str:
-    """The name of a file without its endings; for the config of a run, the name of its folder."""
+    """Return the name of a file without its extensions; for the config of a run, the name of its folder."""
     file = Path(path)
     return (file.parent.name if file.name == "config.toml" else file.name.split(".")[0]) or "run"
 
 
 def new_folder(runs: Path, name: str) -> Path:
-    """``runs/name``, or ``runs/name-2`` and so on where that exists: a name that was not asked for must not clash."""
+    """Return ``runs/name``, or ``runs/name-2`` and so on if it exists: a default name must not cause an error."""
     path, number = runs / name, 2
     while path.exists():
         path, number = runs / f"{name}-{number}", number + 1
@@ -249,7 +263,7 @@ def new_folder(runs: Path, name: str) -> Path:
 
 
 def open_display(run: Path, *, tensorboard: bool = False) -> TrainingDisplay:
-    """Progress of a training on standard error; with curves for TensorBoard where wanted."""
+    """Return the display of a training on standard error; with ``tensorboard`` it also writes TensorBoard logs."""
     from regard.commands.training_progress import TrainingDisplay
 
     return TrainingDisplay(run, tensorboard=tensorboard)

@@ -1,4 +1,4 @@
-"""Display of a running training on standard error: a live line on a terminal, else a plain line now and then."""
+"""Display of a running training on standard error: a live line on a terminal, otherwise one line per minute."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from regard.core.wording import figure_text, pluralize
 from regard.errors import ConfigError
 from regard.training.progress import Outcome, TrainingProgress, Validation
 
-PLAIN_EVERY = 60.0  # seconds between lines where there is no terminal
-FIRST_VALIDATIONS = 20  # each printed; later ones at most one in so many seconds, and the last
+PLAIN_EVERY = 60.0  # seconds between lines without a terminal
+FIRST_VALIDATIONS = 20  # all are printed; of later ones, one per VALIDATIONS_EVERY seconds and the last
 VALIDATIONS_EVERY = 10.0
 SMOOTHING = 0.95  # weight of the past in the moving average of tokens per second
 
@@ -26,9 +26,9 @@ class TrainingDisplay:
 
     def __init__(self, run: Path, *, tensorboard: bool = False, console: Console | None = None) -> None:
         self.run = run
-        self.unit = "tokens"  # that of the task, once it is known
+        self.unit = "tokens"  # replaced by the unit of the task once it is known
         self.validations, self.last_validation = 0, 0.0
-        self.unprinted: str | None = None  # the last validation, where its line was left out
+        self.unprinted: str | None = None  # the line of the last validation, if it was not printed
         self.console = console or Console(stderr=True, highlight=False)
         self.live = self.console.is_terminal
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -50,7 +50,7 @@ class TrainingDisplay:
             self.writer.close()
 
     def log(self, message: str) -> None:
-        self.console.print(message, markup=False, soft_wrap=True)  # a path or command is copied in one piece
+        self.console.print(message, markup=False, soft_wrap=True)  # unwrapped, to copy a path or command as one line
 
     def prepared(self, examples: int) -> None:
         if self.live:
@@ -71,9 +71,9 @@ class TrainingDisplay:
             self.log(f"step {progress.step:,}{total} · {shown}")
 
     def validated(self, progress: TrainingProgress, validation: Validation, best: bool) -> None:
-        others = "".join(f" · {name} {figure_text(value)}" for name, value in validation.metrics.items())
-        mark = " · best so far" if best else ""
-        line = f"step {progress.step:,}: validation loss {figure_text(validation.loss)}{others}{mark}"
+        metrics = "".join(f" · {name} {figure_text(value)}" for name, value in validation.metrics.items())
+        mark = " (best)" if best else ""
+        line = f"step {progress.step:,} · validation loss {figure_text(validation.loss)}{mark}{metrics}"
         self.validations, now = self.validations + 1, time.monotonic()
         if self.validations <= FIRST_VALIDATIONS or now - self.last_validation >= VALIDATIONS_EVERY:
             self.unprinted, self.last_validation = None, now
@@ -89,11 +89,11 @@ class TrainingDisplay:
             self.log(self.unprinted)
         if outcome.reason == "interrupted":
             if not progress.step:
-                self.log(f"stopped before the first update; regard train --resume {self.run} begins with it")
+                self.log(f"stopped before the first update; to start it: regard train --resume {self.run}")
                 return
-            self.log(f"stopped and saved at step {progress.step:,}; regard train --resume {self.run} goes on")
+            self.log(f"stopped and saved at step {progress.step:,}; to continue: regard train --resume {self.run}")
             return
-        done = f"done ({outcome.reason}) after {pluralize(progress.step, 'update')} in {_duration(progress.seconds)}"
+        done = f"finished ({outcome.reason}): {pluralize(progress.step, 'update')} in {_duration(progress.seconds)}"
         hidden = self.validations > FIRST_VALIDATIONS and progress.best_step
         self.log(f"{done}; best validation: step {progress.best_step:,}" if hidden else done)
 
@@ -117,7 +117,7 @@ def _tensorboard(run: Path) -> Any:
 
 
 def _duration(seconds: float) -> str:
-    """Spell a duration of training: seconds below a minute, hours from two on."""
+    """Return a duration as text: in seconds below one minute, in hours from two hours."""
     if seconds < 60:
         return f"{seconds:.1f} seconds"
     return f"{seconds / 60:.1f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

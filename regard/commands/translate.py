@@ -1,4 +1,4 @@
-"""``regard translate``: translate lines as a filter does, in order and in constant memory."""
+"""``regard translate``: translate lines as a filter, in order and in constant memory."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from regard.inference.results import Translation
     from regard.tasks.translation.translator import Translator
 
-SHOWN = 20  # unknown characters named at the end
-BATCHES = 16  # batches read ahead, so that lines of like length can be decoded together
+SHOWN = 20  # maximum number of unknown characters listed at the end
+BATCHES = 16  # batches read ahead, to decode lines of similar length together
 
 Input = Annotated[
     list[Path] | None,
     typer.Argument(
         metavar="FILE",
-        help="Text with a sentence a line, plain or .gz; several for bulk.",
+        help="Sentences, one per line, plain or .gz; several files run in bulk.",
         show_default="standard input",
     ),
 ]
@@ -56,34 +56,32 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write to this file instead of standard output; OUT/ for work in bulk.",
+        help="Write to this file instead of standard output; to a folder OUT/ in bulk.",
         rich_help_panel="Output",
     ),
 ]
 Prefix = Annotated[
     str | None,
-    typer.Option("--prefix", metavar="TEXT", help="Text that every output must begin with.", rich_help_panel="Search"),
+    typer.Option("--prefix", metavar="TEXT", help="Begin every output with this text.", rich_help_panel="Search"),
 ]
 Prefixes = Annotated[
     Path | None,
     typer.Option(
         "--prefixes",
         metavar="FILE",
-        help="File with a prefix for each line; a blank line leaves the output free.",
+        help="Begin each output with the prefix in the same line of this file; a blank line sets none.",
         rich_help_panel="Search",
     ),
 ]
 Resume = Annotated[
     bool,
-    typer.Option(
-        "--resume", help="Go on with the -o file of the same command after an interruption.", rich_help_panel="Output"
-    ),
+    typer.Option("--resume", help="Resume an interrupted command with the same -o file.", rich_help_panel="Output"),
 ]
 AsJson = Annotated[
     bool,
     typer.Option(
         "--json",
-        help="Print a JSON object a line: text, score, log probability, pieces, unknown, candidates.",
+        help="Print one JSON object per line: text, score, log probability, pieces, unknown, candidates.",
         rich_help_panel="Output",
     ),
 ]
@@ -115,40 +113,41 @@ def translate(
 ) -> None:
     """Translate lines with a trained model.
 
-    Output is written in order while input is read: a pipe is answered when its writer pauses. A blank line stays
-    blank; a line that is too long is translated in parts. With --nbest above 1 an output is a line of line number,
-    score and text, separated by tabs. The file of -o is replaced once the output is complete;
-    --resume continues after an interruption. With -o OUT/ files are work in bulk: in blocks, by --workers that may
-    die; the same command continues.
+    Output is written in order. Standard input is read as a stream: results are flushed when no more input is waiting. A
+    blank line stays blank; a line that is too long is translated in parts. With --nbest above 1, each candidate is a
+    line with line number, score and text, separated by tabs. The -o file is replaced once the output is complete;
+    --resume continues after an interruption.
+
+    With -o OUT/, files are processed in bulk: in blocks, by --workers processes. After an interruption, run the same
+    command again to resume.
     """
-    opened: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
-    if (bulk := bulk.of(files, output)).wanted:
+    opening: dict[str, Any] = {"checkpoint": checkpoint, "device": device, "threads": threads, "engine": engine}
+    if (bulk := bulk.with_files(files, output)).requested:
         _refuse_in_bulk(prefixes=prefixes, resume=resume, nbest=None if as_json else requested["nbest"])
         spec: dict[str, Any] = {"verb": "translate", "prefix": prefix, "json": as_json, "seed": requested["seed"]}
         spec["search"] = _search_of(run, requested)
-        run_bulk(bulk, run, spec | opened, doing="translating")
+        run_bulk(bulk, run, spec | opening, doing="translating")
         return
-    model, begins = open_model(run, **opened), _Prefixes(prefix, prefixes)
+    model, required = open_model(run, **opening), _Prefixes(prefix, prefixes)
     search = search_settings(model.search, **requested)
     form = _as_json if as_json else _as_table if search.nbest > 1 else _as_text
-    work = _Translation(model, search, begins, form)
+    work = _Translation(model, search, required, form)
     job = _job_of(run, checkpoint, model.engine if engine == "auto" else engine, work)
-    if search.seed is None:  # one of the whole command: equal lines have equal outputs, in whatever chunks they are
+    if search.seed is None:  # one seed for the whole command: equal lines give equal outputs in any chunk
         work = work._replace(search=search.model_copy(update={"seed": secrets.randbits(63)}))
-    _tell(model, *_translate_lines(work, run, bulk, job=job, resume=resume))
+    _report(model, *_translate_lines(work, run, bulk, job=job, resume=resume))
 
 
-def _tell(model: Translator, unknown: Counter[str], unread: int) -> None:
-    """Say what of the input the model has not read as it stands."""
+def _report(model: Translator, unknown: Counter[str], unread: int) -> None:
+    """Report unknown words or characters and truncated lines."""
     if unknown:
-        typer.echo(_never_seen(unknown), err=True)
+        typer.echo(_describe_unknown(unknown), err=True)
     if unread:
-        lines = f"{unread:,} line{'s' * (unread > 1)}"
-        typer.echo(f"of {lines} the first {model.max_length:,} pieces were read, the rest was not", err=True)
+        typer.echo(f"truncated {pluralize(unread, 'line')} to {model.max_length:,} pieces", err=True)
 
 
 def _job_of(run: Path, checkpoint: str | None, engine: str | None, work: _Translation) -> dict[str, Any]:
-    """All that decides the outputs: what is continued after an interruption must have the same."""
+    """Return all settings that determine the outputs; a resumed command must have the same."""
     return {
         "run": str(run.resolve()), "checkpoint": checkpoint_name(run, checkpoint), "engine": engine,
         "search": work.search.model_dump(mode="json"), "form": work.form.__name__, "prefix": work.prefixes.prefix,
@@ -156,39 +155,41 @@ def _job_of(run: Path, checkpoint: str | None, engine: str | None, work: _Transl
     }  # fmt: skip
 
 
-def _refuse_in_bulk(**given: Any) -> None:
-    if wrong := [name for name, value in given.items() if value]:
-        why = "the same command goes on anyway" if wrong[0] == "resume" else "each line has one output, the best"
-        if wrong[0] == "prefixes":
-            why = "the lines are cut into blocks; --prefix is for all of them"
-        raise ConfigError("this option is not for work in bulk", where=f"--{wrong[0]}", why=why)
+def _refuse_in_bulk(**options: Any) -> None:
+    if invalid := [name for name, value in options.items() if value]:
+        why = {
+            "resume": "the same command always resumes",
+            "nbest": "each line has one output",
+            "prefixes": "the lines are divided into blocks; --prefix applies to all lines",
+        }
+        raise ConfigError("this option cannot be used in bulk", where=f"--{invalid[0]}", why=why[invalid[0]])
 
 
-def _search_of(run: Path, wanted: dict[str, Any]) -> dict[str, Any]:
-    """The settings of the search of a run, with these instead, told before any process loads the model."""
+def _search_of(run: Path, requested: dict[str, Any]) -> dict[str, Any]:
+    """Return the search settings of a run, overridden by ``requested``, before any process loads the model."""
     from regard.runs.run_folder import RunFolder
     from regard.tasks.load import require_task
 
     folder = RunFolder.open(run)
     require_task(folder, "translation")
     config: Any = folder.config  # a TranslationConfig
-    return search_settings(config.search, **wanted).model_dump(mode="json")
+    return search_settings(config.search, **requested).model_dump(mode="json")
 
 
 def _translate_lines(
-    work: _Translation, run: Path, named: Bulk, *, job: dict[str, Any], resume: bool
+    work: _Translation, run: Path, bulk: Bulk, *, job: dict[str, Any], resume: bool
 ) -> tuple[Counter[str], int]:
-    """Translate a file or standard input; return what ``_Translation.run`` does."""
-    source, output = named.source, None if named.output is None else Path(named.output)
+    """Translate a file or standard input; see ``_Translation.run`` for the result."""
+    source, output = bulk.source, None if bulk.output is None else Path(bulk.output)
     with (
         open_output(output, source, job=job, resume=resume) as lines,
         progress("translating", count_lines(source), hidden=output is None and sys.stdout.isatty()) as advance,
-        open_inputs(run, source, named.columns, watched=output is None) as (read, ready, _),
+        open_inputs(run, source, bulk.columns, watched=output is None) as (read, ready, _),
     ):
         batch = work.search.batch_sentences
-        # Someone who types wants each answer at once.
+        # On a terminal, translate each line immediately.
         size = 1 if source is None and sys.stdin.isatty() else BATCHES * batch
-        # The same chunks must come again after a resume; else the first lines are not kept waiting.
+        # A resumed command must form the same chunks. Otherwise, start with small chunks for early output.
         resumable = output is not None and source is not None
         early: dict[str, Any] = {} if resumable else {"first": batch, "ready": ready}
         parts = chunks(read, size, whole=resumable, **early)
@@ -196,20 +197,21 @@ def _translate_lines(
 
 
 class _Translation(NamedTuple):
-    """One job: what is decoded, how, and as which text each result is written."""
+    """A translation job: the model, the search, the prefixes, and the form of the output."""
 
     model: Translator
     search: SearchConfig
     prefixes: _Prefixes
-    form: Callable[[int, Translation], str]  # a line's number and its translation to the text of the output
+    form: Callable[[int, Translation], str]  # from line number and translation to the output text
 
     def run(
         self, parts: Iterable[list[str]], lines: LineWriter, advance: Callable[[int], None],
         interrupted: Callable[[], bool],
     ) -> tuple[Counter[str], int]:  # fmt: skip
-        """Translate chunk after chunk and write the results.
+        """Translate the chunks and write the results.
 
-        Return how often each word or character unknown to the model occurred, and how many lines were cropped.
+        Returns:
+            The count of each unknown word or character, and the number of truncated lines.
         """
         number, unread, unknown = 0, 0, Counter[str]()
         for chunk in parts:
@@ -218,15 +220,15 @@ class _Translation(NamedTuple):
                 number += len(chunk)
                 advance(len(chunk))
                 continue
-            found = self.model.translate(
+            translations = self.model.translate(
                 chunk, search=self.search, prefixes=prefixes, done=advance,
                 interrupted=interrupted,
             )  # fmt: skip
-            for one in found:
+            for translation in translations:
                 number += 1
-                unknown.update(one.unknown)
-                unread += one.unread > 0
-                lines.write(self.form(number, one))
+                unknown.update(translation.unknown)
+                unread += translation.unread > 0
+                lines.write(self.form(number, translation))
             lines.commit(chunk)
         self.prefixes.end()
         return unknown, unread
@@ -239,42 +241,43 @@ class _Prefixes:
         from regard.data.text_files import read_lines
 
         if prefix is not None and file is not None:
-            raise ConfigError("--prefix and --prefixes cannot be combined", help="give one of them")
-        self.prefix, self.file, self.taken = prefix, file, 0
+            raise ConfigError("--prefix and --prefixes cannot be combined", help="use only one of them")
+        self.prefix, self.file, self.used = prefix, file, 0
         self.lines = None if file is None else read_lines(file)
 
     def digest(self) -> str | None:
-        """Return the sha256 of the file; None without one."""
+        """Return the sha256 of the file; None without a file."""
         from regard.core.atomic_files import sha256
 
         return None if self.file is None or not self.file.is_file() else sha256(self.file)
 
     def take(self, count: int) -> list[str] | None:
-        """Return the prefixes of the next ``count`` sentences; None if outputs may begin freely."""
+        """Return the prefixes of the next ``count`` sentences; None without prefixes."""
         if self.lines is None:
             return None if self.prefix is None else [self.prefix] * count
-        found = list(itertools.islice(self.lines, count))
-        self.taken += len(found)
-        if len(found) < count:
-            why = f"{self.file} ends after line {self.taken:,}"
-            raise DataError("there are fewer prefixes than sentences", where=str(self.file), why=why)
-        return found
+        prefixes = list(itertools.islice(self.lines, count))
+        self.used += len(prefixes)
+        if len(prefixes) < count:
+            why = f"{self.file} ends after line {self.used:,}"
+            raise DataError("the file has fewer prefixes than there are sentences", where=str(self.file), why=why)
+        return prefixes
 
     def end(self) -> None:
         """Raise DataError if prefixes are left over."""
         if self.lines is not None and (rest := sum(1 for _ in self.lines)):
-            where = f"{self.file}:{self.taken + 1}"
-            raise DataError(f"{self.file} has {pluralize(rest, 'line')} more than there were sentences", where=where)
+            where = f"{self.file}:{self.used + 1}"
+            raise DataError(
+                f"the file has {pluralize(rest, 'more prefix', 'more prefixes')} than sentences", where=where
+            )
 
 
-def _never_seen(unknown: Counter[str]) -> str:
+def _describe_unknown(unknown: Counter[str]) -> str:
     """Describe unknown words or characters in one line, the most frequent first."""
-    most_frequent = [(printable(each), count) for each, count in unknown.most_common(SHOWN)]
-    shown = [f"{each} ({count:,})" if count > 1 else each for each, count in most_frequent]
-    words = any(len(each) > 1 for each in unknown)
-    kind = ("word" if words else "character") + "s" * (len(unknown) > 1)
+    frequent = [(printable(symbol), count) for symbol, count in unknown.most_common(SHOWN)]
+    shown = [f"{symbol} ({count:,})" if count > 1 else symbol for symbol, count in frequent]
+    noun = "word" if any(len(symbol) > 1 for symbol in unknown) else "character"
     more = ", …" if len(unknown) > SHOWN else ""
-    return f"{len(unknown):,} {kind} never seen in training, read as <unk>: {', '.join(shown)}{more}"
+    return f"{pluralize(len(unknown), f'unknown {noun}')} replaced by <unk>: {', '.join(shown)}{more}"
 
 
 def _as_text(number: int, translation: Translation) -> str:
@@ -282,7 +285,9 @@ def _as_text(number: int, translation: Translation) -> str:
 
 
 def _as_table(number: int, translation: Translation) -> str:
-    return "\n".join(f"{number}\t{each.score:.4f}\t{_one_line(each.text)}" for each in translation.candidates)
+    return "\n".join(
+        f"{number}\t{candidate.score:.4f}\t{_one_line(candidate.text)}" for candidate in translation.candidates
+    )
 
 
 def _as_json(number: int, translation: Translation) -> str:
@@ -290,5 +295,5 @@ def _as_json(number: int, translation: Translation) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Replace line breaks, which a vocabulary of characters or bytes can spell, by spaces."""
+    """Replace line breaks by spaces; a vocabulary of characters or bytes can generate line breaks."""
     return text.replace("\r", " ").replace("\n", " ")

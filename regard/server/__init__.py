@@ -1,1 +1,1 @@
-"""One running batch for many clients, over HTTP: our own interface, and those that clients of others speak."""
+"""HTTP server with one running batch for many clients: Regard's own API, and APIs compatible with other services."""

@@ -1,4 +1,4 @@
-"""API errors: failures that a client is told, formatted by each interface as its clients expect."""
+"""Errors that are sent to clients; each interface has its own format."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ ErrorReason = Literal["no key", "wrong key", "quota", "other"]
 class ApiError(HTTPException):
     """Error response of any interface.
 
-    ``status``: the HTTP status. ``message``: for the client; names no file of the server. ``retry_after``: in seconds,
-    for the header of that name. ``reason``: for failures to which some interfaces give a status of their own.
+    Args:
+        status: the HTTP status.
+        message: the message for the client, without paths of the server.
+        retry_after: the value of the header Retry-After, in seconds.
+        reason: the reason, if some interfaces have their own status for it.
     """
 
     def __init__(
@@ -27,5 +30,5 @@ class ApiError(HTTPException):
 
 
 def public_message(error: RegardError) -> str:
-    """Return an error's message without paths of the server."""
+    """Return the message of an error without the parts that contain paths of the server."""
     return "; ".join(part for part in (error.what, error.why) if part and "/" not in part)

@@ -1,4 +1,4 @@
-"""HTTP application: three interfaces over one service, each with its own format of errors."""
+"""HTTP application: several interfaces to one service, each with its own error format."""
 
 from __future__ import annotations
 
@@ -43,22 +43,22 @@ HEADERS = {
 
 
 def create_app(service: Service, *, warm: bool = True) -> FastAPI:
-    """Return the application; ``warm``: load models at once, in the background: those of ``ModelRegistry.at_start``."""
+    """Return the application; with ``warm``, load the models of ``ModelRegistry.at_start`` in the background."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        """Load models at start, if ``warm``, and finish accepted requests at shutdown."""
-        if warm:  # in a thread that nobody waits for: to stop while a large model is loaded takes no longer
+        """Load models at start, if ``warm``, and complete accepted requests at shutdown."""
+        if warm:  # in a daemon thread, to stop without delay while a large model is being loaded
             threading.Thread(target=_load_models, args=(service, app), name="loading", daemon=True).start()
-        loads = asyncio.create_task(_tell_loads(service)) if service.metrics.are_shared else None
+        loads = asyncio.create_task(_report_loads(service)) if service.metrics.are_shared else None
         yield
         if loads is not None:
             loads.cancel()
-        await asyncio.to_thread(service.stop)  # finishes accepted requests
+        await asyncio.to_thread(service.stop)  # completes accepted requests
 
     app = FastAPI(
         title="Regard", version=VERSION, lifespan=lifespan,
-        description="Predicts, generates and translates with models that Regard trained; also speaks OpenAI's "
+        description="Predicts, generates and translates with models trained by Regard; compatible with OpenAI's "
         "completions, LibreTranslate and DeepL v2.",
         docs_url=None, redoc_url=None, redirect_slashes=False,  # a redirect would trust the header Host
     )  # fmt: skip
@@ -75,57 +75,57 @@ def create_app(service: Service, *, warm: bool = True) -> FastAPI:
         app.include_router(module.router(service))
     app.include_router(inspection_api.pages())
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=service.settings.body_bytes)
-    app.add_middleware(_RequestMiddleware, service=service)  # the last one added is the outermost
+    app.add_middleware(_RequestMiddleware, service=service)  # the last middleware added is the outermost
     _add_error_handlers(app)
     return app
 
 
 def _add_error_handlers(app: FastAPI) -> None:
-    """Add handlers that answer each failure in the format of its interface."""
+    """Add handlers that return each error in the format of its interface."""
 
     @app.exception_handler(ApiError)
     async def api_error(request: Request, error: ApiError) -> Response:
-        """Answer a failure with its status and message."""
+        """Return an error with its status and message."""
         return _error_format(request)(error)
 
     @app.exception_handler(RequestValidationError)
     async def invalid_request(request: Request, error: RequestValidationError) -> Response:
-        """Answer a path or query that does not fit its endpoint, with status 422."""
+        """Return status 422 for an invalid path or query."""
         failure = error.errors()[0]
         field = ".".join(map(str, failure["loc"]))
         return _error_format(request)(ApiError(422, f"Invalid request: {field}: {describe_failure(failure)}"))
 
     @app.exception_handler(DeadlineExceeded)
     async def too_late(request: Request, error: DeadlineExceeded) -> Response:
-        """Answer a request whose texts took too long to prepare."""
+        """Return status 503 for a request whose texts took too long to prepare."""
         return _error_format(request)(ApiError(503, str(error), retry_after=5))
 
     @app.exception_handler(HTTPException)
     async def http_error(request: Request, error: HTTPException) -> Response:
-        """Answer an error of the framework, such as an unknown path."""
+        """Return an error of the framework, such as an unknown path."""
         return _error_format(request)(ApiError(error.status_code, str(error.detail)))
 
     @app.exception_handler(ClientDisconnected)
     async def disconnected(request: Request, error: ClientDisconnected) -> Response:
-        """Close a request whose client hung up, with status 499, which only the log sees."""
-        return Response(status_code=499)  # nobody reads it
+        """Return status 499 for a client that disconnected; only the log shows it."""
+        return Response(status_code=499)
 
 
-async def _tell_loads(service: Service) -> None:
-    """Set the loads of this process's models every second: another process may be the one that is asked for metrics."""
+async def _report_loads(service: Service) -> None:
+    """Set the loads of the models of this process every second, because another process may serve the metrics."""
     while True:
-        service.tell_loads()
+        service.report_loads()
         await asyncio.sleep(1.0)
 
 
 def _load_models(service: Service, app: FastAPI) -> None:
-    """Load the models that are loaded at start; a failure is logged, and each request for the model reports it."""
-    app.openapi()  # it is long, and would be built on the event loop's thread by the first client that reads it
+    """Load the models that are loaded at start; a failure is logged, and reported to each request for the model."""
+    app.openapi()  # slow; otherwise built in the thread of the event loop for the first client that reads it
     for model in service.models.at_start:
         try:
             model.start()
         except Exception as error:  # noqa: BLE001 - the server stays up for its other models
-            log.error("the model %s cannot be loaded: %s", model.name, error)
+            log.error("cannot load the model %s: %s", model.name, error)
 
 
 def _error_format(request: Request) -> Callable[[ApiError], JSONResponse]:
@@ -139,7 +139,7 @@ def _error_format(request: Request) -> Callable[[ApiError], JSONResponse]:
 
 
 class _RequestMiddleware:
-    """Middleware that limits the time of a body, counts requests, adds headers, and logs requests without texts."""
+    """Middleware that limits the time for a body, counts requests, adds headers, and logs requests without texts."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self.app, self.service = app, service
@@ -152,7 +152,7 @@ class _RequestMiddleware:
         settings = self.service.settings
 
         async def receive_in_time() -> Message:
-            """Receive a message of the body within the time of a request; messages after the body may take for ever."""
+            """Receive a message of the body within the time limit; messages after the body have no time limit."""
             nonlocal body_read
             if body_read:
                 return await receive()
@@ -165,7 +165,7 @@ class _RequestMiddleware:
             return message
 
         async def send_with_headers(message: Message) -> None:
-            """Send a message; the start of a response with security headers, and `close` from a server that stops."""
+            """Send a message; add security headers, and `close` from a stopping server, to the start of a response."""
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
@@ -178,11 +178,11 @@ class _RequestMiddleware:
             _require_length(scope, settings.body_bytes)
             require_trustworthy(scope, settings)
         except ApiError as error:
-            app, closing = _error_format(Request(scope))(error), error.status != 413  # nothing after it is trusted
+            app, closing = _error_format(Request(scope))(error), error.status != 413  # the rest is not trusted
         try:
             await app(scope, receive_in_time, send_with_headers)
         except Exception as error:
-            # Its type alone: the message may quote a text, and Starlette would log it whole.
+            # Log only the type: the message may quote a text, and Starlette would log all of it.
             log.error("internal error: %s", type(error).__name__)
             if status:
                 raise
@@ -191,13 +191,13 @@ class _RequestMiddleware:
             )
         finally:
             seconds = time.perf_counter() - start
-            route = getattr(scope.get("route"), "path", "other")  # never a path that a client invented
+            route = getattr(scope.get("route"), "path", "other")  # the route and not the path, which the client chooses
             self.service.metrics.count_request(route, status, seconds)
             log.info("%s %s %s %d %.3f s", (scope.get("client") or "-")[0], scope["method"], route, status, seconds)
 
 
 def _require_length(scope: Scope, limit: int) -> None:
-    """Raise ApiError for a declared length beyond the limit: Starlette's response would not have the right format."""
+    """Raise ApiError for a declared length above the limit; Starlette's response would have the wrong format."""
     length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
     if length.isdigit() and int(length) > limit:
         raise ApiError(413, f"Invalid request: a body of more than {limit} bytes")

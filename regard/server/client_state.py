@@ -1,6 +1,6 @@
-"""State that clients have left on a server: counts, glossaries, translated files; shared by all of its processes.
+"""State of the clients of a server: counts, glossaries, translated files; shared by all of its processes.
 
-A server of several processes keeps it in the one that supervises the others, which ask for it over a socket that only
+A server of several processes keeps it in the supervising process; the others access it over a socket that only
 processes of the same server can use.
 """
 
@@ -30,7 +30,13 @@ class ClientState:
     def create(
         cls, settings: ServerSettings, *, glossaries: Path | None = None, storage: str | None = None
     ) -> ClientState:
-        """Create a state; ``glossaries``: a folder, None: memory; ``storage``: a store of counts, None: memory."""
+        """Create a state.
+
+        Args:
+            settings: the limits.
+            glossaries: the folder of glossaries; None keeps them in memory.
+            storage: the URI of the counts; None keeps them in memory.
+        """
         return cls(
             StoredCounts(storage) if storage not in (None, "memory://") else ClientCounts(),
             GlossaryStore(glossaries, limit=settings.glossaries, max_entries=settings.entries),
@@ -47,10 +53,10 @@ for _name in ("counts", "glossaries", "files"):
 
 
 class SharedClientState:
-    """State that other processes use; its own process has started them, so that they have its key."""
+    """State that is accessed by other processes, which must be child processes to have its key."""
 
     def __init__(self, state: ClientState, address: str | None = None) -> None:
-        """Host a state at the path of a socket, by default one in a folder of its own."""
+        """Host a state at the path of a socket, by default in a new folder."""
 
         class Host(BaseManager):
             """State in this process."""
@@ -63,7 +69,7 @@ class SharedClientState:
 
     @staticmethod
     def connect(address: Any) -> ClientState:
-        """Return the state that another process holds."""
+        """Return the state in another process."""
         manager: Any = _Manager(address=address)
         manager.connect()
         return ClientState(manager.counts(), manager.glossaries(), manager.files())

@@ -1,7 +1,7 @@
-"""Limits of connections: the time for a request's head, and the number that one address may hold open.
+"""Limits of connections: the time for the head of a request, and the number of open connections per address.
 
-uvicorn closes a connection that is idle after a response. One that has sent nothing, or half of a head, it keeps for
-ever, and some thousand of those would shut the server for everybody.
+uvicorn closes a connection that is idle after a response. But it never closes a connection that has sent nothing or an
+incomplete head, and a few thousand of those would block the server for all clients.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from regard.server.settings import ServerSettings
 class ConnectionLimits:
     """Limits and counts that all connections of a server share.
 
-    ``proxies``: addresses and networks with commas between, or ``*``, as uvicorn takes them. They may hold any number
-    of connections, since all clients share their address.
+    Args:
+        settings: the limits.
+        proxies: addresses and networks separated by commas, or ``*``, as in uvicorn. They may have any number of
+            connections, because all clients behind them share their address.
     """
 
     def __init__(self, settings: ServerSettings, proxies: str | None = None) -> None:
@@ -36,7 +38,7 @@ class ConnectionLimits:
         self._proxies = [network for name in names if (network := _parse_network(name)) is not None]
 
     def is_proxy(self, host: str) -> bool:
-        """Return whether an address is that of a trusted proxy, which may hold any number of connections."""
+        """Return whether an address is that of a trusted proxy, which may have any number of connections."""
         return self._any_proxy or any(
             _parse_address(host) in network for network in self._proxies if _parse_network(host)
         )
@@ -49,7 +51,7 @@ class ConnectionLimits:
 
 
 def _parse_address(host: str) -> IPv4Address | IPv6Address:
-    """Return an address; one of IPv4 that a dual-stack socket writes as IPv6 becomes IPv4."""
+    """Return an address; an IPv4 address in IPv6 notation, as from a dual-stack socket, becomes IPv4."""
     address = ip_address(host)
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
@@ -63,7 +65,7 @@ def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
 
 
 class Connection(H11Protocol):
-    """HTTP connection under ConnectionLimits."""
+    """HTTP connection with ConnectionLimits."""
 
     def __init__(self, *, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(**options)
@@ -72,7 +74,7 @@ class Connection(H11Protocol):
         self._counted: str | None = None  # client network under which the connection is counted
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Count the connection, refuse it beyond the limit, and start the timer."""
+        """Count the connection, reject it beyond the limit, and start the timer."""
         super().connection_made(transport)
         host = self.client[0] if self.client else ""
         if not self._limits.is_proxy(host):
@@ -102,7 +104,7 @@ class Connection(H11Protocol):
         self._watch_head()
 
     def _watch_head(self) -> None:
-        """Run the timer while no whole head of a request is here; bytes of a part of one do not stop it."""
+        """Run the timer until a complete head of a request has arrived; parts of a head do not stop it."""
         waiting = self.conn.their_state is h11.IDLE and not self.transport.is_closing()
         if waiting and self._timer is None:
             self._timer = self.loop.call_later(self._limits.seconds, self._head_timed_out)
@@ -111,13 +113,13 @@ class Connection(H11Protocol):
             self._timer = None
 
     def _head_timed_out(self) -> None:
-        """Refuse a request whose head did not arrive in time."""
+        """Reject a request whose head did not arrive in time."""
         self._timer = None
         if not self.transport.is_closing():
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The head of the request did not arrive in time.")
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
-        """Answer with an error and close."""
+        """Send an error and close the connection."""
         body = json.dumps({"error": message}).encode()
         headers = [
             (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),

@@ -1,7 +1,7 @@
-"""Server that drains: once told to stop it says that it is not ready, then closes its port, then answers what it has.
+"""Server with draining: after a stop signal it reports not ready, then closes its port, then completes requests.
 
-uvicorn closes its port at once, drops connections that nobody has accepted yet, and closes those whose first request
-is still on its way. Behind a load balancer, which goes on sending for a while, all of them are lost requests.
+uvicorn closes its port at once, drops connections that have not been accepted yet, and closes those whose first request
+has not arrived yet. Behind a load balancer, which continues to send for a while, all of these requests would be lost.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ import uvicorn
 
 from regard.server.service import Service
 
-ARRIVING = 2.0  # seconds to wait at most for the first requests of connections that were just accepted
+ARRIVING = 2.0  # maximum time to wait for the first requests of connections that were just accepted, in seconds
 
 
 class DrainingServer(uvicorn.Server):
-    """Server of a service. SIGTERM: it stays open for ``grace`` seconds. Ctrl-C: it closes at once.
+    """Server of a service. After SIGTERM its port stays open for ``grace`` seconds; Ctrl-C closes it at once.
 
-    Either way, accepted requests are answered; a second signal ends the process at once.
+    In both cases accepted requests are completed. A second signal ends the process immediately.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service, *, grace: float = 0.0) -> None:
@@ -35,7 +35,7 @@ class DrainingServer(uvicorn.Server):
         self.on_serving: Callable[[], None] = lambda: None  # called once the port is open
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; at the second signal, end at once, as if the signal had never been handled."""
+        """Begin to stop; at the second signal, end the process by the default action of the signal."""
         if self.should_exit:
             signal.signal(sig, signal.SIG_DFL)
             os.kill(os.getpid(), sig)
@@ -45,7 +45,7 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def main_loop(self) -> None:
-        """Serve until told to stop, and then for the time of grace."""
+        """Serve until a stop signal, and then for the grace time."""
         self.on_serving()
         await super().main_loop()
         self._service.draining = True
@@ -54,28 +54,29 @@ class DrainingServer(uvicorn.Server):
             await asyncio.sleep(min(0.1, self.grace))
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Close the port, take in the connections that wait there, answer all requests, and stop."""
+        """Close the port, accept its waiting connections, complete all requests, and stop."""
         queues = [listener.dup() for server in self.servers for listener in server.sockets]
         for server in self.servers:
             server.close()
         for queue in queues:
-            await self._take_in(queue)
+            await self._accept_waiting(queue)
         until = time.monotonic() + ARRIVING
         await asyncio.sleep(0.05)
         connections: Any = self.server_state.connections
-        while time.monotonic() < until and any(each.cycle is None for each in connections):  # none has begun
+        # ``cycle`` is None until the first request of a connection has arrived.
+        while time.monotonic() < until and any(connection.cycle is None for connection in connections):
             await asyncio.sleep(0.05)
         await super().shutdown(sockets)
 
-    async def _take_in(self, queue: socket.socket) -> None:
-        """Accept the connections that wait in the queue of a port, and close the port."""
+    async def _accept_waiting(self, queue: socket.socket) -> None:
+        """Accept the connections in the queue of a port, and close the port."""
         accepted = []
         with queue:
             queue.setblocking(False)
             try:
                 while True:
                     accepted.append(queue.accept()[0])
-            except OSError:  # nothing waits
+            except OSError:  # the queue is empty
                 pass
         kind: Any = self.config.http_protocol_class
         protocol = partial(kind, config=self.config, server_state=self.server_state, app_state=self.lifespan.state)

@@ -16,14 +16,14 @@ from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TextStep
 
 
-class BegunSteps(NamedTuple):
-    """Steps of texts, the first of which is there. The texts run until ``rest`` is closed."""
+class StartedSteps(NamedTuple):
+    """Steps of texts, of which the first one is available. Generation runs until ``rest`` is closed."""
 
     first: NumberedStep
     rest: AsyncGenerator[NumberedStep, None]
 
     async def all(self) -> AsyncGenerator[NumberedStep, None]:
-        """Yield the first step and the others."""
+        """Yield all steps."""
         yield self.first
         async for step in self.rest:
             yield step
@@ -31,11 +31,16 @@ class BegunSteps(NamedTuple):
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """Texts that go on from prompts.
+    """Request to continue prompts.
 
-    ``model``: the name; None: the first that generates. ``settings``: those that the client gave, as
-    ``GenerateRequest`` names them. ``length_name``: what the interface calls the length. The rest is as in
-    ``TextsRequest``.
+    Attributes:
+        prompts: the prompts.
+        model: the name of the model; None for the first language model.
+        settings: the settings of the request, by the names of ``GenerateRequest``.
+        samples: see ``TextsRequest``.
+        credentials: the credentials of the client.
+        alternatives: see ``TextsRequest``.
+        length_name: the name of the length in the interface, for errors.
     """
 
     prompts: list[str]
@@ -47,7 +52,7 @@ class GenerationRequest:
     length_name: str = "length"
 
     async def open(self, service: Service) -> OpenedRequest:
-        """Return the request as it is computed. ApiError for what is refused before any work is done."""
+        """Check the request and return it with its model; raise ApiError for an invalid request."""
         began = time.monotonic()
         client, key = service.admit(self.credentials)
         service.check_size(self.prompts)
@@ -69,21 +74,21 @@ class GenerationRequest:
 
 @dataclass(frozen=True)
 class OpenedRequest:
-    """Request that was admitted: its model, and what that is to do."""
+    """Admitted request, with its model and its texts."""
 
     service: Service
-    asked: GenerationRequest
+    request: GenerationRequest
     model: Generating
     texts: TextsRequest
     key: ApiKey | None
 
     @property
     def seconds(self) -> float:
-        """The time left."""
+        """Remaining time."""
         return max(self.texts.deadline - time.monotonic(), 0.0)
 
     async def steps(self) -> AsyncGenerator[NumberedStep, None]:
-        """Yield the steps of all texts as they are made; the client is charged for the prompts with the first."""
+        """Yield the steps of all texts as they are generated; the first step charges the client for the prompts."""
         async with aclosing(self.model.stream(self.texts)) as steps:
             with self.charge():
                 first = await anext(steps)
@@ -96,11 +101,11 @@ class OpenedRequest:
         with self.charge():
             return await self.model.generate(self.texts)
 
-    async def begun(self) -> BegunSteps:
-        """Return the steps once the first is there: what fails before it has a status of its own."""
+    async def start(self) -> StartedSteps:
+        """Return the steps when the first one is available: until then, an error can still set the HTTP status."""
         steps = self.steps()
-        return BegunSteps(await anext(steps), steps)
+        return StartedSteps(await anext(steps), steps)
 
     def charge(self) -> AbstractContextManager[None]:
         """Count the characters of the prompts for the client, unless the block fails."""
-        return self.service.charge(sum(map(len, self.asked.prompts)), self.texts.client, self.key)
+        return self.service.charge(sum(map(len, self.request.prompts)), self.texts.client, self.key)

@@ -1,4 +1,4 @@
-"""Glossaries that clients store on the server, in memory or as files of a folder; each client sees its own."""
+"""Glossaries that clients store on the server, in memory or in files; each client can access only its own."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from regard.server.api_error import ApiError
 from regard.server.text.glossary import Glossary
 
 log = logging.getLogger("regard.server")
-STORE_FACTOR = 100  # all clients together may store this many times the glossaries of one
+STORE_FACTOR = 100  # limit of the glossaries of all clients, as a multiple of the limit of one client
 
 
 class StoredGlossary(BaseModel):
-    """Glossary and its owner, the name of a client. Languages are upper-case codes without regions."""
+    """Glossary of a client, the owner. Languages are upper-case codes without regions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,14 +37,17 @@ class StoredGlossary(BaseModel):
 
     @cached_property
     def glossary(self) -> Glossary:
-        """Entries as a glossary that finds terms."""
+        """Glossary with these entries, which finds terms."""
         return Glossary(self.entries)
 
 
 class GlossaryStore:
-    """Store of at most ``limit`` glossaries of each client, of ``max_entries`` each.
+    """Store of glossaries. File names are random ids of the server: no client chooses a file name.
 
-    Names of files are drawn here: no client names a file.
+    Args:
+        folder: the folder of the files; None keeps glossaries in memory.
+        limit: the maximum number of glossaries per client.
+        max_entries: the maximum number of entries per glossary.
     """
 
     def __init__(self, folder: Path | None = None, *, limit: int = 100, max_entries: int = 5_000) -> None:
@@ -55,7 +58,7 @@ class GlossaryStore:
             self._read(folder)
 
     def add(self, owner: str, name: str, source: str, target: str, entries: Mapping[str, str]) -> StoredGlossary:
-        """Store a glossary and return it. ApiError for too many glossaries or entries."""
+        """Store a glossary and return it; raise ApiError for too many glossaries or entries."""
         if len(entries) > self._max_entries:
             raise ApiError(413, f"A glossary has at most {self._max_entries} entries.")
         stored = StoredGlossary(
@@ -63,7 +66,7 @@ class GlossaryStore:
             created=datetime.now(UTC), entries=dict(entries),
         )  # fmt: skip
         with self._lock:
-            own = sum(each.owner == owner for each in self._stored.values())
+            own = sum(glossary.owner == owner for glossary in self._stored.values())
             if own >= self._limit or len(self._stored) >= STORE_FACTOR * self._limit:
                 raise ApiError(400, f"Too many glossaries: the limit is {self._limit}.")
             if self._folder is not None:
@@ -72,32 +75,31 @@ class GlossaryStore:
                         self._path(stored.id), stored.model_dump_json(indent=1).encode()
                     )
                 except StorageError as error:
-                    log.error("a glossary cannot be stored: %s", error.what)
+                    log.error("cannot store a glossary: %s", error.what)
                     raise ApiError(503, "The glossary cannot be stored.", retry_after=60) from error
             self._stored[stored.id] = stored
         return stored
 
     def owned_by(self, owner: str) -> list[StoredGlossary]:
-        """Return the glossaries of an owner, the oldest first."""
+        """Return the glossaries of an owner, oldest first."""
         with self._lock:
-            return sorted(
-                (each for each in self._stored.values() if each.owner == owner), key=lambda each: each.created
-            )
+            owned = [glossary for glossary in self._stored.values() if glossary.owner == owner]
+            return sorted(owned, key=lambda glossary: glossary.created)
 
     def find(self, owner: str, id: str) -> StoredGlossary:
-        """Return the glossary of this owner with this id. ApiError 404 if there is none."""
-        found = self._stored.get(_parse_id(id))
-        if found is None or found.owner != owner:
-            raise ApiError(404, "There is no such glossary.")
-        return found
+        """Return the glossary of this owner with this id; raise ApiError 404 if it does not exist."""
+        stored = self._stored.get(_parse_id(id))
+        if stored is None or stored.owner != owner:
+            raise ApiError(404, "The glossary does not exist.")
+        return stored
 
     def remove(self, owner: str, id: str) -> None:
-        """Delete the glossary of this owner with this id. ApiError 404 if there is none."""
+        """Delete the glossary of this owner with this id; raise ApiError 404 if it does not exist."""
         with self._lock:
-            found = self.find(owner, id)
+            stored = self.find(owner, id)
             if self._folder is not None:
-                self._path(found.id).unlink(missing_ok=True)
-            del self._stored[found.id]
+                self._path(stored.id).unlink(missing_ok=True)
+            del self._stored[stored.id]
 
     def _path(self, id: uuid.UUID) -> Path:
         """Return the file of a glossary."""
@@ -105,12 +107,13 @@ class GlossaryStore:
         return self._folder / f"{id}.json"
 
     def _read(self, folder: Path) -> None:
-        """Read the glossaries of a folder; other files in it are left alone."""
+        """Read the glossaries in a folder; other files are ignored."""
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             paths = sorted(folder.glob("*.json"))
         except OSError as error:
-            raise ConfigError(f"{folder} cannot hold glossaries", where="--glossaries", why=error.strerror) from error
+            what = f"cannot store glossaries in {folder}"
+            raise ConfigError(what, where="--glossaries", why=error.strerror) from error
         for path in paths:
             try:
                 stored = StoredGlossary.model_validate_json(read_bytes(path, LARGE))
@@ -122,8 +125,8 @@ class GlossaryStore:
 
 
 def _parse_id(id: str) -> uuid.UUID:
-    """Return the UUID. ApiError 404 if ``id`` is none."""
+    """Parse a UUID; raise ApiError 404 if ``id`` is not a UUID."""
     try:
         return uuid.UUID(id)
     except ValueError as error:
-        raise ApiError(404, "There is no such glossary.") from error
+        raise ApiError(404, "The glossary does not exist.") from error

@@ -1,7 +1,7 @@
-"""JSON of large answers, written in pieces so that other threads have their turn.
+"""JSON encoding of large responses in pieces, which lets other threads run in between.
 
-The encoders of the standard library and of pydantic are written in C and Rust. They hold the interpreter until a whole
-value is written, in any thread, and the event loop waits: a megabyte takes some 30 ms.
+The encoders of the standard library and of pydantic are written in C and Rust. They hold the interpreter lock until the
+whole value is encoded, so the event loop waits: one megabyte takes about 30 ms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ENCODER = json.JSONEncoder(
 
 
 def write_json(value: Any) -> bytes:
-    """Return JSON of numbers, texts, lists, objects and pydantic models; null for a number that is not finite."""
+    """Return the JSON of numbers, texts, lists, objects and pydantic models; null for numbers that are not finite."""
     return b"".join(piece.encode() for piece in _pieces(value))
 
 
@@ -31,7 +31,7 @@ def _pieces(value: Any) -> Iterator[str]:
     if isinstance(value, list | tuple) and not _is_small(value):
         yield from _joined("[", map(_pieces, value), "]") if _holds_lists(value) else _slices(value)
     elif isinstance(value, Mapping) and not _is_small(value):
-        yield from _joined("{", (_member(str(name), each) for name, each in value.items()), "}")
+        yield from _joined("{", (_member(str(name), member) for name, member in value.items()), "}")
     else:
         yield _encode(value)
 
@@ -48,9 +48,9 @@ def _finite(value: Any) -> Any:
     if isinstance(value, BaseModel):
         value = {name: getattr(value, name) for name in type(value).model_fields}
     if isinstance(value, Mapping):
-        return {name: _finite(each) for name, each in value.items()}
+        return {name: _finite(member) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
+        return [_finite(entry) for entry in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -67,7 +67,7 @@ def _joined(begin: str, members: Iterable[Iterator[str]], end: str) -> Iterator[
 
 
 def _slices(values: list[Any] | tuple[Any, ...]) -> Iterator[str]:
-    """Write a long list of plain values."""
+    """Yield the JSON of a long list of plain values."""
     for start in range(0, len(values), PIECE):
         yield ("," if start else "[") + _encode(values[start : start + PIECE])[1:-1]
     yield "]"
@@ -78,7 +78,7 @@ def _holds_lists(values: list[Any] | tuple[Any, ...]) -> bool:
 
 
 def _is_small(value: Any) -> bool:
-    """Return whether a value has few values in it; counted no further than to ``PIECE``."""
+    """Return whether a value contains at most ``PIECE`` values; counting stops there."""
     count, waiting = 0, [value]
     while waiting and count <= PIECE:
         value = waiting.pop()

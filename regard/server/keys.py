@@ -1,8 +1,8 @@
-"""API keys in a JSON file, each as a digest, so that a reader of the file cannot use them.
+"""API keys in a JSON file, stored as digests, which a reader of the file cannot use.
 
     {"version": 1, "keys": [{"name": "alice", "sha256": "…", "requests_per_minute": 600, "characters": 1000000}]}
 
-The file is read again when it changes: a key that is removed from it is refused at once.
+The file is read again when it changes, so a removed key is rejected immediately.
 """
 
 from __future__ import annotations
@@ -27,8 +27,11 @@ Positive = Annotated[int, Field(gt=0)]
 class ApiKey(BaseModel):
     """API key of a client.
 
-    ``requests_per_minute``: the server's own limit if None. ``characters``: quota since the server began; None: no
-    quota.
+    Attributes:
+        name: the owner of the key.
+        sha256: the digest of the key.
+        requests_per_minute: the limit of requests; None for the limit of the server.
+        characters: the quota of characters since the start of the server; None for no quota.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -49,7 +52,7 @@ class KeyFile(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> KeyFile:
-        """Read a file. ConfigError if it is not a file of API keys."""
+        """Read a file; raise ConfigError if it is not a file of API keys."""
         try:
             return cls.model_validate_json(read_bytes(path, LARGE))
         except (OSError, ValueError) as error:
@@ -59,13 +62,13 @@ class KeyFile(BaseModel):
             ) from error
 
     def write(self, path: Path) -> None:
-        """Write the file, readable by its owner alone."""
+        """Write the file, readable only by its owner."""
         atomic_files.write_bytes_atomically(path, (self.model_dump_json(indent=2, exclude_none=True) + "\n").encode())
         path.chmod(0o600)
 
 
 def add_key(path: Path, name: str, *, requests_per_minute: int | None, characters: int | None) -> str:
-    """Add a key for ``name`` to the file, which is made if missing. Return the key, which is stored nowhere else."""
+    """Add a key for ``name`` to the file, which is created if missing. Return the key, which is not stored."""
     file = KeyFile.read(path) if path.exists() else KeyFile()
     if any(key.name == name for key in file.keys):
         raise ConfigError(f"{path} already has a key for {name}", where=name, help=f"regard keys remove {path} {name}")
@@ -76,7 +79,7 @@ def add_key(path: Path, name: str, *, requests_per_minute: int | None, character
 
 
 def remove_key(path: Path, name: str) -> None:
-    """Remove the key of ``name``. ConfigError if the file has none."""
+    """Remove the key of ``name``; raise ConfigError if it does not exist."""
     file = KeyFile.read(path)
     left = tuple(key for key in file.keys if key.name != name)
     if len(left) == len(file.keys):
@@ -86,7 +89,7 @@ def remove_key(path: Path, name: str) -> None:
 
 
 class KeyStore:
-    """API keys of a file, as it is at present."""
+    """API keys in the current version of a file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -94,23 +97,23 @@ class KeyStore:
         self._file, self._read_at = KeyFile.read(path), path.stat().st_mtime_ns
 
     def find(self, secret: str) -> ApiKey | None:
-        """Return the API key with this secret, None if unknown. The time taken tells nothing about other keys."""
+        """Return the API key with this secret; None if unknown. The duration does not depend on other keys."""
         digest = _digest(secret)
         matching = [key for key in self._current().keys if hmac.compare_digest(key.sha256, digest)]
         return matching[0] if matching else None
 
     def _current(self) -> KeyFile:
-        """Return the content of the file, read again if it changed."""
+        """Return the content of the file; read it again if it changed."""
         with self._lock:
             try:
                 changed = self.path.stat().st_mtime_ns
                 if changed != self._read_at:
                     self._file, self._read_at = KeyFile.read(self.path), changed
-            except (OSError, ConfigError):  # half written, or gone: the last whole file holds
+            except (OSError, ConfigError):  # incomplete or missing: keep the last valid version
                 pass
             return self._file
 
 
 def _digest(secret: str) -> str:
-    """Return the SHA-256 of a secret. Secrets are random: a slow hash would add nothing against guessing."""
+    """Return the SHA-256 of a secret. Secrets are random, so a slow hash would not improve security."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,4 +1,4 @@
-"""Threads for work that grows with a request: the event loop serves all clients and must never wait for one text."""
+"""Threads for work that depends on the size of a request: the event loop serves all clients and must never wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
-# Python computes in one thread at a time: with many threads, the event loop would wait for its turn behind all of them.
+# Python runs one thread at a time: with many threads, the event loop would wait for all of them before its next turn.
 THREADS = ThreadPoolExecutor(2, "texts")
 
 
@@ -23,11 +23,11 @@ async def off_loop(
 
 
 async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
-    """Return the results of futures of other threads, whose last one wakes the event loop once for all of them.
+    """Return the results of futures of other threads; only the last one wakes the event loop.
 
     Raises:
-        Exception: the first failure, as soon as one of the futures has it.
-        CancelledError: if one of them was canceled.
+        Exception: the first error, as soon as a future has one.
+        CancelledError: if a future was canceled.
     """
     if not futures:
         return []
@@ -45,7 +45,7 @@ async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
                 done.set_exception(error)
 
     def collect(number: int, future: Future[Result]) -> None:
-        """Keep a result, in the thread that computed it."""
+        """Store a result, in the thread that computed it."""
         nonlocal left
         error = CancelledError() if future.cancelled() else future.exception()
         if error is None:
@@ -57,7 +57,7 @@ async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
             loop.call_soon_threadsafe(wake, error)
 
     def watch() -> None:
-        """Ask the futures for their results."""
+        """Register the callbacks of the futures."""
         for number, future in enumerate(futures):
             future.add_done_callback(partial(collect, number))
 
@@ -67,5 +67,5 @@ async def results_of(futures: Sequence[Future[Result]]) -> list[Result]:
 
 
 def cancel_all(futures: Sequence[Future[Any]]) -> None:
-    """Cancel futures that nobody waits for any more, in a thread."""
+    """Cancel futures whose results are no longer needed, in a thread."""
     THREADS.submit(lambda: [future.cancel() for future in futures])

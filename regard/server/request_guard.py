@@ -1,7 +1,7 @@
-"""Requests that no client of ours sends: ambiguous bodies, and those that a page of another site makes a browser send.
+"""Rejection of suspicious requests: ambiguous bodies, and requests that a page of another site makes a browser send.
 
-A server on a loopback address needs no key, and a browser of the same machine reaches it. A page of a stranger can let
-its own name resolve to that address (the header Host then has that name), and it can send forms without asking.
+A server on a loopback address needs no key, and browsers on the same machine can reach it. A malicious page can let its
+own name resolve to that address (the header Host then has that name), and it can send forms without permission.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ READING = ("GET", "HEAD", "OPTIONS")
 
 
 def require_trustworthy(scope: Scope, settings: ServerSettings) -> None:
-    """Raise ApiError for a request that must not be answered.
+    """Check that a request is trustworthy.
 
     Raises:
-        ApiError: 400 for a body with two lengths, 421 for a host that this server does not serve, 403 for a form of
-            another site.
+        ApiError: 400 for a body with two lengths, 421 for a host name that the server does not accept, 403 for a form
+            of another site.
     """
     headers: dict[bytes, bytes] = dict(scope["headers"])
     if b"transfer-encoding" in headers and b"content-length" in headers:
-        raise ApiError(400, "Invalid request: both Transfer-Encoding and Content-Length give the end of the body")
+        raise ApiError(400, "Invalid request: Transfer-Encoding and Content-Length cannot be combined")
     host = headers.get(b"host", b"").decode("latin-1")
     if host and not _is_served(host, scope, settings):
-        raise ApiError(421, "This server does not serve the host that the request names: see --allow-host.")
+        raise ApiError(421, "This server does not accept the host name of the request: see --allow-host.")
     is_json = headers.get(b"content-type", b"").lower().startswith(b"application/json")
     if scope["method"] not in READING and not is_json:
         if headers.get(b"sec-fetch-site") in (b"cross-site", b"same-site"):
-            raise ApiError(403, "A page of another site sent this form.")
+            raise ApiError(403, "Forms of other sites are not accepted.")
 
 
 def _is_served(host: str, scope: Scope, settings: ServerSettings) -> bool:
-    """Return whether a header Host names this server."""
+    """Return whether the server accepts a header Host."""
     name = _host_name(host)
     if settings.hosts is None:
         address = (scope.get("server") or ("",))[0]
@@ -51,7 +51,7 @@ def _is_served(host: str, scope: Scope, settings: ServerSettings) -> bool:
 
 
 def _host_name(host: str) -> str:
-    """Return the name or address of a header Host, without its port."""
+    """Return the name or address in a header Host, without the port."""
     try:
         return urlsplit(f"//{host}").hostname or ""
     except ValueError:
@@ -59,7 +59,7 @@ def _host_name(host: str) -> str:
 
 
 def _is_loopback(address: str) -> bool:
-    """Return whether a text is an address of this machine alone."""
+    """Return whether a text is a loopback address."""
     try:
         return ip_address(address).is_loopback
     except ValueError:

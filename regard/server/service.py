@@ -1,4 +1,4 @@
-"""Translation service behind all HTTP interfaces: limits, choice of a model, translation sentence by sentence."""
+"""Service behind all HTTP interfaces: limits, choice of a model, translation of texts sentence by sentence."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from regard.server.translation_request import (
 )
 
 Result = TypeVar("Result")
-MAX_AUXILIARY = 16  # requests of one client that wait for ``run_auxiliary``; several clients share them
+MAX_AUXILIARY = 16  # maximum number of requests of one client in the queue of ``run_auxiliary``; clients share it
 
 
 class Service:
@@ -57,11 +57,15 @@ class Service:
     ) -> None:
         """Build the service.
 
-        ``models``: the served models. ``settings``: the limits. ``metrics``: the counters to fill. ``keys``: the
-        accepted API keys; None: no key is required. ``clients``: what clients have left; None: nothing yet.
+        Args:
+            models: the served models.
+            settings: the limits.
+            metrics: the metrics to update.
+            keys: the accepted API keys; None requires no key.
+            clients: the state of the clients; None for a new state.
         """
         self.models, self.settings, self.metrics, self.keys = models, settings, metrics, keys
-        self.draining = False  # whether the server was told to stop: it answers, but asks for no more
+        self.draining = False  # whether the server is stopping: it completes requests, but is not ready for new ones
         self.clients = clients or ClientState.create(settings)
         self._language_identifier = LanguageIdentifier([model.source for model in models.translators])
         self._auxiliary = Scheduler(None, Limits(waiting=MAX_AUXILIARY))
@@ -69,9 +73,10 @@ class Service:
         self._auxiliary_thread.start()
 
     def admit(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
-        """Count a request; return the client's name, under which its use is counted, and its key if keys are required.
+        """Count a request; return the name of the client, and its key if keys are required.
 
-        ApiError if the key is wrong or the client sends too many requests.
+        Raises:
+            ApiError: if the key is invalid or the client sends too many requests.
         """
         client, key = self.identify(credentials)
         allowed = (key.requests_per_minute if key else None) or self.settings.requests_per_minute
@@ -81,28 +86,28 @@ class Service:
         return client, key
 
     def identify(self, credentials: Credentials) -> tuple[str, ApiKey | None]:
-        """Return the client's name and key without counting a request. ApiError if the key is wrong."""
+        """Return the name and the key of the client without counting a request; raise ApiError for an invalid key."""
         key = self._key(credentials)
         return f"key {key.name}" if key else f"address {credentials.address}", key
 
     def usage(self, credentials: Credentials) -> tuple[int, int | None]:
-        """Return the characters that the client has had translated, and its quota (None: no quota)."""
+        """Return the number of translated characters of the client, and its quota (None: no quota)."""
         client, key = self.admit(credentials)
         return self.clients.counts.characters(client), key.characters if key else None
 
     def _key(self, credentials: Credentials) -> ApiKey | None:
-        """Return the key of a client; None if no key is required. ApiError if it is missing or unknown."""
+        """Return the key of a client; None if no key is required. Raise ApiError if it is missing or unknown."""
         if self.keys is None:
             return None
         if credentials.key is None:
-            raise ApiError(401, "An API key is required: ask whoever runs this server.", reason="no key")
+            raise ApiError(401, "An API key is required; the operator of this server provides it.", reason="no key")
         key = self.keys.find(credentials.key)
         if key is None:
-            raise ApiError(403, "This API key is not known.", reason="wrong key")
+            raise ApiError(403, "The API key is invalid.", reason="wrong key")
         return key
 
     async def translate(self, request: TranslationRequest) -> list[TranslationResult]:
-        """Return the translation of each text. ApiError beyond a limit, or if no model has the languages."""
+        """Return the translation of each text; raise ApiError beyond a limit, or if no model has the languages."""
         deadline = Deadline(self.settings.seconds)
         client, key = self.admit(request.credentials)
         self.check_size(request.texts)
@@ -110,7 +115,7 @@ class Service:
         characters = sum(map(len, request.texts))
         with self.charge(characters, client, key):
             try:
-                async with asyncio.timeout(deadline.left + 1):  # a search ends before, with a better message
+                async with asyncio.timeout(deadline.left + 1):  # a search ends earlier, with a better message
                     results = await self._translate(request, choices, settings, client, deadline)
             except TimeoutError as error:
                 raise self.timed_out() from error
@@ -125,7 +130,7 @@ class Service:
         client: str,
         deadline: Deadline,
     ) -> list[TranslationResult]:
-        """Translate model by model, all texts of a model together; return the results in order of the texts."""
+        """Translate all texts of each model together; return the results in the order of the texts."""
         results: dict[int, TranslationResult] = {}
         for model, search in settings.items():
             numbers = [number for number, choice in enumerate(choices) if choice.model is model]
@@ -150,7 +155,7 @@ class Service:
     def _choose_models(
         self, request: TranslationRequest, deadline: Deadline
     ) -> tuple[list[ModelChoice], dict[Translating, SearchConfig]]:
-        """Return the model for each text, and the settings of each model. ApiError for some that it cannot have."""
+        """Return the model for each text, and the settings of each model; raise ApiError for invalid settings."""
         choices = []
         for text in request.texts:
             deadline.check()
@@ -159,36 +164,36 @@ class Service:
         return choices, {model: self.search_settings(model, request.search) for model in models}
 
     def _choose_model(self, request: TranslationRequest, text: str) -> ModelChoice:
-        """Return the model for a text: by name, by the languages asked for, or by the identified language."""
+        """Return the model for a text: by name, by the requested languages, or by the identified language."""
         if request.model is not None:
             model = self.models.translator(request.model)
             return ModelChoice(model, request.source or model.source, None)
         if request.source is not None:
             return ModelChoice(self.models.for_languages(request.source, request.target), request.source, None)
         languages = self._language_identifier(_visible_text(text, request.markup))
-        if not languages:  # no model names its source language: any model fits
+        if not languages:  # no source languages are known: any model fits
             model = self.models.for_languages(None, request.target)
             return ModelChoice(model, model.source, None)
-        # A language counts only if a model translates it: "Hotel" is German, but not a text to put into German.
+        # Consider only languages that a model translates: "Hotel" is also German, but cannot be translated to German.
         translated = {model.source for model in self.models.into(request.target)}
         best = next((language for language in languages if language.code in translated), languages[0])
         return ModelChoice(self.models.for_languages(best.code, request.target), best.code, best)
 
     def detect(self, text: str) -> list[Language]:
-        """Return the languages of a text among the models' source languages, most likely first."""
+        """Return the languages of a text among the source languages of the models, most probable first."""
         limit = self.settings.characters
         if len(text) > limit:
             raise ApiError(400, f"Invalid request: request ({len(text)}) exceeds text limit ({limit})")
         languages = self._language_identifier(text)
         if not languages:
             raise ApiError(
-                400, "The source language cannot be identified: no model on this server names its source language."
+                400, "The source language cannot be identified: no model on this server has a known source language."
             )
         return languages
 
     @contextmanager
     def charge(self, characters: int, client: str, key: ApiKey | None) -> Iterator[None]:
-        """Count characters for a client, unless the block fails. ApiError if they exceed the quota of its key."""
+        """Count characters for a client, unless the block fails; raise ApiError if they exceed the quota of its key."""
         quota = key.characters if key else None
         if not self.clients.counts.charge(client, characters, quota):
             raise ApiError(429, f"The quota of {quota} characters is used up.", reason="quota")
@@ -199,7 +204,10 @@ class Service:
             raise
 
     def check_size(self, texts: Sequence[str], *, max_texts: int | None = None) -> None:
-        """Raise ApiError for no text, too many texts (``max_texts``: other than by the settings) or characters."""
+        """Raise ApiError for no text, too many texts or too many characters.
+
+        ``max_texts`` replaces the limit of texts in the settings.
+        """
         characters, max_texts = sum(map(len, texts)), max_texts or self.settings.texts
         if len(texts) > max_texts:
             raise ApiError(400, f"Invalid request: {len(texts)} texts exceed the limit of {max_texts}")
@@ -207,12 +215,13 @@ class Service:
             limit = self.settings.characters
             raise ApiError(400, f"Invalid request: request ({characters}) exceeds text limit ({limit})")
         if not texts:
-            raise ApiError(400, "Invalid request: there is no text")
+            raise ApiError(400, "Invalid request: the request contains no text")
 
     async def run_auxiliary(self, work: Callable[[], Result], *, client: str) -> Result:
-        """Return the result of work that joins no batch; works run one after another, in one thread, clients in turn.
+        """Return the result of work outside of batches. Works run one at a time in one thread; clients take turns.
 
-        ApiError if too many wait or the work takes longer than a request may.
+        Raises:
+            ApiError: if too many works wait, or the work exceeds the time limit of a request.
         """
         job = WorkJob(lambda interrupted: work(), client, time.monotonic() + self.settings.seconds)
         try:
@@ -224,49 +233,49 @@ class Service:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
         except TimeoutError as error:
             raise self.timed_out() from error
-        finally:  # nobody waits for it any more
+        finally:  # the result is no longer needed
             job.future.cancel()
 
     def timed_out(self) -> ApiError:
         """Return the error for a request that took too long."""
-        return ApiError(503, f"This took more than {self.settings.seconds:g} s.", retry_after=5)
+        return ApiError(503, f"The request took more than {self.settings.seconds:g} s.", retry_after=5)
 
     def request_glossary(self, entries: Mapping[str, str] | None) -> Glossary | None:
-        """Return the glossary of entries that come with a request. ApiError for too many entries or invalid terms."""
+        """Return the glossary in a request; raise ApiError for too many entries or invalid terms."""
         if not entries:
             return None
         if len(entries) > self.settings.entries:
             raise ApiError(400, f"Invalid request: {len(entries)} entries exceed the limit of {self.settings.entries}")
         if not all(is_valid_term(term) for entry in entries.items() for term in entry):
             raise ApiError(
-                400, "Invalid request: the glossary has a term that is empty, too long or not one line of text"
+                400, "Invalid request: the glossary has a term that is empty, too long or not a single line of text"
             )
         return Glossary(entries)
 
-    def tell_loads(self) -> None:
-        """Set the metrics of the queues."""
+    def report_loads(self) -> None:
+        """Update the metrics of the queues."""
         self.metrics.set_loads({model.name: model.load for model in self.models.all})
 
     def require_ready(self) -> None:
-        """Raise ApiError 503 unless the models that are loaded at start are loaded, and the server is not stopping."""
+        """Raise ApiError 503 if the server is stopping, or a model to load at start is not loaded yet."""
         if self.draining:
             raise ApiError(503, "The server is stopping.", retry_after=5)
         if waiting := [model.name for model in self.models.at_start if not model.ready]:
             raise ApiError(503, f"The model {waiting[0]} is not loaded yet.", retry_after=1)
 
     def stop(self) -> None:
-        """Finish accepted requests and stop."""
+        """Complete accepted requests and stop."""
         self._auxiliary.close()
         self._auxiliary_thread.join()
         self.models.stop()
 
-    def search_settings(self, model: Translating, given: Mapping[str, float | int | None]) -> SearchConfig:
-        """Return the model's settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
-        return search_settings(model.search, given, self.settings)
+    def search_settings(self, model: Translating, requested: Mapping[str, float | int | None]) -> SearchConfig:
+        """Return the settings of the model, overridden by those of a request: see ``translating.search_settings``."""
+        return search_settings(model.search, requested, self.settings)
 
 
 class ParsedDocument(NamedTuple):
-    """Document, the number of its sentences, and whether it reads their word alignment."""
+    """Document, the number of its sentences, and whether it needs their word alignment."""
 
     document: Document
     length: int
@@ -276,7 +285,7 @@ class ParsedDocument(NamedTuple):
 def _parse(
     request: TranslationRequest, texts: Sequence[str], model: Translating, deadline: Deadline
 ) -> tuple[list[ParsedDocument], list[str]]:
-    """Return the document of each text, and the sentences of all of them as the model reads them."""
+    """Return the document of each text, and the sentences of all documents in the form that the model reads."""
     documents, sentences = [], []
     for text in texts:
         document = request.parse(text, model.source, deadline, whole=model.reads_whole)
@@ -287,7 +296,7 @@ def _parse(
 
 
 def _visible_text(text: str, markup: Markup | None) -> str:
-    """Return roughly the text that a reader sees, for identifying its language."""
+    """Return approximately the text that a reader sees, to identify its language."""
     if markup is None:
         return text
     if markup.kind == "markdown":

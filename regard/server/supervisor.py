@@ -1,7 +1,7 @@
-"""Supervisor of worker processes: starts them, starts another where one dies, and stops all of them.
+"""Supervisor of worker processes: starts them, replaces those that die, and stops all of them.
 
-uvicorn's own supervisor ignores a second signal, stops every worker when one of them cannot be started again, and runs
-no server but its own.
+uvicorn's own supervisor ignores a second signal, stops all workers if one of them cannot be restarted, and supports
+only its own server.
 """
 
 from __future__ import annotations
@@ -21,29 +21,41 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 log = logging.getLogger("regard.server")
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before another is started: doubled while workers die before they serve
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0  # seconds before a restart; doubled while workers die before they serve
 STOPPING = (signal.SIGINT, signal.SIGTERM)
-AT_ONCE = signal.SIGUSR1  # what a worker gets for Ctrl-C, which it does not see: to stop without waiting for balancers
+AT_ONCE = signal.SIGUSR1  # sent to workers for Ctrl-C, which they ignore: stop without waiting for load balancers
 Work = Callable[[int, Connection], None]
 
 
 @dataclass(eq=False)
 class _Worker:
-    """One place for a process; ``serving``: whether its process has said that it serves."""
+    """Slot of a worker process.
+
+    Attributes:
+        number: the number of the worker.
+        process: the process, if it runs.
+        ready: receives a message when the process serves.
+        serving: whether the process serves.
+        failures: the number of processes in a row that died before they served.
+        start_at: the earliest time of the next start.
+    """
 
     number: int
     process: Any = None
-    said: Connection | None = None
+    ready: Connection | None = None
     serving: bool = False
     failures: int = 0
     start_at: float = 0.0
 
 
 class Supervisor:
-    """Supervisor of ``count`` processes that each run ``work(number, connection)``, number 1 and up.
+    """Supervisor of worker processes.
 
-    ``work`` sends something through the connection once it serves. ``patience``: seconds from a signal to stop until
-    workers that still run are killed. ``on_death``: told the process id of each that died.
+    Args:
+        work: the function ``work(number, connection)`` of a process; it sends a message once it serves.
+        count: the number of processes, numbered from 1.
+        patience: the time from a stop signal until workers that still run are killed, in seconds.
+        on_death: called with the process id of each worker that died.
     """
 
     def __init__(
@@ -55,16 +67,20 @@ class Supervisor:
         self._served = False  # whether any worker ever served
 
     def run(self, on_stop: Callable[[], None] = lambda: None) -> tuple[int | None, int]:
-        """Run until a signal; return it, or None and the exit code of a worker where the first ones cannot start.
+        """Run until a stop signal.
 
-        ``on_stop``: called before workers are told to stop.
+        Args:
+            on_stop: called before workers are stopped.
+
+        Returns:
+            The signal and 0; or None and the exit code of a worker, if the first workers cannot start.
         """
-        with _wakened_by_signals(self._signals) as awake:
+        with _woken_by_signals(self._signals) as awake:
             while not self._signals:
                 for worker in self._workers:
                     self._start_if_due(worker)
                 self._wait(awake)
-                code = self._bury()
+                code = self._handle_deaths()
                 if code is not None:
                     self._kill()
                     return None, code
@@ -73,45 +89,46 @@ class Supervisor:
         return self._signals[0], 0
 
     def _start_if_due(self, worker: _Worker) -> None:
-        """Start the process of a worker that has none, unless it has to wait."""
+        """Start the process of a worker without one, unless its pause is not over."""
         if worker.process is not None or time.monotonic() < worker.start_at:
             return
         context = multiprocessing.get_context("spawn")
-        worker.said, theirs = context.Pipe(duplex=False)
+        worker.ready, sender = context.Pipe(duplex=False)
         worker.process = context.Process(
-            target=self._work, args=(worker.number, theirs), name=f"worker {worker.number}", daemon=True
+            target=self._work, args=(worker.number, sender), name=f"worker {worker.number}", daemon=True
         )
         worker.serving = False
-        resource_tracker.ensure_running()  # it would unblock signals when it is first started
-        # Ctrl-C reaches every process of a terminal: workers leave it to the supervisor, and SIGTERM until they begin.
+        resource_tracker.ensure_running()  # its first start would unblock the signals
+        # Ctrl-C reaches all processes of a terminal. Workers start with blocked signals: SIGINT is for the supervisor
+        # only, and SIGTERM is unblocked when the worker is prepared for it.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
         try:
             worker.process.start()
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
+        sender.close()
 
     def _wait(self, awake: socket.socket, *, seconds: float = LONGEST_PAUSE) -> None:
-        """Wait until a worker says something or ends, a signal arrives, or it is time to start one."""
+        """Wait until a worker is ready or ends, a signal arrives, or it is time to start a worker."""
         waiting = [worker.start_at - time.monotonic() for worker in self._workers if worker.process is None]
         living = [worker for worker in self._workers if worker.process is not None]
-        said = [worker.said for worker in living if worker.said is not None]
-        wait([awake, *said, *(worker.process.sentinel for worker in living)], max(0.0, min([seconds, *waiting])))
+        ready = [worker.ready for worker in living if worker.ready is not None]
+        wait([awake, *ready, *(worker.process.sentinel for worker in living)], max(0.0, min([seconds, *waiting])))
         with suppress(BlockingIOError):
-            awake.recv(4096)  # what was read does not wake again
+            awake.recv(4096)  # clears the wake-up bytes
         for worker in living:
-            if worker.said is not None and worker.said.poll():
+            if worker.ready is not None and worker.ready.poll():
                 try:
-                    worker.said.recv()
+                    worker.ready.recv()
                     worker.serving = self._served = True
                     worker.failures = 0
                 except EOFError:
                     pass
-                worker.said.close()
-                worker.said = None
+                worker.ready.close()
+                worker.ready = None
 
-    def _bury(self) -> int | None:
-        """Tell of each worker that ended, and when another is started; the exit code if none was ever able to serve."""
+    def _handle_deaths(self) -> int | None:
+        """Log dead workers and schedule their restart; return the exit code if no worker has ever served."""
         for worker in self._workers:
             if worker.process is None or worker.process.is_alive():
                 continue
@@ -122,17 +139,17 @@ class Supervisor:
             if self._signals:
                 continue
             if not self._served:
-                log.error("worker %d (process %d) %s before it could serve: stopping", worker.number, pid, _end(code))
+                log.error("worker %d (process %d) %s before it served; stopping", worker.number, pid, _end(code))
                 return max(code, 1)
             worker.failures += not worker.serving
             pause = min(FIRST_PAUSE * 2**worker.failures, LONGEST_PAUSE) if worker.failures else 0.0
             worker.start_at = time.monotonic() + pause
             after = f" in {pause:g} s" if pause else ""
-            log.error("worker %d (process %d) %s: starting another%s", worker.number, pid, _end(code), after)
+            log.error("worker %d (process %d) %s; restarting%s", worker.number, pid, _end(code), after)
         return None
 
     def _stop(self, awake: socket.socket) -> None:
-        """Tell all workers to stop, and wait; a second signal or the end of patience kills them."""
+        """Stop all workers and wait for them; kill them after a second signal or at the end of the patience."""
         for worker in self._workers:
             if worker.process is not None:
                 os.kill(worker.process.pid, AT_ONCE if self._signals[0] == signal.SIGINT else signal.SIGTERM)
@@ -143,10 +160,10 @@ class Supervisor:
                 self._kill()
                 return
             self._wait(awake, seconds=left)
-            self._bury()
+            self._handle_deaths()
 
     def _kill(self) -> None:
-        """Kill the workers that are left."""
+        """Kill the remaining workers."""
         for worker in self._workers:
             if worker.process is not None:
                 worker.process.kill()
@@ -154,14 +171,14 @@ class Supervisor:
 
 
 def begin_work() -> None:
-    """Prepare this process as a worker: SIGTERM and AT_ONCE end it from here on, and so does the supervisor's end."""
+    """Prepare this process as a worker: SIGTERM, AT_ONCE and the end of the supervisor stop it."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
     supervisor = multiprocessing.parent_process()
     assert supervisor is not None
 
     def watch() -> None:
-        """Stop when the supervisor has ended: nobody else would tell this process to."""
+        """Stop this process when the supervisor has ended."""
         wait([supervisor.sentinel])
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -169,22 +186,24 @@ def begin_work() -> None:
 
 
 @contextmanager
-def _wakened_by_signals(received: list[int]) -> Iterator[socket.socket]:
-    """Append signals to a list while the block runs; the socket can be read when one has arrived."""
+def _woken_by_signals(received: list[int]) -> Iterator[socket.socket]:
+    """Append signals to a list while the block runs; the socket becomes readable when a signal arrives."""
     awake, waker = socket.socketpair()
     with awake, waker:
         awake.setblocking(False)
         waker.setblocking(False)
-        before = {each: signal.signal(each, lambda number, frame: received.append(number)) for each in STOPPING}
+        handlers = {
+            stopping: signal.signal(stopping, lambda number, frame: received.append(number)) for stopping in STOPPING
+        }
         descriptor = signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         try:
             yield awake
         finally:
             signal.set_wakeup_fd(descriptor)
-            for each, handler in before.items():
-                signal.signal(each, handler)
+            for stopping, handler in handlers.items():
+                signal.signal(stopping, handler)
 
 
 def _end(code: int) -> str:
-    """Say how a process ended."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+    """Describe how a process ended."""
+    return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"

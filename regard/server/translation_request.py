@@ -23,12 +23,18 @@ from regard.server.text.word_spans import word_spans
 
 @dataclass(frozen=True)
 class TranslationRequest:
-    """Texts to translate and how.
+    """Texts to translate, with settings.
 
-    ``texts``: one or more texts. ``source``: language code; None to identify it. ``target``: language code; None for
-    any. ``credentials``: key and address of the client. ``model``: name of the model; None to choose by languages.
-    ``search``: fields of SearchConfig that differ from the run's own. ``glossary``: required terms. ``protect``:
-    placeholders, addresses and numbers come out unchanged. ``markup``: the format; None for plain text.
+    Attributes:
+        texts: one or more texts.
+        source: the language code; None to identify the language.
+        target: the language code; None for any language.
+        credentials: the key and the address of the client.
+        model: the name of the model; None to choose it by languages.
+        search: fields of SearchConfig that override those of the run.
+        glossary: the required terms.
+        protect: whether placeholders, addresses and numbers stay unchanged.
+        markup: the format; None for plain text.
     """
 
     texts: Sequence[str]
@@ -46,7 +52,11 @@ class TranslationRequest:
     ) -> Document:
         """Return the document of a text.
 
-        ``language``: the code for splitting sentences. ``whole``: a plain text is one input, unsplit.
+        Args:
+            text: the text.
+            language: the language code for sentence splitting.
+            deadline: the deadline of the request.
+            whole: whether a plain text is one input, without sentence splitting.
         """
         return (
             whole_text(text) if whole and self.markup is None else parse_document(text, self.markup, language, deadline)
@@ -65,7 +75,7 @@ def parse_document(
 
 
 class ModelChoice(NamedTuple):
-    """Model chosen for a text, the code of its source language, and that language if it was identified."""
+    """Model for a text, the code of its source language, and the identified language, if any."""
 
     model: Translating
     source: str | None
@@ -75,8 +85,12 @@ class ModelChoice(NamedTuple):
 class TranslationResult(NamedTuple):
     """Translation of one text.
 
-    ``candidates``: (text, score), best first; several only for a text of one sentence. ``model``, ``source``,
-    ``detected``: as in ModelChoice. ``sentences``: the translation of each sentence.
+    Attributes:
+        candidates: (text, score), best first; several only for a text of one sentence.
+        model: see ModelChoice.
+        source: see ModelChoice.
+        detected: see ModelChoice.
+        sentences: the translation of each sentence.
     """
 
     candidates: list[tuple[str, float]]
@@ -94,15 +108,15 @@ class TranslationResult(NamedTuple):
 def align_sentences(
     model: Translating, document: Document, translations: Sequence[Translation], deadline: Deadline
 ) -> dict[int, WordAlignment]:
-    """Return the word alignments that ``document`` needs, by number of sentence.
+    """Return the word alignments that ``document`` needs, by sentence index.
 
-    Sentences that are not aligned before ``deadline`` are left out: joining aligns by position.
+    Sentences that are not aligned before ``deadline`` are left out; ``join`` then aligns them by position.
     """
     alignments: dict[int, WordAlignment] = {}
     for number in document.needs_alignment:
         if deadline.left:
             translation = translations[number]
-            # The sentence that the model read may begin with the mark of a target language.
+            # The source of the model may begin with a language mark, which the sentence of the document lacks.
             mark = len(word_spans(translation.source)) - len(word_spans(document.sentences[number]))
             alignments[number] = [max(word - mark, 0) for word in model.align_words(translation)]
     return alignments
@@ -116,12 +130,15 @@ def join_candidates(
 ) -> list[tuple[str, float]]:
     """Return the candidates (text, score) of a document, best first.
 
-    All candidates of a text that is one sentence without tags; otherwise the best one, with summed scores.
+    A text of one sentence without tags has all candidates of the sentence; other texts have one, with summed scores.
     """
     count = len(translations[0].candidates) if len(translations) == 1 and not document.needs_alignment else 1
     deadline.check()
     ranks = [[translation.candidates[rank] for translation in translations] for rank in range(count)]
     return [
-        (document.join([each.text for each in candidates], alignments), sum(each.score for each in candidates))
+        (
+            document.join([candidate.text for candidate in candidates], alignments),
+            sum(candidate.score for candidate in candidates),
+        )
         for candidates in ranks
     ]

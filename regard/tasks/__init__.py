@@ -1,1 +1,1 @@
-"""Tasks, each with its data, network, loss, measures and outputs; ``core.task_table`` lists them. Imports no torch."""
+"""Tasks: the data, network, loss, metrics and outputs of each. ``core.task_table`` lists them. Imports no torch."""

@@ -1,4 +1,4 @@
-"""The engine of a run by trial on its own validation data, remembered beside it."""
+"""Choice of the engine of a run by a trial on its validation data; the run folder stores the measurements."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ CONDITIONS = ("regard", "torch", "processor", "vector_instructions", "threads")
 
 
 def automatic_engine(
-    run: RunFolder, net: nn.Module, codecs: Any, checkpoint: Path, say: Report,
+    run: RunFolder, net: nn.Module, codecs: Any, checkpoint: Path, log: Report,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Engine | None:  # fmt: skip
-    """The fastest engine that is exact enough for a run on this machine; None where there is nothing to choose.
+    """Return the fastest engine that is accurate enough for a run on this machine, and log the reason.
 
-    ``say`` is told which, and why.
+    Returns:
+        The engine; None if the model has fewer than two.
     """
     if run.task.engine_trials is None:
         return None
@@ -40,17 +41,17 @@ def automatic_engine(
         if measured is None or set(measured) != set(names):
             lines = trials.lines()
             if lines is None:
-                say(f"engine float32: {run.data} holds no prepared lines to measure others on")
+                log(f"engine float32: {run.data} has no prepared lines for a trial of other engines")
                 return "float32"
             measured = measure({name: trials.trial(name, lines) for name in names}, clock)
             save_choice(run.path, key, measured)
-    say(explain(measured))
+    log(explain(measured))
     return choose(measured)
 
 
 def _key(checkpoint: Path) -> str:
-    """A sha256 over all that decides what is measured: the weights, versions, instructions and threads."""
+    """Return a sha256 over all conditions of a measurement: weights, versions, instructions and threads."""
     manifest = hashlib.sha256((checkpoint / "manifest.json").read_bytes()).hexdigest()
     now = environment()
-    conditions = [manifest, kernel_set(), *(now[each] for each in CONDITIONS)]
+    conditions = [manifest, kernel_set(), *(now[condition] for condition in CONDITIONS)]
     return hashlib.sha256(json.dumps(conditions).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""A check of data and config before hours are spent on training: a lint of parallel text, and a rehearsal."""
+"""Check of data and config before training: a lint of the examples, and a rehearsal of the preparation."""
 
 from __future__ import annotations
 
@@ -22,39 +22,39 @@ from regard.tasks.find_config import find_config, tasks_by_confidence
 from regard.tasks.translation.config import TranslationConfig
 from regard.training.setup import rehearse
 
-Showing = Callable[[str], AbstractContextManager[ProgressCallback]]  # opens a display of work of that name
+Showing = Callable[[str], AbstractContextManager[ProgressCallback]]  # opens a progress display with this title
 
 
 class CheckedCorpus(NamedTuple):
-    """One file of parallel text, a pair of files, or the examples of another task, and what its lint found."""
+    """A checked corpus (a file, a pair of files, or the examples of another task) and its lint report."""
 
-    corpus: Any  # a CorpusConfig, or the section of files of another task
+    corpus: Any  # a CorpusConfig, or the files section of another task
     lint: LintReport
 
     @property
     def name(self) -> str:
-        """The files."""
+        """Names of the files."""
         target = getattr(self.corpus, "target", None)
         return self.corpus.name + (f" and {target}" if target else "")
 
 
 class CheckReport(NamedTuple):
-    """The outcome of a check."""
+    """Result of a check."""
 
-    train: list[CheckedCorpus]  # none for a task without a lint
+    train: list[CheckedCorpus]  # empty for a task without a lint
     valid: list[CheckedCorpus]
     remarks: list[str]  # warnings of the rehearsal
-    refused: RegardError | None  # what training would refuse the data or the config with
-    recipe: bool  # a recipe was named, not files
+    refused: RegardError | None  # the error that training would raise
+    recipe: bool  # whether a recipe was checked instead of files
 
     @property
     def clean(self) -> bool:
-        """Return whether no finding keeps the text from being trained on."""
-        return not any(KINDS[kind] == "error" for each in (*self.train, *self.valid) for kind in each.lint.counts)
+        """True if no finding is an error, which would prevent training."""
+        return not any(KINDS[kind] == "error" for corpus in (*self.train, *self.valid) for kind in corpus.lint.counts)
 
     @property
     def trainable(self) -> bool:
-        """Return whether training could start."""
+        """True if training can start."""
         return self.clean and self.refused is None
 
 
@@ -71,31 +71,40 @@ def check(
     *files: str | Path,
     valid: Sequence[str | Path] = (),
     test: Sequence[str | Path | tuple[str | Path, str | Path]] = (),
-    most: int = 5,
+    max_findings: int = 5,
     showing: Showing = lambda doing: nullcontext(lambda count: None),
 ) -> CheckReport:
     """Check data, or the data of a recipe: ``regard.check("train.en", "train.de").trainable``.
 
-    ``files``: SOURCE and TARGET, one .tsv or .jsonl, a text for a language model, or a recipe; ``valid``: the same, to
-    validate on. ``test``: held-out data that must not occur in the training data, each a file or a pair of files.
-    ``most`` findings of each kind are named. If no finding is an error, everything that training does before its first
-    update is rehearsed. Raises only what a config that cannot be found or files that cannot be read raise.
+    If no finding is an error, all steps of training before the first update are rehearsed.
+
+    Args:
+        files: SOURCE and TARGET, one .tsv or .jsonl, a text for a language model, or a recipe.
+        valid: the validation data, in the same form.
+        test: held-out data that must not occur in the training data, each a file or a pair of files.
+        max_findings: the maximum number of findings of each type that are listed.
+        showing: opens a progress display.
+
+    Raises:
+        RegardError: if the config cannot be found or a file cannot be read. Other errors are in the report.
     """
     request = _request([Path(file) for file in files], [Path(file) for file in valid])
     valid_files = [file for corpus in request.valid for file in corpus.each_file()]
-    held_out = [*valid_files, *(file for each in test for file in _held_out(each).each_file())]
-    linted = partial(_linted, most=most, showing=showing)
+    held_out = [*valid_files, *(file for paths in test for file in _held_out(paths).each_file())]
+    linted = partial(_linted, max_findings=max_findings, showing=showing)
     train = [linted(file, held_out=held_out) for corpus in request.train for file in corpus.each_file()]
-    found = CheckReport(train, [linted(file, held_out=()) for file in valid_files], [], None, request.recipe)
-    if not found.clean:
-        return found
+    report = CheckReport(train, [linted(file, held_out=()) for file in valid_files], [], None, request.recipe)
+    if not report.clean:
+        return report
     remarks, refused = _rehearsed(request.config, showing)
-    examples = [] if train or refused is not None else _checked_examples(request.config(), test, most, showing)
-    return found._replace(train=[*train, *examples], remarks=remarks, refused=refused)
+    examples = [] if train or refused is not None else _checked_examples(request.config(), test, max_findings, showing)
+    return report._replace(train=[*train, *examples], remarks=remarks, refused=refused)
 
 
-def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing: Showing) -> list[CheckedCorpus]:
-    """Check the examples of a task that is not translation; nothing where it has none one by one."""
+def _checked_examples(
+    config: RunConfig, test: Sequence[Any], max_findings: int, showing: Showing
+) -> list[CheckedCorpus]:
+    """Check the examples of a task other than translation; return an empty list for a task without a lint."""
     task, data = find_task(config.task.kind), config.data
     rows: Any = task.lint_rows
     if rows is None:
@@ -105,7 +114,7 @@ def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing
         return (LintExample(*row) for row in rows(data, corpora))
 
     kind = type(data.train[0])
-    tests = [kind.model_validate({"source": str(each)}) for each in test]
+    tests = [kind.model_validate({"source": str(path)}) for path in test]
     trained = {corpus.name for corpus in data.train}
     held_out = {
         "the held-out part" if corpus.name in trained else corpus.name: partial(read, [corpus])
@@ -120,7 +129,7 @@ def _checked_examples(config: RunConfig, test: Sequence[Any], most: int, showing
             done = number
 
         train, unit = read(data.train), task.lint_unit_of(data)
-        lint = lint_examples(train, held_out=held_out, unit=unit, max_findings=most, progress=progress)
+        lint = lint_examples(train, held_out=held_out, unit=unit, max_findings=max_findings, progress=progress)
     return [CheckedCorpus(data.train[0], lint)]
 
 
@@ -130,7 +139,7 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
         config = find()
         if not isinstance(config, TranslationConfig):
             return _Request([], [], lambda: config, True)
-        # Training and validation may share a file, split by a hash of each sentence.
+        # Training and validation may share a file, which is split by a hash of each sentence.
         shared = {corpus.source for corpus in config.data.train}
         held_out = [corpus for corpus in config.data.valid or () if corpus.source not in shared]
         return _Request(config.data.train, held_out, lambda: config, True)
@@ -140,24 +149,26 @@ def _request(files: Sequence[Path], valid: Sequence[Path]) -> _Request:
 
 
 def _are_pairs(files: Sequence[Path], valid: Sequence[Path]) -> bool:
-    """Return whether translation reads these files, and no task that is more certain of them."""
+    """Return whether translation reads these files, and no task with a higher confidence does."""
     groups = tasks_by_confidence(files, valid, {})
-    surer = list(takewhile(lambda kinds: "translation" not in kinds, groups))
-    if len(surer) == len(groups):
+    preferred = list(takewhile(lambda kinds: "translation" not in kinds, groups))
+    if len(preferred) == len(groups):
         return False
-    return all(locate(kind).config().propose(files, valid, {}) is None for kinds in surer for kind in kinds)
+    return all(locate(kind).config().propose(files, valid, {}) is None for kinds in preferred for kind in kinds)
 
 
 def _rehearsed(find: Callable[[], RunConfig], showing: Showing) -> tuple[list[str], RegardError | None]:
-    """Prepare as training does, in a temporary folder; the remarks, and the error if training would refuse."""
+    """Prepare the data as training does, in a temporary folder; return the warnings, and the error that it raises."""
     try:
-        with tempfile.TemporaryDirectory() as folder, showing("cutting") as advance:
+        with tempfile.TemporaryDirectory() as folder, showing("preparing") as advance:
             return rehearse(RunFolder.create(Path(folder) / "run", find()), progress=advance), None
     except RegardError as error:
         return [], error
 
 
-def _linted(corpus: FileCorpus, *, held_out: Sequence[FileCorpus], most: int, showing: Showing) -> CheckedCorpus:
+def _linted(
+    corpus: FileCorpus, *, held_out: Sequence[FileCorpus], max_findings: int, showing: Showing
+) -> CheckedCorpus:
     with showing("reading") as advance:
         done = 0
 
@@ -166,16 +177,16 @@ def _linted(corpus: FileCorpus, *, held_out: Sequence[FileCorpus], most: int, sh
             advance(line - done)
             done = line
 
-        return CheckedCorpus(corpus, lint(corpus, held_out=held_out, max_findings=most, progress=read))
+        return CheckedCorpus(corpus, lint(corpus, held_out=held_out, max_findings=max_findings, progress=read))
 
 
 def _is_recipe(source: Path) -> bool:
-    """Return whether the argument is a recipe: a .toml file, or a name without a suffix that is no file."""
+    """Return whether the argument is a recipe: a .toml file, or a name without a suffix that is not a file."""
     return source.suffix == ".toml" or (not source.suffix and not source.exists())
 
 
-def _held_out(given: str | Path | tuple[str | Path, str | Path]) -> CorpusConfig:
-    return _corpus([Path(each) for each in (given if isinstance(given, tuple) else (given,))])
+def _held_out(paths: str | Path | tuple[str | Path, str | Path]) -> CorpusConfig:
+    return _corpus([Path(path) for path in (paths if isinstance(paths, tuple) else (paths,))])
 
 
 def _corpus(files: Sequence[Path]) -> CorpusConfig:

@@ -1,4 +1,4 @@
-"""Config of tasks whose network is an encoder that ends in classes. Imports no torch."""
+"""Base config of tasks whose network is an encoder with a classification head. Imports no torch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from regard.runs.run_config import UnsmoothedRunConfig
 
 
 class EncoderRunConfig(UnsmoothedRunConfig):
-    """Base of these configs: sizes of the encoder, of a vocabulary and of classes; no label smoothing unless given."""
+    """Base config: the sizes of the encoder, the vocabulary and the classes. Label smoothing is 0 by default."""
 
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
     inherited_keys: ClassVar[tuple[str, ...]] = ("max_length",)
@@ -31,12 +31,12 @@ class EncoderRunConfig(UnsmoothedRunConfig):
 
     @property
     def longest(self) -> int:
-        """Columns that the encoder reads at most."""
+        """Maximum number of positions that the encoder reads."""
         raise NotImplementedError
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types", "classes"}:
-            raise ValueError("it should have the size of one vocabulary, types, and the number of classes")
+            raise ValueError("expected the keys `types` (size of the vocabulary) and `classes` (number of classes)")
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:
@@ -46,7 +46,7 @@ class EncoderRunConfig(UnsmoothedRunConfig):
             raise InvalidCombination(
                 "model.encoder.position.longest",
                 "data.max_length",
-                why=f"{self.data.max_length} pieces and the symbols around them need {self.longest} learned positions",
+                why=f"{self.data.max_length} pieces and special tokens need {self.longest} learned positions",
                 help=f"--set model.position.longest={self.longest}, or lower data.max_length",
             )
         return self

@@ -1,4 +1,4 @@
-"""Evaluation in one call: a run folder and data files in, figures out."""
+"""``regard.evaluate``: evaluate a run folder on data files."""
 
 from __future__ import annotations
 
@@ -19,15 +19,26 @@ def evaluate(
     device: str | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """The figures of a run over data files: ``regard.evaluate("runs/book", "test.txt").figures["bits_per_byte"]``.
+    """Evaluate a run on data files: ``regard.evaluate("runs/book", "test.txt").figures["bits_per_byte"]``.
 
-    A translation's run takes SOURCE and one or more TARGET files, or one .tsv or .jsonl, and ``settings`` of the search
-    such as ``beam=1``. Any other takes files as its training does; each is prepared in a temporary folder and measured
-    as validation measures, without smoothing; its ``settings`` are keys of the section ``data``, such as ``stride=64``.
-    ``metrics``: BLEU and chrF for a translation's run, and all that the task has for others, unless given. Raises
-    ConfigError for an unknown metric or setting, DataError for the files.
+    Outputs of a translation run are compared with references. For other tasks, the files are prepared in a temporary
+    folder and evaluated as in validation, without label smoothing.
+
+    Args:
+        run: the run folder.
+        files: SOURCE and one or more TARGET files, or one .tsv or .jsonl, for a translation run; otherwise files as in
+            training.
+        metrics: the names of the metrics. Default: BLEU and chrF for a translation run, all metrics of other tasks.
+        checkpoint: see ``regard.load``.
+        device: see ``regard.load``.
+        settings: search settings of a translation run, such as ``beam=1``; otherwise keys of the section ``data``, such
+            as ``stride=64``.
+
+    Raises:
+        ConfigError: for an unknown metric or setting.
+        DataError: for a missing or damaged file.
     """
     folder, paths = RunFolder.open(Path(run)), [Path(file) for file in files]
     if not paths:
-        raise ConfigError("there is nothing to evaluate on", help=f"name a file: regard evaluate {run} FILE")
+        raise ConfigError("no file to evaluate on", help=f"regard evaluate {run} FILE")
     return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device, **settings)

@@ -1,4 +1,4 @@
-"""Evaluation of a trained run over given data files by the loss and the metrics of its task, whatever that is."""
+"""Evaluation of a trained run of any task on data files, by the loss and the metrics of the task."""
 
 from __future__ import annotations
 
@@ -32,22 +32,22 @@ from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
 
-OUTPUT_METRICS = ("bleu", "chrf")  # of outputs, unless given
+OUTPUT_METRICS = ("bleu", "chrf")  # default metrics of outputs with references
 
 
 class Evaluation(NamedTuple):
-    """The figures of a run over given data, and how they were computed."""
+    """Metrics of a run on data files, and how they were computed."""
 
-    figures: dict[str, float]  # loss, perplexity, bleu …
-    signatures: dict[str, str]  # of figures that go by several definitions: how each was computed
-    sums: dict[str, float]  # tokens, bytes …: what the figures are ratios of, where it is one number
-    tables: dict[str, MetricTable]  # figures by class, and the like
-    settings: dict[str, Any]  # of the search, or how the data were cut
+    figures: dict[str, float]  # loss, perplexity, bleu, …
+    signatures: dict[str, str]  # exact definition of each metric that has several
+    sums: dict[str, float]  # tokens, bytes, …: the scalar sums from which the metrics are computed
+    tables: dict[str, MetricTable]  # metrics by class, confusion matrix, …
+    settings: dict[str, Any]  # settings of the search, or of the windows of the data
     examples: int
     checkpoint: str
     seconds: float
-    outputs: list[str]  # the decoded texts, of a translation's run
-    units: int | None = None  # nodes, words …: what the loss is a mean over, in the task's unit; None: not counted
+    outputs: list[str]  # decoded texts of a translation run
+    units: int | None = None  # number of units (nodes, words, …) that the loss is averaged over; None if not counted
     unit: str = "tokens"
 
 
@@ -63,21 +63,21 @@ def evaluate_run(
     memory: int | None = None,
     **settings: Any,
 ) -> Evaluation:
-    """Return the figures of a run over files.
+    """Return the metrics of a run on data files.
 
-    Outputs are compared with references if the task has a ``reference_test``. Otherwise files are prepared in a
-    temporary folder, for the figures of the objective and of the predictor.
+    Outputs are compared with references if the task has a ``reference_test``. Otherwise the files are prepared in a
+    temporary folder, and the metrics of the objective and of the predictor are computed.
 
     Args:
         run: the trained run.
-        files: of the form that its training reads.
-        metrics: their names; None: see ``require_metrics``.
+        files: the data files, in the form of the training data.
+        metrics: the names of the metrics; None: see ``require_metrics``.
         checkpoint: see ``tasks.load.load``.
         device: see ``tasks.load.load``.
-        progress: called with the number of examples that were finished.
-        peers: the ranks that share the examples; each returns the figures of all.
-        memory: positions that layers with memory attend to, if not as many as in training.
-        settings: of the search, such as ``beam=1``; or else keys of the section ``data``, such as ``stride=64``.
+        progress: called with the number of newly finished examples.
+        peers: the ranks that share the examples; each returns the metrics of all examples.
+        memory: the number of positions in memory, for layers with memory; None: as in training.
+        settings: search settings, such as ``beam=1``, or keys of the section ``data``, such as ``stride=64``.
     """
     shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
     if run.task.reference_test is not None:
@@ -85,9 +85,9 @@ def evaluate_run(
         test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
         settings |= {} if memory is None else {"memory": memory}
         return evaluate_outputs(run, test, names, _search(test.search, settings), **shared)
-    config, names = given_files(run, files, settings), require_metrics(run, metrics)
+    config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
-    _remember(run, net, memory)
+    _set_memory(run, net, memory)
     return _evaluate_objective(run, config, net, codecs, names, requested=metrics is not None, **shared)
 
 
@@ -95,21 +95,21 @@ def _evaluate_objective(
     run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
     requested: bool, checkpoint: str | None, progress: ProgressCallback | None, peers: ProcessGroup | None,
 ) -> Evaluation:  # fmt: skip
-    """Return the figures of the objective and of the predictor over the data of ``config``, as validation does."""
+    """Return the metrics of the objective and of the predictor on the data of ``config``, as in validation."""
     task = run.task
-    counted = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
+    predictor_metrics = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
     predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         examples = open_files(run, config, Path(folder))
         if not len(examples):
             where = config.data.train[0].name
-            raise DataError("there is nothing to evaluate on", where=where, why="it holds no example")
+            raise DataError("the file contains no examples to evaluate on", where=where)
         model = Trainable(net.eval(), task.objective(run.config))
         strategy = _strategy(next(net.parameters()).device, peers)
         with torch.no_grad():
             sums = objective_sums(model, examples, strategy, done=progress) or {}
-        if counted:
-            sums = sums | (predictor_sums(predictor, examples, counted, strategy) or {})
+        if predictor_metrics:
+            sums = sums | (predictor_sums(predictor, examples, predictor_metrics, strategy) or {})
         number, units = _sizes(examples)
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
@@ -127,16 +127,16 @@ def _evaluate_objective(
 
 
 class ReferenceTest(Protocol):
-    """Outputs of a model for a test set, compared with references: see ``core.task.Task.reference_test``."""
+    """A test set whose outputs are compared with references: see ``core.task.Task.reference_test``."""
 
-    search: SearchConfig  # the settings of the run
+    search: SearchConfig  # search settings of the run
 
     def __len__(self) -> int:
         """Return the number of lines."""
 
     @property
     def inputs(self) -> list[str]:
-        """The distinct inputs, for each of which there is one output."""
+        """Distinct inputs; the model computes one output for each."""
 
     @property
     def warnings(self) -> Iterator[str]:
@@ -145,15 +145,15 @@ class ReferenceTest(Protocol):
     def outputs(
         self, search: SearchConfig, done: ProgressCallback = ..., peers: ProcessGroup | None = None
     ) -> list[str]:
-        """Return an output for each line. ``peers``: the ranks that share the work."""
+        """Return an output for each line; ``peers`` are the ranks that share the work."""
 
     def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
-        """Return one metric of the outputs, with the signature of how it was computed."""
+        """Return a metric of the outputs, with its signature."""
 
     def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> Mapping[str, MetricTable]:
-        """Return tables next to these metrics."""
+        """Return the tables that accompany these metrics."""
 
-    def compare(self, metric: str, outputs: Sequence[str], others: Sequence[str]) -> BootstrapDifference:
+    def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
         """Compare the outputs with those of another model."""
 
 
@@ -167,7 +167,17 @@ def evaluate_outputs(
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
 ) -> Evaluation:
-    """Return the figures of outputs that are compared with references; ``search``: settings of the outputs."""
+    """Return the metrics of outputs that are compared with references.
+
+    Args:
+        run: the trained run.
+        test: the test set.
+        metrics: the names of the metrics.
+        search: the search settings of the outputs.
+        checkpoint: the checkpoint of ``test``.
+        progress: called with the number of newly finished inputs.
+        peers: the ranks that share the work.
+    """
     began = time.perf_counter()
     outputs = test.outputs(search, progress or (lambda count: None), peers)
     seconds = time.perf_counter() - began
@@ -193,69 +203,79 @@ def _search(base: SearchConfig, settings: Mapping[str, Any]) -> SearchConfig:
 
 
 def _sizes(examples: Examples) -> tuple[int, int]:
-    """Number of examples of an evaluation, and their weight in the task's unit."""
+    """Return the number of examples, and their number of units of the task."""
     batches, weights = examples.batches(None), examples.token_counts()
     return sum(len(batch.index) for batch in batches), sum(int(weights[batch.index].sum()) for batch in batches)
 
 
-def _remember(run: RunFolder, net: nn.Module, memory: int | None) -> None:
-    """Let the layers of a network remember so many columns; None: as in training.
+def _set_memory(run: RunFolder, net: nn.Module, memory: int | None) -> None:
+    """Set the number of positions in memory of the layers of a network; None keeps the value of training.
 
-    ConfigError where none remembers, or not so many.
+    Raises:
+        ConfigError: if the network has no memory, or its layers do not support this number.
     """
     if memory is None:
         return
     mixers = [module for module in net.modules() if isinstance(module, SegmentMemory)]
     if not mixers:
-        why = "its layers remember no columns: mixers segment-memory and compressive do"
-        raise ConfigError("memory is not for this model", where=str(run.path), why=why)
+        why = "only the mixers segment-memory and compressive have a memory"
+        raise ConfigError("`memory` does not apply to this model", where=str(run.path), why=why)
     try:
         for mixer in mixers:
             mixer.set_memory(memory)
     except ValueError as problem:
-        raise ConfigError(f"memory cannot be {memory}", where=str(run.path), why=str(problem)) from problem
+        raise ConfigError(f"`memory` cannot be {memory}", where=str(run.path), why=str(problem)) from problem
 
 
 def _strategy(device: torch.device, peers: ProcessGroup | None) -> Strategy:
-    """Whole batches in one process; with ranks, a batch's examples dealt to them, each once."""
+    """Return the strategy: whole batches in one process; with ranks, the examples of a batch divided among them."""
     workers = Workers(1, torch.get_num_threads())
     if peers is None:
         return Shards(1, workers, device)
     return CanonicalRanks(1 << (peers.world - 1).bit_length(), workers, peers, device)
 
 
-class _GivenFiles(NamedTuple):
-    """The files of a run whose data are others, prepared elsewhere: as ``core.task.RunFiles``."""
+class _EvaluationFiles(NamedTuple):
+    """The ``core.task.RunFiles`` of an evaluation: other data than the run's, prepared in another folder."""
 
     path: Path
     data: Path
     tokenizers: Path
     config: RunConfig
-    contents: Mapping[str, str]  # nothing: the data may be any
-    makes_codecs: bool = False  # those of the run are opened
+    contents: Mapping[str, str]  # empty: any data is accepted
+    makes_codecs: bool = False  # the codecs of the run are used
 
 
-def given_files(run: RunFolder, files: Sequence[Path], cut: Mapping[str, Any]) -> RunConfig:
-    """The run's config with these files as its data. ConfigError where its task reads none such, or cuts none so."""
+def config_with_files(run: RunFolder, files: Sequence[Path], settings: Mapping[str, Any]) -> RunConfig:
+    """Return the config of a run with these files as its data.
+
+    Args:
+        run: the run folder.
+        files: the data files.
+        settings: changed keys of the section ``data``.
+
+    Raises:
+        ConfigError: if the task does not have these settings or does not read such files.
+    """
     files = [file for name in files for file in named_files(name)]
     for file in files:
         if not file.exists():
             raise unreadable(file, FileNotFoundError())
     data: Any = run.config.data
-    if unknown := [name for name in cut if name not in type(data).model_fields]:
-        why = f"a run of {run.config.task.kind} has none"
-        raise ConfigError(f"evaluation takes no setting {unknown[0]}", where=unknown[0], why=why)
-    given = {"train": [{"source": str(file)} | _test_part(data, file) for file in files], "valid": None}
-    kept = data.model_dump(mode="json", exclude={"train", "valid"}, exclude_none=True)
+    if unknown := [name for name in settings if name not in type(data).model_fields]:
+        why = f"the section data of {run.config.task.kind} has no such key"
+        raise ConfigError(f"unknown setting {unknown[0]}", where=unknown[0], why=why)
+    new_files = {"train": [{"source": str(file)} | _test_part(data, file) for file in files], "valid": None}
+    unchanged = data.model_dump(mode="json", exclude={"train", "valid"}, exclude_none=True)
     try:
-        changed = type(data).model_validate({**kept, **cut, **given})
+        changed = type(data).model_validate({**unchanged, **settings, **new_files})
     except ValidationError as error:
         raise explain(error, type(data), (), ()) from error
     return run.config.model_copy(update={"data": changed})
 
 
 def _test_part(data: Any, file: Path) -> dict[str, Any]:
-    """Return the key that reads the test part alone, for a file whose column of parts training has read."""
+    """Return the key that selects the test part of a file, if training used a column of parts that the file has."""
     column = next((part[0] for corpus in data.train if (part := getattr(corpus, "part", None)) is not None), None)
     if column is None or not file.is_file() or form_of(file) == "text" or column not in column_names(file):
         return {}
@@ -263,37 +283,39 @@ def _test_part(data: Any, file: Path) -> dict[str, Any]:
 
 
 def open_files(run: RunFolder, config: RunConfig, folder: Path) -> Examples:
-    """The files of ``given_files`` as examples of the run's task, prepared in ``folder``."""
-    elsewhere: Any = _GivenFiles(run.path, folder, run.tokenizers, config, {})
-    return run.task.prepare(elsewhere, lambda message: None, None).train
+    """Return the data of ``config`` as examples of the task of the run, prepared in ``folder``."""
+    files: Any = _EvaluationFiles(run.path, folder, run.tokenizers, config, {})
+    return run.task.prepare(files, lambda message: None, None).train
 
 
 def require_metrics(run: RunFolder, metrics: Sequence[str] | None) -> list[str]:
-    """Return the names of metrics: those of the task, or BLEU and chrF of outputs, unless given.
+    """Return the names of the metrics; by default all of the task, or BLEU and chrF of outputs.
 
-    Raises ConfigError for an unknown one.
+    Raises:
+        ConfigError: for an unknown metric.
     """
     outputs = run.task.reference_test is not None
     if metrics is None:
         return list(OUTPUT_METRICS if outputs else run.task.metrics)
     names, known = list(metrics), list(run.task.metrics) if outputs else ["loss", *run.task.metrics]
     if outputs and not names:
-        raise ConfigError("there is no metric named", why=f"the metrics of this task are {', '.join(known)}")
+        raise ConfigError("no metric is named", why=f"the metrics of this task are {', '.join(known)}")
     if unknown := [name for name in names if name not in known]:
         why = f"the metrics of this task are {', '.join(known)}"
-        raise ConfigError(f"there is no metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))
+        raise ConfigError(f"unknown metric {unknown[0]}", why=why, help=did_you_mean(unknown[0], known))
     return names
 
 
 def _figures(
     figures: Mapping[str, float], names: Sequence[str], run: RunFolder, *, requested: bool
 ) -> dict[str, float]:
-    """The loss and the figures of these names. ConfigError where one that was ``requested`` is missing.
+    """Return the loss and the metrics with these names.
 
-    A model of classes has no figures of numbers, for example, though its task has.
+    Raises:
+        ConfigError: if a ``requested`` metric is missing; a classifier, for example, has no metrics of numbers.
     """
     missing = [name for name in names if name not in figures]
     if requested and missing:
-        why = f"the figures of {run.path} are {', '.join(figures)}"
-        raise ConfigError(f"there is no {missing[0]} of such a run", why=why)
+        why = f"the metrics of {run.path} are {', '.join(figures)}"
+        raise ConfigError(f"the metric {missing[0]} is not available for this run", why=why)
     return {name: figures[name] for name in dict.fromkeys(["loss", *names]) if name in figures}

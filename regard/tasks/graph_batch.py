@@ -1,4 +1,4 @@
-"""One graph as the only example of a task, and batches of its nodes."""
+"""A graph as the only example of a task, and batches of its nodes."""
 
 from __future__ import annotations
 
@@ -15,14 +15,20 @@ from regard.models.graph.layers import LayerSizes, NodeFeatures
 
 
 class GraphTensors(NamedTuple):
-    """Arguments of a ``GraphNet``. Those of one graph are made once: networks sort the edges of a tensor only once.
+    """Arguments of a ``GraphNet``.
 
-    ``sizes``: of the layers, where each reads neighborhoods instead of the graph.
+    Those of one graph are created once, because a network caches the sorted edges by tensor.
+
+    Attributes:
+        features: the features of the nodes.
+        pairs: (2, edges); with ``sizes``, the edges of all layers, concatenated.
+        degree: (edges,).
+        sizes: the sizes of the layers, if each layer reads a neighborhood instead of the whole graph.
     """
 
     features: NodeFeatures | Tensor
-    pairs: Tensor  # (2, edges); with ``sizes`` those of each layer one after the other
-    degree: Tensor  # (edges,)
+    pairs: Tensor
+    degree: Tensor
     sizes: tuple[LayerSizes, ...] = ()
 
 
@@ -38,19 +44,23 @@ def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTens
 
 
 class NodeBatch(NamedTuple):
-    """Nodes with a loss, and everything that they look at."""
+    """Nodes with a loss, and the part of the graph that they attend to."""
 
     inputs: GraphTensors
-    nodes: Tensor  # (targets,): the numbers of the nodes among the outputs
+    nodes: Tensor  # (targets,): indices of the nodes in the outputs
     label: Tensor  # (targets,)
     index: Tensor  # type: ignore[assignment]  # (examples,); hides tuple.index
     weight: float
 
 
 class OneGraph:
-    """A graph as the only example of ``core.task.Examples``: it comes once an epoch.
+    """A graph as the only example of ``core.task.Examples``, visited once per epoch.
 
-    Its nodes are not examples, so that it is never dealt to several shards. ``weight``: the number of targets.
+    Its nodes are not examples, so it is never divided among shards.
+
+    Args:
+        graph: the graph.
+        weight: the number of targets.
     """
 
     def __init__(self, graph: Graph, weight: int) -> None:
@@ -71,7 +81,7 @@ class OneGraph:
 
 
 class WholeGraph(OneGraph):
-    """A graph whose ``chosen`` nodes have a loss."""
+    """A graph whose ``chosen`` nodes contribute to the loss."""
 
     def __init__(self, graph: Graph, chosen: npt.NDArray[np.bool_]) -> None:
         super().__init__(graph, int(chosen.sum()))

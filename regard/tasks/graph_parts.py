@@ -1,4 +1,4 @@
-"""The graph of a run: read from files, with nodes in parts, and the saved graph of a trained run."""
+"""The graph of a run: read from files, divided into parts, and saved with the trained run."""
 
 from __future__ import annotations
 
@@ -19,26 +19,29 @@ from regard.data.graphs import PARTS, UNLABELED, Graph, normalized_rows
 from regard.errors import DataError, ModelError
 from regard.tasks.graph_run_config import GraphDataConfig, GraphFilesConfig, NodeSplit
 
-FEATURES = "features.npy"  # beside it, where features lie in a file of their own
-GRAPH = "graph.npz"  # in the folder of tokenizers: predictions are about its nodes
+FEATURES = "features.npy"  # saved next to GRAPH, if the features are in their own file
+GRAPH = "graph.npz"  # saved in the folder of tokenizers, because predictions need the graph
 
 
 def only_graph(files: Sequence[GraphFilesConfig], where: str) -> GraphFilesConfig:
-    """Return the files of the one graph of a run.
+    """Return the files of the only graph of a run.
 
-    An evaluation has nodes and edges, or arrays and features, one after the other. Raises DataError for several graphs.
+    An evaluation lists nodes and edges, or arrays and features, as consecutive entries, which are joined.
+
+    Raises:
+        DataError: for several graphs.
     """
     if len(files) == 2 and files[0].edges is None and files[0].source.suffix != ".npz":
         return files[0].model_copy(update={"edges": files[1].source})
     if len(files) == 2 and files[0].features is None and files[1].source.suffix == ".npy":
         return files[0].model_copy(update={"features": files[1].source})
     if len(files) != 1:
-        raise DataError("a run has one graph", where=where, why=f"{len(files)} are named")
+        raise DataError(f"a run requires exactly one graph, found {len(files)}", where=where)
     return files[0]
 
 
 def graph_of(files: GraphFilesConfig, data: GraphDataConfig) -> Graph:
-    """Return the graph of these files as the network reads it."""
+    """Return the graph in these files, normalized and with the parts of the config."""
     optional = (None if path is None else FileVersion.of(path) for path in (files.edges, files.features))
     graph = _read(FileVersion.of(files.source), *optional, directed=data.directed, by_rows=data.normalize == "rows")
     return graph if data.split is None else replace(graph, parts=_drawn(graph, data.split))
@@ -54,7 +57,7 @@ def _read(
 
 
 def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
-    """Draw masks of so many nodes of each class to train on, and of others to validate and to test on."""
+    """Draw the masks of the parts: ``per_class`` training nodes per class, then validation and test nodes."""
     order = np.random.default_rng([split.seed, 7]).permutation(np.flatnonzero(graph.labels != UNLABELED))
     labels = graph.labels[order]
     rank = np.zeros(len(order), np.int64)
@@ -63,8 +66,8 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
         rank[members] = np.arange(members.sum())
     first, rest = order[rank < split.per_class], order[rank >= split.per_class]
     if len(rest) < split.valid:
-        why = f"{pluralize_with_verb(len(order), 'node', 'has', 'have')} a label, {len(first):,} of them to train on"
-        what = f"there are no {pluralize(split.valid, 'node')} left to validate on"
+        why = f"{pluralize_with_verb(len(order), 'node', 'has', 'have')} a label, {len(first):,} of them for training"
+        what = f"too few labeled nodes for {pluralize(split.valid, 'validation node')}"
         raise DataError(what, where=graph.where, why=why, help=_fitting(len(order), len(graph.classes)))
     chosen = {"train": first, "valid": rest[: split.valid], "test": rest[split.valid : split.valid + split.test]}
     masks = {part: np.zeros(graph.nodes, np.bool_) for part in PARTS}
@@ -74,7 +77,7 @@ def _drawn(graph: Graph, split: NodeSplit) -> dict[str, npt.NDArray[np.bool_]]:
 
 
 def _fitting(labeled: int, classes: int) -> str | None:
-    """Return settings of a split for so few nodes; None if there is none."""
+    """Return the options of a split for this number of labeled nodes; None if they are too few."""
     split = NodeSplit.fitting(labeled, classes)
     if split is None:
         return None
@@ -82,23 +85,23 @@ def _fitting(labeled: int, classes: int) -> str | None:
 
 
 def nodes_of_part(graph: Graph, part: str) -> npt.NDArray[np.bool_]:
-    """Return which nodes of a part have a label; all that have one, if the graph has no parts.
+    """Return the mask of the labeled nodes of a part; of all labeled nodes, if the graph has no parts.
 
     Raises:
-        DataError: there are none.
+        DataError: if no node is selected.
     """
     chosen = graph.labels != UNLABELED
     if part != "all" and graph.parts:
         chosen = chosen & graph.parts.get(part, np.zeros_like(chosen))
     if not chosen.any():
-        why = f"its parts are {', '.join(graph.parts) or 'none'}"
-        help = "give the graph masks, or a column split; or let data.split draw some"
+        why = f"the parts of the graph are {', '.join(graph.parts)}" if graph.parts else "the graph has no parts"
+        help = "add masks or a column split to the graph, or set data.split to draw parts"
         raise DataError(f"no node of the part {part} has a label", where=graph.where, why=why, help=help)
     return chosen
 
 
 def save_in_run(graph: Graph, run: RunFiles) -> None:
-    """Save the graph as the network reads it: predictions need it."""
+    """Save the graph as the network reads it, for predictions."""
     run.tokenizers.mkdir(parents=True, exist_ok=True)
     save_graph(graph, run.tokenizers / GRAPH)
     if graph.file is not None:
@@ -106,7 +109,7 @@ def save_in_run(graph: Graph, run: RunFiles) -> None:
 
 
 def open_saved(run: RunFiles) -> Graph:
-    """Return the graph of a trained run. Raises ModelError if it is missing or damaged."""
+    """Return the graph of a trained run; raise ModelError if it is missing or damaged."""
     try:
         features = run.tokenizers / FEATURES
         file = FeatureFile(features) if features.exists() else None
@@ -114,11 +117,11 @@ def open_saved(run: RunFiles) -> Graph:
     except DataError as error:
         where, why = error.where, error.why or error.what
         raise ModelError(
-            "the graph of the run cannot be read", where=where, why=why, help="copy the whole run again"
+            "cannot read the graph of the run", where=where, why=why, help="copy the complete run folder again"
         ) from error
 
 
 def is_evaluation(run: RunFiles) -> bool:
-    """Return whether files are opened for an evaluation: their contents are then compared with nothing."""
+    """Return whether files are opened for an evaluation, which accepts any contents."""
     known: Any = run.contents
     return known is not None and not known

@@ -1,4 +1,4 @@
-"""The base of configs of tasks over graphs, and the files of one graph. Imports no torch."""
+"""The base config of graph tasks, and the files of a graph. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,67 +15,69 @@ from regard.runs.run_config import Confidence, DataSection, Proposal, Unsmoothed
 
 
 class GraphFilesConfig(BaseModel):
-    """The files of one graph."""
+    """The files of a graph."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    source: Path = Field(description="a .npz of arrays, or a .csv or .tsv of nodes")
-    edges: Path | None = Field(None, description="of a table of nodes: the table of edges, two names a line")
+    source: Path = Field(description="a .npz of arrays, or a node table (.csv or .tsv)")
+    edges: Path | None = Field(None, description="the edge table of a node table, two node names per row")
     features: Path | None = Field(
         None,
-        description="of a .npz without features: a .npy of them (nodes, features), read where it lies: with "
-        "data.batch_nodes memory holds those of a batch alone",
+        description="a .npy of features (nodes, features) for a .npz without features; it is memory-mapped, so with "
+        "data.batch_nodes only the features of a batch are in memory",
     )
 
     @property
     def name(self) -> str:
-        """The name of the first file."""
+        """Name of the first file."""
         return str(self.source)
 
 
 class NodeSplit(BaseModel):
-    """A split of the labeled nodes drawn by a seed, instead of that of the file (Kipf & Welling 2017, §5.1)."""
+    """A random split of the labeled nodes, instead of that of the file (Kipf & Welling 2017, §5.1)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    per_class: int = Field(20, ge=1, description="nodes of each class to train on")
-    valid: int = Field(500, ge=1, description="nodes to validate on")
-    test: int = Field(1000, ge=0, description="nodes to test on")
-    seed: int = Field(1, ge=0, description="of the draw")
+    per_class: int = Field(20, ge=1, description="training nodes per class")
+    valid: int = Field(500, ge=1, description="validation nodes")
+    test: int = Field(1000, ge=0, description="test nodes")
+    seed: int = Field(1, ge=0, description="seed of the split")
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The numbers of nodes by key."""
+        """Number of nodes by key."""
         return self.model_dump(exclude={"seed"})
 
     @classmethod
     def fitting(cls, labeled: int, classes: int) -> NodeSplit | None:
-        """A split of so few nodes: a third to train on, a third of the others to validate on; None for too few."""
-        each = labeled // (3 * max(classes, 1))
-        rest = labeled - each * classes
-        if not each or rest < 2:
+        """Return a split of few nodes: a third for training, a third of the rest for validation, the others for tests.
+
+        Returns:
+            The split; None for too few nodes.
+        """
+        per_class = labeled // (3 * max(classes, 1))
+        rest = labeled - per_class * classes
+        if not per_class or rest < 2:
             return None
         valid = max(rest // 3, 1)
-        return cls(per_class=each, valid=valid, test=rest - valid, seed=1)
+        return cls(per_class=per_class, valid=valid, test=rest - valid, seed=1)
 
 
 class GraphDataConfig(DataSection):
-    """One graph, and how it is read."""
+    """The files of one graph, and how they are read."""
 
-    train: tuple[GraphFilesConfig, ...]  # none where a model came without its data
+    train: tuple[GraphFilesConfig, ...]  # empty for an imported model without data
     valid: tuple[GraphFilesConfig, ...] | None = None
-    normalize: Literal["rows", "none"] = Field(
-        "rows", description="rows: the features of a node are divided by their sum"
-    )
-    directed: bool = Field(False, description="an edge lets its first node see its second alone")
-    split: NodeSplit | None = Field(None, description="a split drawn by a seed; unset: that of the file")
+    normalize: Literal["rows", "none"] = Field("rows", description="rows: divide the features of a node by their sum")
+    directed: bool = Field(False, description="directed edges: only the first node of an edge attends to the second")
+    split: NodeSplit | None = Field(None, description="a random split; unset: the split in the file")
     part: Literal["train", "valid", "test", "all"] = Field(
-        "test", description="nodes that `regard evaluate` measures; a file without a split: all that have a label"
+        "test", description="nodes for `regard evaluate`; without a split, all labeled nodes"
     )
 
 
 class GraphRunConfig(UnsmoothedRunConfig):
-    """The base of these configs; no label smoothing unless a config sets it.
+    """The base config of graph tasks. Label smoothing is 0 by default.
 
     Attributes:
         automatic: the module with ``confidence`` and ``choose``.
@@ -106,14 +108,14 @@ class GraphRunConfig(UnsmoothedRunConfig):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != self.sizes:
-            raise ValueError(f"its sizes should be those of {' and '.join(sorted(self.sizes))}")
+            raise ValueError(f"expected the keys {' and '.join(f'`{name}`' for name in sorted(self.sizes))}")
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-        confidence: Confidence = import_module(cls.automatic).confidence(files, valid, given)
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
+        confidence: Confidence = import_module(cls.automatic).confidence(files, valid, overrides)
         return confidence
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        proposal: Proposal | None = import_module(cls.automatic).choose(files, valid, given)
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        proposal: Proposal | None = import_module(cls.automatic).choose(files, valid, overrides)
         return proposal

@@ -1,4 +1,4 @@
-"""Samples of a task with equal training data and different validation data, for the law that keeps the two apart."""
+"""Samples of a task with equal training data and different validation data, to test that the two are independent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def validated_on(sample: Mapping[str, Any], folder: Path, name: str, contents: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the config once for each of ``contents``, the text of a validation file that is called ``name``."""
+    """Return a copy of the config for each of ``contents``, the texts of validation files called ``name``."""
     configs = []
     for number, content in enumerate(contents):
         path = folder / f"held-out-{number}" / name

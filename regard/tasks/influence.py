@@ -1,4 +1,4 @@
-"""Influence of each piece of an input on a prediction: the prediction without the piece, for each piece in turn."""
+"""Influence of each piece of an input on a prediction: the change of the score when the piece is hidden."""
 
 from __future__ import annotations
 
@@ -19,34 +19,35 @@ def influences(
     predictions: Sequence[Prediction],
     logits: Callable[[list[Any]], list[Tensor]],
 ) -> tuple[Influence, ...]:
-    """Return the influence of each piece of a row on each of its predictions; () where pieces cannot be hidden.
+    """Return the influence of each piece of a row on each of its predictions; () if pieces cannot be hidden.
 
     Args:
-        field: of the row.
-        answer: what outputs mean.
+        field: the field of the row.
+        answer: the interpretation of the outputs.
         row: the encoded input.
-        predictions: of the input, from the outputs of the row.
-        logits: computes the outputs (answers, outputs) of some rows.
+        predictions: the predictions for the row.
+        logits: computes the outputs (answers, outputs) of rows.
     """
     if not isinstance(field, HidingField) or len(field.parts(row)) > 1:
         return ()
-    whole, *others = logits([row, *field.hidden(row)])
+    whole, *without = logits([row, *field.hidden(row)])
     changes = []
     for number, prediction in enumerate(predictions):
         place = _place(prediction.site)
         before = _score(answer, whole[place], prediction)
-        values = tuple(before - _score(answer, other[place], prediction) for other in others)
+        values = tuple(before - _score(answer, other[place], prediction) for other in without)
         changes.append(Influence(number, 0, values, field.hiding))
     return tuple(changes)
 
 
-def _place(at: Site) -> int:
-    """Return the row of the outputs in which a prediction is."""
-    return at.pieces[0] if at.kind == "piece" else 0
+def _place(site: Site) -> int:
+    """Return the row of the outputs that a prediction was made from."""
+    return site.pieces[0] if site.kind == "piece" else 0
 
 
 def _score(answer: TaskAnswer, outputs: Tensor, prediction: Prediction) -> float:
     """Return the log probability of the predicted label, or the number."""
     if answer.kind == "number":
         return float(answer.predict(outputs, answer.settings(), InputContext()).value)
-    return {each.label: each.log_probability for each in answer.alternatives(outputs)}[prediction.label]
+    alternatives = answer.alternatives(outputs)
+    return {alternative.label: alternative.log_probability for alternative in alternatives}[prediction.label]

@@ -1,4 +1,4 @@
-"""A trained network of any task, opened from its run folder."""
+"""Loading of a trained model of any task from its run folder."""
 
 from __future__ import annotations
 
@@ -20,31 +20,38 @@ from regard.tasks.automatic_engine import automatic_engine
 
 
 def ignore(line: str) -> None:
-    """A ``Report`` that nobody reads."""
+    """Ignore a line: the default ``Report``."""
 
 
 def load(
     path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False,
-    say: Report = ignore, **options: Any,
+    log: Report = ignore, **options: Any,
 ) -> Any:  # fmt: skip
-    """The predictor of a run folder: a ``Translator``, a ``Generator``, … ``regard.load("runs/m30k")("A dog.").text``.
+    """Return the predictor of a run folder, such as a ``Translator``: ``regard.load("runs/m30k")("A dog.").text``.
 
-    ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. ``device``:
-    as torch names it; CUDA if there is any, else the CPU. ``mapped``: on the CPU, the weights are the checkpoint's own
-    pages, which several processes share; nobody may overwrite that file in place. ``options`` are the predictor's, such
-    as ``engine`` of a Translator; ``auto`` is the fastest that is exact enough by a trial of seconds, remembered in
-    ``engine.json`` of the folder, and ``say`` is told which it is. Raises ModelError where the folder is not whole.
+    Args:
+        path: the run folder.
+        checkpoint: ``average``, ``best``, ``last`` or a step. Default: the first of these names that exists.
+        device: the name of a torch device. Default: CUDA if available, else the CPU.
+        mapped: memory-map the weights on the CPU, to share them between processes. The checkpoint must not be
+            overwritten in place.
+        log: receives the engine that ``engine="auto"`` chose.
+        options: options of the predictor, such as ``engine`` of a Translator. ``engine="auto"`` chooses the fastest
+            engine that is accurate enough, by a trial of a few seconds whose result is saved in ``engine.json``.
+
+    Raises:
+        ModelError: if the run folder is incomplete or damaged.
     """
     net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
     if options.get("engine") == "auto":
-        options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, say)
+        options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, log)
     return run.task.predictor(net, codecs, run.config, **options)
 
 
 def load_net(
     path: str | Path, *, checkpoint: str | None = None, device: str | None = None, mapped: bool = False
 ) -> tuple[nn.Module, Any, RunFolder]:
-    """The trained network of a run folder, its codecs, and the folder; ``mapped``: see ``load``."""
+    """Return the trained network of a run folder, its codecs, and the folder; ``mapped``: see ``load``."""
     run = RunFolder.open(Path(path))
     task = run.task
     codecs, spec = task.open(run)
@@ -52,7 +59,7 @@ def load_net(
     build = partial(task.build, run.config, spec)
     require_fitting(chosen, build, layers=run.config.layers)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    with explain_out_of_memory("loading the model", help="close other programs, or take a machine with more memory"):
+    with explain_out_of_memory("loading the model", help="close other programs, or use a machine with more memory"):
         weights = read_checkpoint(chosen, only={"model"}, mapped=mapped).groups["model"]
         net = build()
         if not (mapped and _adopt(net, weights)):
@@ -62,9 +69,9 @@ def load_net(
 
 
 def _adopt(net: nn.Module, weights: dict[str, Tensor]) -> bool:
-    """Let a network compute with tensors as they are, uncopied; False, and nothing done, where one does not fit.
+    """Make a network use tensors without a copy; return False, without a change, if a type or shape differs.
 
-    ``load_state_dict(assign=True)`` would make new parameters, so that a name tied to another kept its old values.
+    ``load_state_dict(assign=True)`` would create new parameters, and a tied parameter would keep its old values.
     """
     own = {name: value for name, value in net.state_dict(keep_vars=True).items() if name in weights}
     if any((weights[name].dtype, weights[name].shape) != (value.dtype, value.shape) for name, value in own.items()):
@@ -75,11 +82,11 @@ def _adopt(net: nn.Module, weights: dict[str, Tensor]) -> bool:
 
 
 def require_task(run: RunFolder, *kinds: str) -> None:
-    """ConfigError where the run is of none of these tasks; it names the verb for what the run is."""
-    found = run.config.task.kind
-    if found not in kinds:
+    """Raise ConfigError if the task of the run is not one of these; the help names the verb of its task."""
+    kind = run.config.task.kind
+    if kind not in kinds:
         raise ConfigError(
-            f"this needs a {' or '.join(kinds)} run, and {run.path} is of {found}",
+            f"this verb requires a {' or '.join(kinds)} run; the task of {run.path} is {kind}",
             where=str(run.path),
-            help=f"regard {locate(found, saved=True).verb} {run.path} is for it",
+            help=f"use regard {locate(kind, saved=True).verb} {run.path}",
         )

@@ -1,4 +1,4 @@
-"""The base of predictors about the nodes of one graph: nodes by name, and attention around one of them."""
+"""The base of predictors for the nodes of one graph: nodes by name, and the attention of a node to its neighbors."""
 
 from __future__ import annotations
 
@@ -12,67 +12,71 @@ import torch
 from regard.core.observation import AttentionMap, Axis, Surface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
-from regard.core.wording import did_you_mean
+from regard.core.wording import did_you_mean, pluralize
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import GraphTensors
 
-MAX_SHOWN = 64  # neighbors; of a node that sees more, those with the greatest weights
-SEARCHED = 10_000  # names that are compared with one that is unknown
+MAX_SHOWN = 64  # maximum number of neighbors that are shown; of more, those with the greatest weights
+SEARCHED = 10_000  # names that are compared with an unknown name
 
 
 class NodePredictor:
-    """A network with the graph that it was trained on, which the run keeps."""
+    """A network and the graph it was trained on, which is saved in the run."""
 
     def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
         self.net, self.graph, self.config = net.eval(), graph, config
         self.device = next(net.parameters()).device
 
     def node(self, name: str) -> int:
-        """Return the number of the node of that name. Raises DataError if there is none."""
+        """Return the number of the node with this name; raise DataError if it does not exist."""
         if name not in self.graph.node_numbers:
             known = list(self.graph.node_numbers)[:SEARCHED]
-            why = f"it has {self.graph.nodes:,}: {shortened(', '.join(known[:5]))} …"
+            why = f"it has {pluralize(self.graph.nodes, 'node')}: {shortened(', '.join(known[:5]))} …"
             raise DataError(f"the graph has no node {shortened(name)!r}", why=why, help=did_you_mean(name, known))
         return self.graph.node_numbers[name]
 
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
-        """Return nothing: the objective has all sums."""
+        """Return no sums: the objective computes all of them."""
         return {}
 
     def observed_edges(
         self, net: GraphNet, tensors: GraphTensors, node: int, label: Callable[[int], str],
-        places: npt.NDArray[np.int64] | None = None, part: str = "edges",
+        positions: npt.NDArray[np.int64] | None = None, part: str = "edges",
     ) -> tuple[tuple[AttentionMap, ...], list[int]]:  # fmt: skip
-        """Return the weights of a node's edges by layer, and the neighbors that are shown, the node perhaps among them.
+        """Return the attention weights of a node's edges by layer, and the neighbors that are shown.
+
+        The node itself may be one of the neighbors.
 
         Args:
             net: the network over nodes.
-            tensors: of the whole graph, or of a part with all that the node sees.
-            node: its number.
-            label: the text of a node.
-            places: the numbers in a part of all that the node sees; None: of the whole graph.
+            tensors: the tensors of the whole graph, or of a subgraph with all neighbors of the node.
+            node: the number of the node.
+            label: returns the text of a node.
+            positions: the indices of the neighbors in the subgraph; None for the whole graph.
             part: the name of the attention in its layer.
         """
-        others = self.graph.neighbors(node)
-        places = others if places is None else places
-        own, seen = int(places[others == node][0]), torch.from_numpy(places).to(self.device)
-        layers = {number: layer.weights(inputs, own, seen).cpu() for number, layer, inputs in net.attention(*tensors)}
-        if len(others) > MAX_SHOWN and layers:
+        neighbors = self.graph.neighbors(node)
+        positions = neighbors if positions is None else positions
+        own, indices = int(positions[neighbors == node][0]), torch.from_numpy(positions).to(self.device)
+        layers = {
+            number: layer.weights(inputs, own, indices).cpu() for number, layer, inputs in net.attention(*tensors)
+        }
+        if len(neighbors) > MAX_SHOWN and layers:
             mean = torch.stack([weights.mean(0) for weights in layers.values()]).mean(0)
             shown = mean.topk(MAX_SHOWN).indices.sort().values
         else:
-            shown = torch.arange(min(len(others), MAX_SHOWN))
-        nodes = others[shown.numpy()].tolist()
+            shown = torch.arange(min(len(neighbors), MAX_SHOWN))
+        nodes = neighbors[shown.numpy()].tolist()
         axes = Axis("node", (label(node),)), Axis("neighbor", tuple(map(label, nodes)))
         maps = (AttentionMap("encoder", number, part, table[:, None, shown], *axes) for number, table in layers.items())
         return tuple(maps), nodes
 
     def neighborhood(self, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
-        """Return the drawing of some nodes with the neighbors that are shown, the centers first."""
+        """Return the drawing of nodes and the neighbors that are shown, the centers first."""
         nodes = list(dict.fromkeys([*centers, *shown]))
         place = {node: number for number, node in enumerate(nodes)}
         edges = {

@@ -1,4 +1,4 @@
-"""Outputs of the networks of supervised tasks, and the calls of these networks."""
+"""Outputs of the networks of supervised tasks, and the functions that call these networks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,12 @@ from regard.models.head import Head
 
 
 class NetOutputs(NamedTuple):
-    """``logits`` (rows, outputs), and by field the weight of each position in them (``InputBatch.by_row``).
+    """Outputs of a network.
 
-    Of an answer per position, a row of ``logits`` is an answered position, and there are no weights.
+    Attributes:
+        logits: (rows, outputs); for a prediction per position, a row is one predicted position.
+        weights: the pooling weight of each position, by field (see ``InputBatch.by_row``); empty for predictions per
+            position.
     """
 
     logits: Tensor
@@ -25,9 +28,12 @@ class NetOutputs(NamedTuple):
 
 
 class HeadOutputs(NamedTuple):
-    """Features (positions, width) of answered positions, the head, and the losses of the network's own parts.
+    """Inputs of the head of a network; for a large vocabulary, it computes the loss without storing logits.
 
-    The loss of a large vocabulary is computed without logits.
+    Attributes:
+        features: (positions, width) of the predicted positions.
+        head: the output layer.
+        losses: auxiliary losses of the network, by name.
     """
 
     features: Tensor
@@ -53,7 +59,7 @@ class HeadOutputs(NamedTuple):
         smoothing: float,
         evaluating: bool,
     ) -> LossTerms:
-        """Compute the cross-entropy of the targets with a weight, in nats, and the sums of the answer."""
+        """Return the cross-entropy of the targets with a positive weight, in nats, and the sums of the answer."""
         known = weights > 0
         loss = self.head.loss(self.features[known], targets[known], smoothing=smoothing)
         sums = {"nll": loss.nll.detach(), answer.marker: known.sum()}
@@ -66,18 +72,18 @@ RunNetwork = Callable[[nn.Module, Mapping[str, InputBatch]], NetOutputs | HeadOu
 
 
 def run_network(net: nn.Module, inputs: Mapping[str, InputBatch]) -> NetOutputs:
-    """Call a network with the fields of a batch. Every call of a supervised network is here.
+    """Call a network with the fields of a batch. All calls of supervised networks use this function.
 
     Args:
-        net: reads one field, and returns logits and the weights of its positions; logits (rows, positions, outputs)
-            alone where positions are answered. Of a packed field it reads the batch itself.
-        inputs: the fields by name.
+        net: reads one field, and returns logits and the weights of its positions; for predictions per position, only
+            logits (rows, positions, outputs). For a packed field, it reads the batch itself.
+        inputs: the fields, by name.
     """
     ((name, padded),) = inputs.items()
     if not isinstance(padded, Padded):
         outputs = net(padded)
         return NetOutputs(outputs.logits, {name: outputs.weights})
-    parts = padded.valid.flatten(0, -2)  # what is encoded separately: a row, or each part of one
+    parts = padded.valid.flatten(0, -2)  # sequences that are encoded separately: rows, or parts of rows
     outputs = net(padded.values.flatten(0, padded.valid.dim() - 2), Span.of(parts))
     if padded.answered is not None:
         return NetOutputs(outputs[padded.answered], {})
@@ -85,7 +91,7 @@ def run_network(net: nn.Module, inputs: Mapping[str, InputBatch]) -> NetOutputs:
 
 
 def run_causal(net: nn.Module, inputs: Mapping[str, InputBatch]) -> HeadOutputs:
-    """Call a language model with the one padded field of a batch."""
+    """Call a language model with the only field of a batch, which is padded."""
     (batch,) = inputs.values()
     padded, model = cast(Padded, batch), cast(Any, net)
     features, _, losses = model(padded.values, Span.of(padded.valid))

@@ -1,4 +1,4 @@
-"""Lines to lines by the predictor of any task."""
+"""Line-by-line prediction with the predictor of any task."""
 
 from __future__ import annotations
 
@@ -12,49 +12,56 @@ from regard.errors import ConfigError, DataError, RegardError
 
 
 def require_settings(predictor: Predictor, settings: Mapping[str, Any]) -> None:
-    """ConfigError for a setting that the predictor does not take, as far as its signature tells."""
+    """Raise ConfigError for a setting that is not a parameter of the predictor."""
     known = inspect.signature(predictor).parameters
-    free = any(each.kind is inspect.Parameter.VAR_KEYWORD for each in known.values())
-    named = [name for name, each in list(known.items())[1:] if each.kind is not inspect.Parameter.VAR_KEYWORD]
+    keyword = inspect.Parameter.VAR_KEYWORD
+    free = any(parameter.kind is keyword for parameter in known.values())
+    named = [name for name, parameter in list(known.items())[1:] if parameter.kind is not keyword]
     unknown = [name for name in settings if name not in named]
     if unknown and not free:
-        why = f"its settings are {', '.join(named)}" if named else "it has no settings"
-        raise ConfigError(f"this model takes no setting {unknown[0]}", where=f"--set {unknown[0]}", why=why)
+        why = f"the settings of this model are {', '.join(named)}" if named else "this model has no settings"
+        raise ConfigError(f"unknown setting {unknown[0]}", where=f"--set {unknown[0]}", why=why)
 
 
 def read_inputs(
-    predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1, places: Sequence[str] | None = None
+    predictor: Predictor, lines: Sequence[str], *, name: str, first: int = 1, row_names: Sequence[str] | None = None
 ) -> tuple[list[Any], Any]:
-    """Read the inputs of the lines up to the first that is none, and the error for that one, or None.
+    """Parse the inputs of lines up to the first invalid one.
 
     Args:
-        predictor: reads the lines.
-        lines: texts of inputs.
-        name: the file, for messages.
+        predictor: the predictor, which parses the lines.
+        lines: the texts of the inputs.
+        name: the name of the file, for errors.
         first: the number of the first line.
-        places: where each line is, for messages; instead of ``name`` and ``first``.
+        row_names: the name of each row, for errors; replaces ``name`` and ``first``.
+
+    Returns:
+        The valid inputs, and the error of the first invalid line or None.
     """
     inputs: list[Any] = []
     for number, line in enumerate(lines):
-        where = f"{name}:{first + number}" if places is None else places[number]
+        where = f"{name}:{first + number}" if row_names is None else row_names[number]
         try:
             inputs.append(predictor.read(line))
         except RegardError as error:
             error.where = where if error.where is None else error.where
             return inputs, error
         except ValueError as error:
-            return inputs, DataError("the line is no input of this model", where=where, why=str(error))
+            return inputs, DataError("cannot parse the input", where=where, why=str(error))
     return inputs, None
 
 
 def predict_lines(
     predictor: Predictor, inputs: Sequence[Any], settings: Mapping[str, Any], *, json: bool = False
 ) -> list[str]:
-    """The outputs of the inputs, a line each, in order. ConfigError where their numbers differ."""
+    """Return the output of each input as one line, in order.
+
+    Raises:
+        ConfigError: if the predictor returns another number of outputs.
+    """
     outputs = predictor(inputs, **settings) if inputs else []
     if len(outputs) != len(inputs):
-        what = (
-            f"{type(predictor).__name__} gave {pluralize(len(outputs), 'output')} for {pluralize(len(inputs), 'input')}"
-        )
-        raise ConfigError(what, where="predictor", help="regard.testing.check_task checks a task of your own")
+        numbers = f"{pluralize(len(outputs), 'output')} for {pluralize(len(inputs), 'input')}"
+        what = f"{type(predictor).__name__} returned {numbers}"
+        raise ConfigError(what, where="predictor", help="check your task with regard.testing.check_task")
     return [predictor.write(output, json=json) for output in outputs]

@@ -1,4 +1,4 @@
-"""Inputs of a trained model from files of rows: each row as the text that the predictor of its task reads."""
+"""Inputs of a trained model from table files: each row as the text that the predictor parses."""
 
 from __future__ import annotations
 
@@ -15,60 +15,71 @@ RowInputs = Iterator[tuple[str, str]]
 
 
 def has_rows(path: Path) -> bool:
-    """Return whether a file is read row by row, by its ending; any other is read line by line."""
+    """Return whether a file is a table, by its extension; other files are read line by line."""
     return form_of(path) != "text"
 
 
 def read_row_inputs(run: RunFolder, path: Path, columns: Sequence[Column] = ()) -> RowInputs:
-    """Return the place and the text for ``Predictor.read`` of each row.
+    """Yield the name of each row and its text for ``Predictor.read``.
 
     Args:
-        run: a trained run, whose task knows what an input is.
-        path: a file for which ``has_rows``.
-        columns: the columns of an input; those of training, or well-known names, unless given.
+        run: the trained run, whose task defines the input.
+        path: the table file (see ``has_rows``).
+        columns: the columns of the input. Default: those of training, or common names.
 
     Raises:
-        ConfigError: if the task reads no files of rows.
-        DataError: with file and line, while rows are read.
+        ConfigError: if the task does not read tables.
+        DataError: with file and line, for an invalid row.
     """
     read: Any = run.task.row_inputs
     if read is None:
-        what = f"a run of {run.config.task.kind} reads no {form_of(path)} files"
-        raise ConfigError(what, where=str(path), help="write the inputs one a line to a .txt file")
+        what = f"{run.config.task.kind} models cannot read {form_of(path)} files"
+        raise ConfigError(what, where=str(path), help="write the inputs to a .txt file, one per line")
     rows: RowInputs = read(run.config, path, columns)
     return rows
 
 
-def named_column(path: Path, given: Sequence[Column], usual: Sequence[str], known: Sequence[str]) -> Column:
-    """Return the one column of an input: ``given``, else the first of the ``usual`` or ``known`` names in the file.
+def named_column(path: Path, selected: Sequence[Column], trained: Sequence[str], common: Sequence[str]) -> Column:
+    """Return the only column of an input.
 
-    A file of one column, or without names, has its first column read. DataError where several names fit nothing.
+    Args:
+        path: the table file.
+        selected: the column that the user selects, if any.
+        trained: names of the column in training.
+        common: common names of the column.
+
+    Returns:
+        The selected column, else the first trained or common name in the file, else the first column of a file with one
+        column or without names.
+
+    Raises:
+        DataError: if the file has several columns and none of these names.
     """
-    if given:
-        return given[0]
+    if selected:
+        return selected[0]
     require_text_rows(path)
     names = column_names(path)
-    column = first_of(names, [name.strip().lower() for name in (*usual, *known)])
+    column = first_of(names, [name.strip().lower() for name in (*trained, *common)])
     if column is not None:
         return column
     if len(names) < 2:
         return names[0] if names and form_of(path) != "tsv" else 1
     raise DataError(
-        "the names of the columns do not tell which one is the input",
+        "the input column is not known",
         where=str(path),
-        why=f"they are {', '.join(names[:20])}",
-        help=f"--column {names[0]}",
+        why=f"the columns are {', '.join(names[:20])}",
+        help=f"name it, for example --column {names[0]}",
     )
 
 
 def require_text_rows(path: Path) -> None:
-    """ConfigError for a file with a word a line, which only taggers read."""
+    """Raise ConfigError for a file with one word per line, which only taggers read."""
     if form_of(path) in ("conll-u", "word-lines"):
-        what = f"a {form_of(path)} file has a word a line, and this model reads texts"
-        raise ConfigError(what, where=str(path), help="write the texts one a line, or name a column: --column 2")
+        what = f"a {form_of(path)} file has one word per line, but this model reads texts"
+        raise ConfigError(what, where=str(path), help="write one text per line, or name a column: --column 2")
 
 
 def rows_of_one_column(path: Path, column: Column, line: Callable[[Row, Column], str] = text_of) -> RowInputs:
-    """Yield the place of each row and what ``line`` makes of its cell."""
+    """Yield the name of each row and the text that ``line`` returns for its cell."""
     for row in read_rows(path, [column]):
         yield row.where, line(row, column)

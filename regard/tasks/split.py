@@ -1,4 +1,4 @@
-"""Splits of one corpus by a hash: neither part is empty where that is possible, and no label is held out alone."""
+"""Splits of a corpus by a hash, without empty parts and without labels that occur only in the held-out part."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from regard.data.shared_files import FilesConfig, hash_position
 
 Example = TypeVar("Example")
 HELD_OUT = 0.1
-ENOUGH = 200  # different examples, of which a tenth by a hash is not empty: 0.9 ** 200 is below 1e-9
+ENOUGH = 200  # with 200 different examples, the held-out tenth is empty with probability 0.9 ** 200 < 1e-9
 
 
 def split_shares(keys: Iterable[str]) -> dict[str, list[float]] | None:
-    """Return shares of a corpus to train and to validate on; None where all examples are equal.
+    """Return the shares of a corpus for training and validation; None if all examples are equal.
 
-    The shares are [0, 0.9] and [0.9, 1] by the hash of each key, unless one of them would be empty: then a tenth of the
-    different examples, and at least one, is held out, those with the lowest or the highest hashes, whichever are fewer.
+    The shares are [0, 0.9] and [0.9, 1] by the hash of each key. If one of them would be empty, a tenth of the
+    different examples, at least one, is held out: those with the lowest or the highest hashes, the smaller set of both.
     """
     counts = Counter[float]()
     for key in keys:
@@ -32,14 +32,14 @@ def split_shares(keys: Iterable[str]) -> dict[str, list[float]] | None:
     if len(ordered) == ENOUGH or ordered[0] < border <= ordered[-1]:
         return {"train": [0.0, border], "valid": [border, 1.0]}
     number = max(round(HELD_OUT * len(ordered)), 1)
-    low, high = ((ordered[at - 1] + ordered[at]) / 2 for at in (number, len(ordered) - number))
+    low, high = ((ordered[index - 1] + ordered[index]) / 2 for index in (number, len(ordered) - number))
     if sum(map(counts.__getitem__, ordered[:number])) < sum(map(counts.__getitem__, ordered[-number:])):
         return {"train": [low, 1.0], "valid": [0.0, low]}
     return {"train": [0.0, high], "valid": [high, 1.0]}
 
 
 def is_own_split(data: Any) -> bool:
-    """Return whether validation data are a share of the files that are trained on."""
+    """Return whether the validation data is a share of the training files."""
     trained = {corpus.source for corpus in data.train}
     return any(corpus.source in trained and corpus.share != (0.0, 1.0) for corpus in data.valid or ())
 
@@ -54,15 +54,15 @@ def read_part(
 ) -> list[Example]:
     """Read the examples of a part of the data.
 
-    Where one corpus is split by a hash, an example of the held-out share goes to training if training would not know
-    its labels otherwise, and equal examples go together.
+    If one corpus is split by a hash, held-out examples with a label that is not in the training share move to training,
+    with all equal examples.
 
     Args:
-        data: the section of the config.
+        data: the section ``data`` of the config.
         name: ``train`` or ``valid``.
         read: reads the examples of files.
-        key: what equal examples have in common.
-        labels: the labels of an example.
+        key: returns a value that is the same for equal examples.
+        labels: returns the labels of an example.
     """
     if not is_own_split(data):
         return list(read(getattr(data, name) or ()))
@@ -75,9 +75,9 @@ def read_part(
 
 
 def report_moved(data: Any, read: Callable[[tuple[FilesConfig, ...]], Iterable[Any]], left: int, log: Report) -> None:
-    """Report how many held-out examples went to training; ``left``: those that did not."""
+    """Log the number of held-out examples that moved to training; ``left`` is the number of the others."""
     moved = sum(1 for _ in read(data.valid)) - left if is_own_split(data) else 0
     if moved:
         log(f"{pluralize(moved, 'held-out example')} moved to training: their labels occur nowhere else")
     if not left:
-        log("nothing is left to validate on: training ends without early stopping")
+        log("no validation: no held-out example is left, so early stopping is off")

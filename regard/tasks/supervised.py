@@ -1,4 +1,4 @@
-"""Tasks that are fields, a network and an answer: everything that is the same in all of them."""
+"""The common part of supervised tasks, which are declared by fields, a network and an answer."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from regard.tasks.supervised_predictor import PLAIN, SupervisedCodecs, Supervise
 
 
 class Example(NamedTuple):
-    """A row as the values of its fields and of its answer."""
+    """The values of the fields and of the answer of a row."""
 
     values: tuple[Any, ...]
     answer: Any
@@ -53,36 +53,38 @@ Reader = Callable[[tuple[FilesConfig, ...]], list[Example]]
 
 
 class SupervisedBatch(NamedTuple):
-    """Padded fields and their targets; ``weight`` counts those with a loss.
+    """Padded fields and their targets.
 
-    Of an answer per position, targets and what belongs to them are (rows, positions, …), and count where the field is
-    ``answered``.
+    For an answer per position, the target tensors have the shape (rows, positions, …) and are valid where the field is
+    ``answered``. ``weight`` is the number of targets with a loss.
     """
 
     inputs: tuple[InputBatch, ...]  # in the order of the fields
     targets: Tensor  # (rows, …)
     row_weights: Tensor  # (rows,) factors of the loss
-    unit: Tensor  # (rows,) of a target, in the unit of the data
-    baseline: Tensor | None  # (rows, …) targets that a baseline predicts
+    unit: Tensor  # (rows,) scale of a numeric target, in the unit of the data
+    baseline: Tensor | None  # (rows, …) predictions of the baseline
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
 
 
 class SupervisedExamples:
-    """Examples in memory, as ``core.task.Examples``. A value that its field splits is several of them."""
+    """Examples in memory, as ``core.task.Examples``. A value that its field splits gives several examples."""
 
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
         self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
-        self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # of each example
+        self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # index of the value of each example
         self._variants = [field.variants(column) for field, column in zip(self._fields, columns, strict=True)]
         values, self._places = [example.answer for example in examples], [example.where for example in examples]
-        self.targets = codecs.answer.targets(values, self._places)  # of one example after the other
+        self.targets = codecs.answer.targets(values, self._places)  # concatenated over the examples
         self._baseline = codecs.answer.baseline_targets(values)
         self._row_weights, self._unit = codecs.answer.row_weights(self.targets), codecs.answer.unit
-        self._sizes = np.array([codecs.answers(row) for row in self.rows], np.int64)  # targets of each example
+        self._sizes = np.array(
+            [codecs.answers(row) for row in self.rows], np.int64
+        )  # number of targets of each example
         self._ends = np.cumsum(self._sizes)
         self.lengths = np.array([sum(map(len, row)) for row in self.rows], np.int32)
 
@@ -90,7 +92,7 @@ class SupervisedExamples:
         return len(self.rows)
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
-        """Return the batches of an epoch, drawn from (seed, epoch): of like lengths, where rows are padded."""
+        """Return the batches of an epoch, drawn by (seed, epoch); padded rows of a batch have similar lengths."""
         size, seed = self._config.train.batch_tokens, self._config.seed
         if self._codecs.packed_field is not None:
             return single_pass_packed(self.lengths, size, seed=seed, epoch=epoch)
@@ -103,39 +105,39 @@ class SupervisedExamples:
     def collate(self, examples: ExampleIndices) -> SupervisedBatch:
         visits = list(zip(examples.index.tolist(), examples.visit.tolist(), strict=True))
         inputs = tuple(
-            field.pad([self.training_row(place, index, visit) for index, visit in visits])
-            for place, field in enumerate(self._fields)
+            field.pad([self.training_row(field_index, index, visit) for index, visit in visits])
+            for field_index, field in enumerate(self._fields)
         )
-        places = self.target_places(examples.index)
+        positions = self.target_places(examples.index)
         targets, row_weights, unit = (
             _at_positions(torch.from_numpy(numbers), inputs)
             for numbers in (
-                np.asarray(self.targets[places]),
-                np.asarray(self._row_weights[places], np.float32),
-                np.full(len(places), self._unit),
+                np.asarray(self.targets[positions]),
+                np.asarray(self._row_weights[positions], np.float32),
+                np.full(len(positions), self._unit),
             )
         )
         baseline = None
         if self._baseline is not None:
-            baseline = _at_positions(torch.from_numpy(self._baseline[places]), inputs)
+            baseline = _at_positions(torch.from_numpy(self._baseline[positions]), inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
-        weight = float(np.count_nonzero(self._row_weights[places]))
+        weight = float(np.count_nonzero(self._row_weights[positions]))
         return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, weight)
 
     def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-        """Return where the targets of these examples are in ``targets``, one example after the other."""
+        """Return the indices in ``targets`` of these examples, concatenated."""
         if not self._codecs.answer.per_position:
             return np.asarray(index, np.int64)
         bounds = zip((self._ends[index] - self._sizes[index]).tolist(), self._ends[index].tolist(), strict=True)
         return np.concatenate([np.arange(start, end) for start, end in bounds])
 
-    def training_row(self, place: int, index: int, visit: int) -> EncodedRow:
-        """Return a field's row of an example as training reads it at this visit."""
-        rows = [self.rows[index][place], *self._variants[place][self._value[index]]]
-        return self._fields[place].augment(rows, VisitDraws(self._config.seed, index, visit))
+    def training_row(self, field_index: int, index: int, visit: int) -> EncodedRow:
+        """Return the augmented row of a field for an example at a visit."""
+        rows = [self.rows[index][field_index], *self._variants[field_index][self._value[index]]]
+        return self._fields[field_index].augment(rows, VisitDraws(self._config.seed, index, visit))
 
-    def begun(self, index: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
-        """Return the examples of each value whose first example is one of these: a value counts there."""
+    def values_starting_in(self, index: npt.NDArray[Any]) -> list[npt.NDArray[np.int64]]:
+        """Return the examples of each value whose first example is one of these; a value is counted only there."""
         values = dict.fromkeys(self._value[number] for number in index if self.starts[self._value[number]] == number)
         return [np.arange(self.starts[value], self.starts[value + 1]) for value in values]
 
@@ -143,7 +145,7 @@ class SupervisedExamples:
         return self._places[self._value[index]]
 
     def digest(self) -> str:
-        """Return a sha256 of everything that training reads. Runs have recorded it in these three forms."""
+        """Return a sha256 of the training data. Saved runs contain it, so the three forms must not change."""
         packed = self._codecs.packed_field
         if packed is not None:
             digests = "\n".join(packed.digest(row) for (row,) in self.rows)
@@ -161,23 +163,24 @@ class SupervisedExamples:
         return digest.hexdigest()
 
     def report(self, noun: str, position: str = "token") -> str:
-        """Return the numbers of examples, of answered positions, and of examples beyond the limit, for people."""
+        """Describe the numbers of examples, of answered positions, and of truncated examples."""
         number, packed = len(self.starts) - 1, self._codecs.packed_field
         if packed is not None:
             return f"{pluralize(number, noun)} {packed.describe([row for (row,) in self.rows])}"
         limit = self._config.data.max_length
         if self._codecs.answer.per_position:
             further = len(self) - number
-            cut = f", {pluralize(further, 'more part')} of those longer than {limit} positions" if further else ""
-            return f"{pluralize(len(self.targets), position)} in {pluralize(number, noun)}{cut}"
-        cut = f", {self.truncated:,} of them cut to {limit} positions" if self.truncated else ""
-        return f"{pluralize(number, noun)}{cut}"
+            split = f", {pluralize(further, 'more part')} of those longer than {limit} positions" if further else ""
+            return f"{pluralize(len(self.targets), position)} in {pluralize(number, noun)}{split}"
+        truncated = f", {self.truncated:,} of them truncated to {limit} positions" if self.truncated else ""
+        return f"{pluralize(number, noun)}{truncated}"
 
 
 def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:
-    """Return values of answers where their positions are, 0 elsewhere; the values themselves where rows have one each.
+    """Return a table (rows, positions, …) with the values at the answered positions and 0 elsewhere.
 
-    Dimension 0 of what a batch holds is the row, so that rows can be dealt to workers.
+    Values with one entry per row are returned unchanged. Dimension 0 of all tensors of a batch is the row, because rows
+    are divided among workers.
     """
     answered = inputs[0].answered
     if answered is None:
@@ -189,17 +192,17 @@ def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:
 
 @dataclass(frozen=True, kw_only=True)
 class Supervised:
-    """The declaration of a supervised task; ``task`` completes a ``Task`` with it.
+    """The declaration of a supervised task; ``task`` builds a ``Task`` from it.
 
     Attributes:
-        fields: (config) to the inputs of the network by name, not yet learned.
-        answer: (config) to the answer, not yet learned.
-        answers: every class of answer that ``answer`` may return; each one's ``marker`` is a sum of its own.
-        rows: (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
-        noun: singular noun of an example, for messages.
-        wording: further words for people.
+        fields: maps the config to the inputs of the network, by name, before learning.
+        answer: maps the config to the answer, before learning.
+        answers: all classes that ``answer`` may return; the ``marker`` of each is the name of one of its sums.
+        rows: maps (section data, corpora) to rows, whose cells have the columns of the fields and of the answer.
+        noun: the singular noun of an example, for messages.
+        wording: further words for messages.
         network: calls the network with the padded fields of a batch.
-        predictor: a class, where a task inspects or writes something of its own.
+        predictor: the class of the predictor, for a task with its own inspection or output.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
@@ -212,7 +215,7 @@ class Supervised:
     predictor: type[SupervisedPredictor] = SupervisedPredictor
 
     def task(self, **options: Any) -> Task:
-        """Return the task. ``options``: the fields of ``Task`` that a declaration does not decide."""
+        """Return the task; ``options`` are the fields of ``Task`` that the declaration does not determine."""
         return Task(
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
@@ -220,25 +223,25 @@ class Supervised:
         )  # fmt: skip
 
     def open_codecs(self, run: RunFiles) -> SupervisedCodecs:
-        """Open what the run learned. Raises ModelError if it is missing or damaged."""
+        """Open the learned fields and answer of a run; raise ModelError if they are missing or damaged."""
         fields = {name: field.open(run) for name, field in self.fields(run.config).items()}
         return SupervisedCodecs(fields, self.answer(run.config).open(run))
 
     def learn_codecs(self, run: RunFiles, log: Report, read: Reader | None = None) -> SupervisedCodecs:
-        """Learn fields and answer from the training data, and save them. Raises DataError if that is impossible."""
+        """Learn the fields and the answer from the training data, and save them; raise DataError if impossible."""
         examples = self.read(run.config, "train", read)
         columns = zip(*(example.values for example in examples), strict=True) if examples else [()]
         fields = {
             name: field.learn(run, column, log)
             for (name, field), column in zip(self.fields(run.config).items(), columns, strict=True)
         }
-        values, places = [example.answer for example in examples], [example.where for example in examples]
-        answer = self.answer(run.config).learn(run, values, places, log, where=run.config.data.train[0].name)
+        values, row_names = [example.answer for example in examples], [example.where for example in examples]
+        answer = self.answer(run.config).learn(run, values, row_names, log, where=run.config.data.train[0].name)
         fault_point("vocabulary")
         return SupervisedCodecs(fields, answer)
 
     def read(self, config: Any, part: str, read: Reader | None = None) -> list[Example]:
-        """Read ``train`` or ``valid`` of the data: see ``tasks.split.read_part``."""
+        """Read the part ``train`` or ``valid`` of the data: see ``tasks.split.read_part``."""
         names = self.answer(config).names
         return read_part(
             config.data, part, read or self._reader(config), key=lambda example: example.values,
@@ -246,7 +249,7 @@ class Supervised:
         )  # fmt: skip
 
     def _reader(self, config: Any) -> Reader:
-        """Return the reader of the examples of files, which reads the same files once."""
+        """Return a cached reader of the examples of files."""
         fields, answer = tuple(self.fields(config).values()), self.answer(config)
 
         @cache
@@ -273,12 +276,13 @@ class Supervised:
 
         def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
             if not examples:
-                why = "the files, or their share, are empty"
-                raise DataError(f"there is no {self.noun}", where=corpora[0].name, why=why)
+                why = "the files, or the share of them, are empty"
+                raise DataError(f"the {part} data has no {self.noun}", where=corpora[0].name, why=why)
             prepared = SupervisedExamples(examples, config, codecs)
             if not prepared.token_counts().any():
-                known = f"training had none of these {self.wording.position}s"
-                raise DataError(f"no {self.wording.position} is known", where=corpora[0].name, why=known)
+                why = f"none of these {self.wording.position}s is in the training data"
+                what = f"all {self.wording.position}s are unknown"
+                raise DataError(what, where=corpora[0].name, why=why)
             report = f"{part}: {prepared.report(self.noun, self.wording.position)}"
             parts.add(part, prepared.digest(), report, what=f"{self.noun}s", where=corpora[0].name)
             return prepared
@@ -293,7 +297,7 @@ class Supervised:
         return Data(train, valid, codecs, codecs.spec, parts.contents, longest)
 
     def _objective(self, config: Any) -> Objective:
-        """Return the loss of the answer times the weight of each row, under the label smoothing of the config."""
+        """Return the loss of the answer times the weight of each row, with the label smoothing of the config."""
         names, answer = tuple(self.fields(config)), self.answer(config)
 
         def loss(net: nn.Module, batch: SupervisedBatch, carry: State = ()) -> LossTerms:
@@ -315,7 +319,7 @@ class Supervised:
         return loss
 
     def _compute_metrics(self, sums: MetricSums) -> dict[str, float]:
-        """Return the figures of the answer whose sums these are."""
+        """Return the metrics of the answer that has these sums."""
         return next(answer for answer in self.answers if answer.marker in sums).compute_metrics(sums)
 
 

@@ -1,4 +1,4 @@
-"""The predictor of tasks that are fields, a network and an answer."""
+"""The predictor of supervised tasks, which are declared by fields, a network and an answer."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
 
-BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # of padded rows, and of packed ones
-MAX_SHOWN = 256  # positions; an observation has their number squared for each head
-Row = tuple[EncodedRow, ...]  # of an example, in the order of the fields
+BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in rows, and of packed rows, in positions
+MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
+Row = tuple[EncodedRow, ...]  # encoded fields of an example, in the order of the fields
 
 
 class EncodedInputs(NamedTuple):
-    """The rows of values, those of one after the other.
+    """Encoded rows of values, concatenated over the values.
 
     Attributes:
-        rows: of the fields.
-        truncated: of each value, whether one of its fields was shortened.
-        starts: the number of each value's first row, and the number of all rows.
+        rows: the encoded fields.
+        truncated: for each value, whether one of its fields was truncated.
+        starts: the index of the first row of each value, and the number of all rows.
     """
 
     rows: list[Row]
@@ -47,16 +47,16 @@ class EncodedInputs(NamedTuple):
 
 
 class SupervisedCodecs(NamedTuple):
-    """The learned parts of a run: its fields by name, and its answer.
+    """The learned fields of a run, by name, and its answer.
 
-    An answer per position belongs to the first field, a ``PositionField``.
+    An answer per position belongs to the first field, which is then a ``PositionField``.
     """
 
     fields: Mapping[str, Field]
     answer: TaskAnswer
 
     def encode(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
-        """Encode the values of each field, in the order of the fields."""
+        """Encode the columns of values, one per field."""
         encoded = [field.encode(column) for field, column in zip(self.fields.values(), columns, strict=True)]
         rows = list(zip(*(field.rows for field in encoded), strict=True))
         truncated = [any(flags) for flags in zip(*(field.truncated for field in encoded), strict=True)]
@@ -64,7 +64,7 @@ class SupervisedCodecs(NamedTuple):
         return EncodedInputs(rows, truncated, [0, *accumulate([1] * len(rows) if counts is None else counts)])
 
     def encode_inputs(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
-        """Encode values for prediction: as for training, or as what an answer continues."""
+        """Encode values for prediction: as in training, or as the beginning that an answer continues."""
         if self.continued is None:
             return self.encode(columns)
         encoded = self.continued.continued(columns[0])
@@ -72,16 +72,16 @@ class SupervisedCodecs(NamedTuple):
 
     @property
     def continued(self) -> ContinuedField | None:
-        """The field whose values the answer continues; None where it answers the values themselves."""
+        """Field whose values the answer continues; None if the answer is about the values themselves."""
         field = next(iter(self.fields.values()))
         return field if isinstance(field, ContinuedField) else None
 
     def answers(self, row: Row) -> int:
-        """Return how many targets a row has: one, or one for each answered position."""
+        """Return the number of targets of a row: one, or one per answered position."""
         return self._position_field.answers(row[0]) if self.answer.per_position else 1
 
     def tokens(self, values: Sequence[Any]) -> tuple[str, ...]:
-        """Return the text of each answered position; () where a row has one answer."""
+        """Return the text of each answered position; () if a row has one answer."""
         return self._position_field.tokens(values[0]) if self.answer.per_position else ()
 
     @property
@@ -90,29 +90,29 @@ class SupervisedCodecs(NamedTuple):
 
     @property
     def packed_field(self) -> PackedField | None:
-        """The field, where its rows are laid one after the other without padding; it is then the only one."""
+        """The only field, if its rows are packed without padding; else None."""
         field = next(iter(self.fields.values()))
         return cast("PackedField", field) if field.packed else None
 
     @property
     def spec(self) -> dict[str, int]:
-        """The sizes of the network."""
+        """Sizes of the network."""
         sizes = [*(field.sizes for field in self.fields.values()), self.answer.sizes]
         return {name: size for part in sizes for name, size in part.items()}
 
     @property
     def tokenizer(self) -> Any:
-        """The tokenizer of the field ``text``, for exports."""
+        """Tokenizer of the field ``text``, for exports."""
         field: Any = self.fields["text"]
         return field.tokenizer
 
 
 class Wording(NamedTuple):
-    """Words for people: what a position of an input is, and inputs and outputs of requests."""
+    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests."""
 
     position: str = "token"
-    takes: str = "one input a line, as `read` takes it"
-    gives: str = "one output each, as `write` gives it"
+    takes: str = "one input per line, in the form of `read`"
+    gives: str = "one output per input, in the form of `write`"
 
 
 PLAIN = Wording()
@@ -136,23 +136,23 @@ class SupervisedPredictor:
 
     @cached_property
     def _reading(self) -> nn.Module:
-        """The network in the form that the engine computes, made at first use."""
+        """Network in the form for the engine, created at first use."""
         return reading_form(self.net, self.engine)
 
     @property
     def reads_json(self) -> bool:
-        """Whether inputs are JSON values; lines of several fields are texts between tabs."""
+        """True if inputs are JSON values; several fields are texts separated by tabs."""
         fields = tuple(self.codec.fields.values())
         return len(fields) == 1 and fields[0].reads_json
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """Label names, ordered by class index; () of a number."""
+        """Label names, ordered by class index; () for numbers."""
         return self.codec.answer.class_names
 
     @property
     def interface(self) -> PredictorInterface:
-        """For requests: the settings are those that the answer declares."""
+        """Description for servers; the settings are those of the answer."""
         answer, wording = self.codec.answer, self._wording
         settings = answer.defaults if answer.settings.model_fields else None
         return PredictorInterface(wording.takes, wording.gives, settings, self._predict)
@@ -164,12 +164,12 @@ class SupervisedPredictor:
         """Return a prediction for each input.
 
         Args:
-            inputs: a text each, or a tuple of texts.
-            settings: those that the answer declares, such as ``abstain_below`` or ``threshold``; None is the default.
+            inputs: the inputs, each a text or a tuple of texts.
+            settings: settings of the answer, such as ``abstain_below`` or ``threshold``; None is the default.
 
         Raises:
-            ConfigError: for a setting that this answer does not have, or one out of its bounds.
-            DataError: for an input of another form, with its number.
+            ConfigError: for a setting that the answer does not have, or a value out of bounds.
+            DataError: for an invalid input, with its number.
         """
         require_list(inputs)
         chosen = _validated(self.codec.answer.settings, settings)
@@ -186,7 +186,7 @@ class SupervisedPredictor:
             context = InputContext(weights, truncated, self.codec.tokens(value))
             logits = self._joined(outputs[start:end])
             if not logits.isfinite().all():
-                what, why = "the output is no finite number", "an input or the weights are beyond what can be computed"
+                what, why = "the output is not finite", "the numbers of the input or the weights are too large"
                 raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
             predictions.append(self.codec.answer.predict(logits, chosen, context))
         return predictions
@@ -200,7 +200,7 @@ class SupervisedPredictor:
         return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
-        """Return the values of an input by field. Of several fields it is a tuple with one for each."""
+        """Return the values of an input, one per field; for several fields, the input is a tuple."""
         fields = tuple(self.codec.fields.values())
         parts = (input,) if len(fields) == 1 else tuple(input)
         return tuple(field.accept(part, where) for field, part in zip(fields, parts, strict=True))
@@ -214,8 +214,8 @@ class SupervisedPredictor:
         """Return the outputs of each row: logits (answers, outputs) in float64, and weights.
 
         Args:
-            rows: of the fields.
-            at_end: whether the last position of each row alone is answered.
+            rows: the encoded rows.
+            at_end: whether only the last position of each row is predicted.
         """
         results: dict[int, NetOutputs] = {}
         for numbers in self._batches(rows):
@@ -230,7 +230,7 @@ class SupervisedPredictor:
         return [results[number] for number in range(len(rows))]
 
     def _batches(self, rows: Sequence[Row]) -> list[list[int]]:
-        """Return the numbers of the rows that the network reads at once: of like lengths, where they are padded."""
+        """Return the indices of the rows of each batch; padded rows of a batch have similar lengths."""
         lengths = np.array([sum(map(len, row)) for row in rows], np.int64)
         if self.codec.packed_field is not None:
             return [run.tolist() for run in packed_runs(np.arange(len(rows)), lengths, BATCH_POSITIONS)]
@@ -252,24 +252,25 @@ class SupervisedPredictor:
 
     @torch.no_grad()
     def inspect(self, text: Any) -> Observation:
-        """Return attention over the positions of an input, the weights of pooling, and the most likely labels.
+        """Return the attention over the positions of an input, the pooling weights, and the most probable labels.
 
-        Labels are those of the input, or of each token.
+        The labels are those of the input or of each token.
 
         Raises:
-            ConfigError: if the input has no position, or more than ``MAX_SHOWN`` or than the network reads at once.
+            ConfigError: if the input is empty, or longer than ``MAX_SHOWN`` or than the network reads at once.
         """
         values = self._accept(text)
         rows = self._encode([values]).rows
         if not rows:
-            raise ConfigError("there is no text to inspect: the input is empty")
+            raise ConfigError("cannot inspect an empty input")
         if len(rows) > 1 or sum(map(len, rows[0])) > MAX_SHOWN:
             length = sum(sum(map(len, row)) for row in rows)
             limit = min(MAX_SHOWN, self.config.longest) if len(rows) > 1 else MAX_SHOWN
-            what, why = f"an input of {length} positions is too long to inspect", f"up to {limit} can be shown"
+            what = f"the input is too long to inspect: {length} positions"
+            why = f"the limit is {limit} positions"
             raise ConfigError(what, why=why, help="shorten the input")
         (row,) = rows
-        shared = shared_copy(self.net)  # hooks on the network itself would observe other threads' predictions
+        shared = shared_copy(self.net)  # hooks on the network itself would also observe predictions of other threads
         with observe_calls(shared) as calls:
             outputs = self._network(shared, self._padded([row]))
         attention: list[AttentionMap] = []
@@ -296,7 +297,7 @@ class SupervisedPredictor:
         return influences(field, self.codec.answer, row, observation.predictions, logits)
 
     def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
-        """Return what was read: the answered tokens, or the positions of each part of each field."""
+        """Return the displayed input: the answered tokens, or the positions of each part of each field."""
         fields = tuple(self.codec.fields.values())
         if self.codec.answer.per_position:
             return (Surface(fields[0].kind, self.codec.tokens(values), separator=" "),)
@@ -307,7 +308,7 @@ class SupervisedPredictor:
         )
 
     def _predictions(self, logits: Tensor) -> tuple[Prediction, ...]:
-        """Return the most likely labels of the input, or of each token; or a number."""
+        """Return the most probable labels of the input or of each token; or a number."""
         answer = self.codec.answer
         if answer.kind == "number":
             number = answer.predict(logits[0], answer.settings(), InputContext())
@@ -322,9 +323,9 @@ class SupervisedPredictor:
     def _continued(
         self, field: ContinuedField, row: EncodedRow, logits: Tensor, attention: Sequence[AttentionMap]
     ) -> Observation:
-        """Return an observation of a row that the answer continues: each position is predicted after those before."""
+        """Return the observation of a row that the answer continues; each position is predicted from earlier ones."""
         answer, labels = cast("ContinuingAnswer", self.codec.answer), field.labels(row)[1:]
-        alternatives = [answer.alternatives(each) for each in logits]
+        alternatives = [answer.alternatives(position) for position in logits]
         predictions = [
             Prediction(
                 Site("after", (place - 1,)), answer.kind, label, answer.log_probability(logits[place], label),
@@ -336,39 +337,39 @@ class SupervisedPredictor:
         return Observation((Surface(field.kind, labels, separator=" "),), tuple(predictions), tuple(attention))
 
     def _encoder_maps(self, calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
-        """Return the attention of the encoder, of each part that is encoded separately."""
+        """Return the attention of the encoder for each part of a row that is encoded separately."""
         parts = field.parts(row)
         side = "encoder" if self.codec.continued is None else "decoder"
         maps: list[AttentionMap] = []
         for number, part in enumerate(parts):
             labels = field.labels(part)
             query, key = Axis(self._wording.position, labels), Axis(f"{self._wording.position} attended to", labels)
-            for each in attention_maps(calls, query, key, row=number, side=side):
-                maps.append(each._replace(part=f"{each.part} of text {number + 1}") if len(parts) > 1 else each)
+            for table in attention_maps(calls, query, key, row=number, side=side):
+                maps.append(table._replace(part=f"{table.part} of text {number + 1}") if len(parts) > 1 else table)
         return maps
 
     def read(self, line: str) -> Any:
-        """Return the input that a line is: of several fields one after the other, with a tab between."""
+        """Parse a line to an input; several fields are separated by tabs."""
         fields = tuple(self.codec.fields.values())
         return fields[0].parse(line) if len(fields) == 1 else self._accept(line.rstrip("\r\n").split("\t"))
 
     def write(self, output: Any, *, json: bool) -> str:
-        """Return a prediction as one line: see the answer."""
+        """Return a prediction as one line: see the ``write`` of the answer."""
         return self.codec.answer.write(output, json=json)
 
     def cost(self, input: Any) -> int:
-        """Return how many numbers one layer holds at once for an input (``core.predictor_interface.input_cost``)."""
+        """Return the number of values that one layer holds for an input (``core.predictor_interface.input_cost``)."""
         fields = tuple(self.codec.fields.values())
         return sum(field.cost(value) for field, value in zip(fields, self._accept(input), strict=True))
 
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
-        """Return the sums of the answer's own metrics over predictions; all others come from the objective."""
+        """Return the sums of the metrics that the answer computes from predictions; the objective has the others."""
         answer = self.codec.answer
         if not {*names} & {*answer.measured}:
             return {}
-        values = examples.begun(indices)
+        values = examples.values_starting_in(indices)
         outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
         logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
         targets = [torch.from_numpy(np.asarray(examples.targets[examples.target_places(index)])) for index in values]
@@ -381,16 +382,16 @@ class SupervisedPredictor:
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:
-    """Return the settings of a prediction. Raises ConfigError for an unknown one, or one out of its bounds."""
+    """Return the settings of a prediction; raise ConfigError for an unknown setting or a value out of bounds."""
     chosen = {name: value for name, value in settings.items() if value is not None}
     for name in chosen:
         if name not in declared.model_fields:
             known = ", ".join(declared.model_fields)
-            why = f"its settings are {known}" if known else "it has no settings"
-            raise ConfigError(f"this model takes no {name}", where=name, why=why)
+            why = f"the settings of this model are {known}" if known else "this model has no settings"
+            raise ConfigError(f"unknown setting {name}", where=name, why=why)
     try:
         return declared(**chosen)
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"the setting {name} is wrong", where=name, why=first["msg"]) from error
+        raise ConfigError(f"invalid value of the setting {name}", where=name, why=first["msg"]) from error

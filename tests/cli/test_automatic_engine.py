@@ -111,7 +111,7 @@ def test_without_lines_it_is_float32(regard: Any, run: Path, measured: list[str]
         shutil.rmtree(run / "data" / name)
     result = regard("translate", run, "--engine", "auto", input="a b\n")
     assert result.stdout == "A B\n" and measured == [] and not (run / "engine.json").exists()
-    assert "engine float32:" in result.stderr and "holds no prepared lines" in result.stderr
+    assert "engine float32:" in result.stderr and "has no prepared lines" in result.stderr
 
 
 def test_training_lines_serve_where_there_are_no_others(run: Path) -> None:

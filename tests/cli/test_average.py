@@ -63,7 +63,7 @@ def test_an_average_of_an_older_version_is_as_new_as_its_steps(regard, tiny_copy
 
 def test_fewer_than_asked_for_is_said(regard, tiny_copy: TinyRun) -> None:
     result = regard("average", tiny_copy.path, "--last", "99")
-    assert result.stdout.startswith("averaged 4 checkpoints (99 were asked for; no more are kept): steps 100, 200")
+    assert result.stdout.startswith("averaged 4 checkpoints (99 requested; the run has no more): steps 100, 200")
 
 
 def test_a_full_disk_leaves_the_average_before(regard, tiny_copy: TinyRun, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -128,7 +128,7 @@ def test_a_line_of_100_000_words_is_left_out_by_number(train, pair: tuple[Path, 
         change(path, lambda lines, word=word: lines.__setitem__(41, (word * 100_000).strip()))
     code, error = train(*pair, "--valid", *pair)
     assert code == 0
-    assert "1 pair over 256 pieces left out: lines 42" in error
+    assert "1 pair longer than 256 pieces left out: lines 42" in error
     assert f"{pair[0]}: {SENTENCES - 1} pairs" in error
 
 
@@ -167,16 +167,16 @@ def test_pieces_that_the_vocabulary_does_not_know_are_told(train, pair: tuple[Pa
     sides = ["data.joint=false", "model.share=none", "data.target_tokenizer.kind=word"]
     settings = [each for value in sides for each in ("--set", value)]
     code, error = train(*pair, *settings)
-    assert code == 0 and "unknown" not in error
+    assert code == 0 and "not in the vocabulary" not in error
     size = 4 + 7  # of eight words
     code, error = train(*pair, *settings, "--set", f"data.target_tokenizer.size={size}")
-    assert code == 0 and "% of the pieces of the target are unknown" in error and "of the source" not in error
-    assert any("warning: " in line and "unknown" in line for line in error.splitlines())
+    assert code == 0 and "% of the target pieces are not in the vocabulary" in error and "source pieces" not in error
+    assert any("warning: " in line and "vocabulary" in line for line in error.splitlines())
     assert "data.tokenizer.size" in error
     change(pair[1], lambda lines: lines.__setitem__(3, "Z " + lines[3]))
     code, error = train(*pair, *settings, "--set", f"data.target_tokenizer.size={size + 1}")
     assert code == 0 and "0.1% of the pieces of the target are unknown" in error
-    assert not any("warning: " in line and "unknown" in line for line in error.splitlines())
+    assert not any("warning: " in line and "vocabulary" in line for line in error.splitlines())
 
 
 def test_a_file_that_is_not_there_names_the_nearest(train, pair: tuple[Path, Path]) -> None:
@@ -359,7 +359,7 @@ def test_a_name_that_the_system_refuses_is_named(
 @pytest.mark.parametrize("name", ["", "..", "../out", "a/b"])
 def test_a_name_leads_nowhere_else(train, pair: tuple[Path, Path], name: str) -> None:
     code, error = train(*pair, "--name", name)
-    assert code == 2 and "no name of a run folder" in error and "--runs" in error
+    assert code == 2 and "is not a valid name of a run folder" in error and "--runs" in error
 
 
 def test_resuming_takes_no_other_options(call, tiny_run: TinyRun) -> None:

@@ -44,7 +44,7 @@ def test_translating_in_processes_gives_the_text_of_one(
     )
     assert result.exit_code == 0, result.output
     assert [(tmp_path / "out" / name).read_text() for name in ("a.txt", "b.txt")] == expected
-    assert f"59 lines, 58 of them different, in {tmp_path / 'out'}" in result.stderr
+    assert f"59 lines (58 distinct) written to {tmp_path / 'out'}" in result.stderr
 
 
 def test_objects_have_the_numbers_of_their_lines(
@@ -61,7 +61,7 @@ def test_objects_have_the_numbers_of_their_lines(
 
 def test_shards_and_merge(regard, here: None, tiny_run: TinyRun, inputs: list[Path], tmp_path: Path) -> None:
     call = ("translate", tiny_run.path, *inputs, "-o", tmp_path / "out", "--block", "10")
-    assert "for --merge" in regard(*call, "--shard", "2/2").stderr
+    assert "(--merge joins the shards)" in regard(*call, "--shard", "2/2").stderr
     early = regard(*call, "--merge").exception
     assert isinstance(early, DataError) and "4 of 7 blocks are missing" in early.what
     assert regard(*call, "--shard", "1/2").exit_code == 0
@@ -76,7 +76,7 @@ def test_a_line_set_aside_is_told_and_strict_fails(regard, here: None, tiny_run:
     (tmp_path / "a.txt").write_bytes(b"a b\n\xff\nc d\n")
     call = ("translate", tiny_run.path, tmp_path / "a.txt", "-o", tmp_path / "out", "--workers", "1")
     result = regard(*call)
-    assert result.exit_code == 0 and "1 line failed, with a blank output" in result.stderr
+    assert result.exit_code == 0 and "1 line failed and got a blank output" in result.stderr
     assert f"{tmp_path / 'a.txt'}:2: not UTF-8" in result.stderr
     assert (tmp_path / "out/a.txt").read_text() == "A B\n\nC D\n"
     strict = regard(*call, "--strict").exception
@@ -142,16 +142,16 @@ def test_predicting_by_a_task_of_one_s_own(regard, here: None, own_run: Path, tm
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("a", "b"), "several files are for work in bulk"),
-        (("a", "--shard", "1/2"), "--shard is for work in bulk"),
-        (("-o", "out/"), "not standard input"),
-        (("-", "-o", "out/"), "not standard input"),
-        (("a", "b", "-o", "a"), "is a folder"),
-        (("a", "-o", "out/", "--merge", "--shard", "1/2"), "--merge only joins"),
+        (("a", "b"), "several input files require an output folder"),
+        (("a", "--shard", "1/2"), "--shard requires an output folder"),
+        (("-o", "out/"), "cannot read standard input"),
+        (("-", "-o", "out/"), "cannot read standard input"),
+        (("a", "b", "-o", "a"), "must be a folder"),
+        (("a", "-o", "out/", "--merge", "--shard", "1/2"), "--merge cannot be combined with --shard"),
         (("a", "-o", "out/", "--shard", "0/2"), "shard 0/2 does not exist"),
-        (("a", "-o", "out/", "--resume"), "not for work in bulk"),
-        (("a", "-o", "out/", "--nbest", "2"), "not for work in bulk"),
-        (("a", "-o", "out/", "--prefixes", "a"), "not for work in bulk"),
+        (("a", "-o", "out/", "--resume"), "cannot be used in bulk"),
+        (("a", "-o", "out/", "--nbest", "2"), "cannot be used in bulk"),
+        (("a", "-o", "out/", "--prefixes", "a"), "cannot be used in bulk"),
         (("gone", "-o", "out/"), "file not found"),
     ],
 )

@@ -81,7 +81,7 @@ def test_python_does_what_the_command_does(regard, tmp_path: Path) -> None:
     source = write(tmp_path, "s", "a dog runs", "a cat sits")
     target = write(tmp_path, "t", "ein Hund rennt", "eine Katze sitzt")
     test = write(tmp_path, "test.tsv", "a cat sits\teine Katze sitzt")
-    found = package.check(source, target, test=[test, (source, target)], most=1)
+    found = package.check(source, target, test=[test, (source, target)], max_findings=1)
     assert found.trainable and found.clean and found.refused is None and not found.valid
     printed = json.loads(
         regard("check", source, target, "--test", test, "--test", f"{source},{target}", "--json").stdout

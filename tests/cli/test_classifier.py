@@ -50,13 +50,13 @@ def test_evaluate_tells_each_class_and_draws(regard, trained: tuple[Path, Path],
 def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path]) -> None:
     told = regard("evaluate", *trained, "--metric", "accuracy,rmse").exception
     assert isinstance(told, ConfigError)
-    assert "there is no rmse" in told.what
+    assert "rmse is not available" in told.what
     assert "accuracy, macro_f1" in str(told.why)
 
 
 def test_a_number_a_row_cannot_be_drawn() -> None:
     found = Evaluation({}, {}, {}, {}, {}, 1, "best", 0.0, [])
-    with pytest.raises(RegardError, match="nothing to draw"):
+    with pytest.raises(RegardError, match="no confusion matrix"):
         _draw(found, Path("unused"))
 
 

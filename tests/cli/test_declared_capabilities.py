@@ -107,7 +107,7 @@ def test_what_is_not_declared_is_refused(regard: Verb, undeclared: Path, tiny_ru
     ]
     errors = [regard(*call).exception for call in calls]
     assert all(isinstance(error, ConfigError) for error in errors)
-    assert "--to hub" in str(errors[0]) and "predicts text" in str(errors[1])
+    assert "--to hub" in str(errors[0]) and "requires a translation or language model" in str(errors[1])
     assert "compared with references" in str(errors[2]) and "--against" in str(errors[3])
 
 

@@ -80,10 +80,10 @@ def test_what_is_said_stands_in_one_line_as_it_is(tmp_path: Path) -> None:
     progress.finished(Outcome(TrainingProgress(step=2000, seconds=90), "steps"))
     assert text.getvalue().splitlines() == [
         message,
-        "step 1,500: validation loss 1.2500 · bleu 30.13 · best so far",
-        "step 2,000: validation loss 1.5000",
-        f"stopped and saved at step 2,000; regard train --resume {tmp_path} goes on",
-        "done (steps) after 2,000 updates in 1.5 minutes",
+        "step 1,500 · validation loss 1.2500 (best) · bleu 30.13",
+        "step 2,000 · validation loss 1.5000",
+        f"stopped and saved at step 2,000; to continue: regard train --resume {tmp_path}",
+        "finished (steps): 2,000 updates in 1.5 minutes",
     ]
 
 
@@ -96,8 +96,8 @@ def test_many_validations_are_a_few_lines_with_the_last(clock: Clock, tmp_path: 
     progress.finished(Outcome(TrainingProgress(step=900, best_step=450, seconds=54), "steps"))
     lines = text.getvalue().replace("\n ", " ").splitlines()
     assert len(lines) == training_progress.FIRST_VALIDATIONS + 54 // training_progress.VALIDATIONS_EVERY + 2
-    assert lines[0].startswith("step 1:") and lines[-2].startswith("step 900:")
-    assert lines[-1] == "done (steps) after 900 updates in 54.0 seconds; best validation: step 450"
+    assert lines[0].startswith("step 1 ·") and lines[-2].startswith("step 900 ·")
+    assert lines[-1] == "finished (steps): 900 updates in 54.0 seconds; best validation: step 450"
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def test_many_validations_are_a_few_lines_with_the_last(clock: Clock, tmp_path: 
 def test_figures_have_digits_that_show_progress(clock: Clock, tmp_path: Path, value: float, text: str) -> None:
     progress, written = shown(tmp_path)
     progress.validated(TrainingProgress(step=1), Validation(value, {"accuracy": value}), False)
-    assert written.getvalue() == f"step 1: validation loss {text} · accuracy {text}\n"
+    assert written.getvalue() == f"step 1 · validation loss {text} · accuracy {text}\n"
 
 
 def test_speed_is_in_the_unit_of_the_task(clock: Clock, tmp_path: Path) -> None:

@@ -38,11 +38,11 @@ def test_facts(regard, here: Path) -> None:
 def test_every_extra_is_named_with_what_it_is_for(regard, monkeypatch: pytest.MonkeyPatch) -> None:
     found = json.loads(regard("doctor", "--json").stdout)["facts"]
     assert {name for name in found if name.startswith("extra ")} == {f"extra {each.name}" for each in extras()} != set()
-    assert found["extra serve"] == "for regard serve and the page of regard inspect; installed"
+    assert found["extra serve"] == "for regard serve and the page of regard inspect: installed"
     lacking = [Extra("plot", "pictures", ["matplotlib"])]
     monkeypatch.setattr("regard.commands.doctor.extras", lambda: lacking)
     told = json.loads(regard("doctor", "--json").stdout)["facts"]["extra plot"]
-    assert told == f"for pictures; lacks matplotlib: {extra_command('plot')}"
+    assert told == f"for pictures: matplotlib missing; {extra_command('plot')}"
 
 
 @pytest.mark.parametrize("choice", ["", "off", "nonsense", "plain"])
@@ -52,10 +52,10 @@ def test_it_tells_of_the_kernels(regard, choice: str, monkeypatch: pytest.Monkey
         pytest.skip(f"needs the kernels: {reason}")
     names = ", ".join(kernels.sets)
     told = {
-        "": f"for {kernels.sets[0]}, the quickest of {names}",
-        "off": f"none: {CHOICE} is off",
-        "nonsense": f"none: {CHOICE} is nonsense, and this processor has {names}",
-        "plain": f"for plain, by {CHOICE} of {names}",
+        "": f"for {kernels.sets[0]} (the fastest of {names})",
+        "off": f"not available: {CHOICE} is off",
+        "nonsense": f"not available: {CHOICE} is nonsense, and this processor has {names}",
+        "plain": f"for plain (set by {CHOICE} of {names})",
     }[choice]
     monkeypatch.setenv(CHOICE, choice)
     find.cache_clear()
@@ -68,8 +68,8 @@ def test_it_tells_of_the_kernels(regard, choice: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     ("hardware", "kernels", "told"),
     [
-        (True, SimpleNamespace(set="plain", sets=("plain",)), ("in hardware", "exact, by the kernels in C")),
-        (False, None, ("emulated, hence slow", "none: they need the kernels in C")),
+        (True, SimpleNamespace(set="plain", sets=("plain",)), ("in hardware", "exact, by the C kernels")),
+        (False, None, ("emulated (slow)", "not available: they need the C kernels")),
     ],
 )
 def test_what_the_fast_engines_can_use(
@@ -95,7 +95,7 @@ def test_a_folder_that_cannot_be_written(regard, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(tempfile, "TemporaryFile", refuse)
     result = regard("doctor")
     assert result.exit_code == 6
-    assert "cannot be written: Read-only file system" in result.stdout
+    assert "is not writable: Read-only file system" in result.stdout
 
 
 def test_little_room(regard, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +113,9 @@ def test_more_threads_than_cores(regard, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize(
     ("cards", "mps", "told"),
     [
-        (["A100", "T4"], True, "A100, T4; regard computes on the first"),
-        ([], True, "Apple mps, which regard does not use: the CPU computes"),
-        ([], False, "none: the CPU computes"),
+        (["A100", "T4"], True, "A100, T4; Regard uses the first"),
+        ([], True, "Apple mps (not supported); Regard uses the CPU"),
+        ([], False, "none; Regard uses the CPU"),
     ],
 )
 def test_which_accelerator_computes(
@@ -142,8 +142,8 @@ def test_missing_kernels_are_a_problem_with_the_command_that_builds_them(
     missing = partial(find.__wrapped__, here / "none.so", choice="")
     monkeypatch.setattr("regard.native.library.find", missing)
     (problem,) = [each for each in json.loads(regard("doctor", "--json").stdout)["problems"] if "kernels" in each]
-    assert problem.startswith("the kernels in C are missing: it was not built; ")
-    assert "problem: the kernels in C are missing" in regard("doctor").stdout
+    assert problem.startswith("the C kernels are missing: it was not built; ")
+    assert "problem: the C kernels are missing" in regard("doctor").stdout
     command = shlex.split(problem.rpartition(": ")[2].rpartition("&& ")[2])
     assert command == ["python", "-m", "regard.native.build"]
     calls = list[object]()

@@ -164,5 +164,5 @@ def test_python_does_what_the_command_does(regard, tiny_run: TinyRun) -> None:
     assert found.settings == printed["search"] and len(found.outputs) == found.examples == 40
     with pytest.raises(ConfigError, match="beem"):
         package.evaluate(tiny_run.path, tiny_run.source, tiny_run.target, beem=1)
-    with pytest.raises(ConfigError, match="nothing to evaluate on"):
+    with pytest.raises(ConfigError, match="no file to evaluate on"):
         package.evaluate(tiny_run.path)

@@ -43,7 +43,7 @@ def test_lines_of_standard_input_are_filled_up_to_one_without_a_gap(regard, mask
     assert len(result.stdout.splitlines()) == 2
     assert isinstance(result.exception, DataError)
     assert result.exception.where == "standard input:3"
-    assert "no gap to fill" in result.exception.what and "___" in str(result.exception.why)
+    assert "has no gap" in result.exception.what and "___" in str(result.exception.why)
 
 
 def test_a_text_without_a_gap_is_refused(regard, masked_run: Path) -> None:

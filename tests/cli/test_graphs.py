@@ -128,7 +128,7 @@ def test_a_first_line_that_is_wrong_is_still_one_of_graphs(tmp_path: Path, line:
 def test_equal_graphs_of_which_none_can_be_held_out(tmp_path: Path) -> None:
     (tmp_path / "few.jsonl").write_text('{"edges": [[0, 1]], "label": "a"}\n{"edges": [[0, 1]], "label": "b"}\n')
     said: list[str] = []
-    config = find_config([str(tmp_path / "few.jsonl")], [], ["train.epochs=1"], say=said.append)
+    config = find_config([str(tmp_path / "few.jsonl")], [], ["train.epochs=1"], log=said.append)
     assert config.data.valid is None and any("--valid-file" in line for line in said)
     package.train(config, tmp_path / "run")
 

@@ -61,7 +61,7 @@ def test_it_goes_back_without_transformers(folder: Path, regard: Callable[..., R
 
 def test_a_folder_that_is_not_there_is_told(regard: Callable[..., Result], tmp_path: Path) -> None:
     done = regard("import", tmp_path / "gone", tmp_path / "run")
-    assert isinstance(done.exception, ModelError) and "there is no folder" in str(done.exception)
+    assert isinstance(done.exception, ModelError) and "does not exist" in str(done.exception)
 
 
 def test_what_stands_or_appears_in_its_place_stays(

@@ -26,7 +26,7 @@ def test_an_imported_model_generates_and_is_gone_on_from(regard: Callable[..., R
     options = [word for each in sets for word in ("--set", each)]
     done = regard("train", text, "--runs", tmp_path / "runs", "--name", "on", *options)
     assert done.exit_code == 0, done.output
-    assert f"network and vocabulary are those of {run}" in done.output
+    assert f"network and vocabulary from {run}" in done.output
     assert f"starts from {run}: last (step 0)" in done.output
     done = regard("train", text, "--runs", tmp_path / "runs", "--name", "other", *options, "--set", "model.width=13")
     assert isinstance(done.exception, ConfigError) and "model.decoder.width cannot be 13" in str(done.exception)

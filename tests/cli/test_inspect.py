@@ -77,7 +77,7 @@ def test_a_text_of_several_sentences_is_asked_one_by_one(url: str) -> None:
 
 
 def test_the_command_says_that_there_are_more_sentences(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
-    for options, text, told in (([], "a b", "2 sentences"), (["--sentence", "2"], "c é", "never seen in training: é")):
+    for options, text, told in (([], "a b", "2 sentences"), (["--sentence", "2"], "c é", "not in the vocabulary: é")):
         assert run("inspect", tiny_run.path, "a b\nc é", "--json", *options) == 0
         said = capsys.readouterr()
         assert json.loads(said.out)["text"] == text and told in said.err
@@ -135,7 +135,7 @@ def test_another_output_than_the_best_can_be_looked_at(url: str) -> None:
         ({"checkpoint": "²"}, 422, "checkpoint"),
         ({"force": [0]}, 400, "forced beginning is impossible"),
         ({"force": [10**12]}, 422, "force"),
-        ({"beam": 11}, 400, "wider than 10"),
+        ({"beam": 11}, 400, "exceeds the limit of 10"),
         ({"candidate": 1, "nbest": 1}, 400, "candidate 1 does not exist"),
         ({"include": ["everything"]}, 422, "include"),
         ({"model": "nobody"}, 404, "nobody"),
@@ -239,7 +239,7 @@ def test_arrays_and_json_need_no_page(tiny_run: TinyRun, tmp_path: Path, capsys:
         (["--json"], "TEXT is missing"),
         (["x " * 200, "--json"], "too long"),
         (["", "--json"], "TEXT is missing"),
-        (["a", "--replay"], "--replay needs --html"),
+        (["a", "--replay"], "--replay requires --html"),
         (["a", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )

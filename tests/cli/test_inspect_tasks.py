@@ -73,15 +73,15 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
     [
         (["--json"], "TEXT is missing"),
         (["x" * 3, "--json"], "its vocabulary has no piece for 'x'"),
-        (["t" * 24, "--json"], "24 tokens is too long to look at"),
-        (["t" * 10**5, "--json"], "too long to look at"),
-        (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: for translation runs"),
-        (["the", "--html", "a.html", "--replay"], "--replay: for translation runs"),
-        (["the", "--engine", "int8"], "--engine: for translation runs"),
+        (["t" * 24, "--json"], "too long to inspect: 24 tokens"),
+        (["t" * 10**5, "--json"], "too long to inspect"),
+        (["the", "--json", "--beam", "2", "--sentence", "1"], "--beam, --sentence: only for translation runs"),
+        (["the", "--html", "a.html", "--replay"], "--replay: only for translation runs"),
+        (["the", "--engine", "int8"], "--engine: only for translation runs"),
         (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
         (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2, counted from 0"),
         (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
-        (["the", "--json", "--head", "decoder.0.self"], "--head needs --terminal"),
+        (["the", "--json", "--head", "decoder.0.self"], "--head requires --terminal"),
         (["the", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )
@@ -98,7 +98,7 @@ def test_a_translation_is_not_set_against_another_task(
     book: Path, tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run("inspect", tiny_run.path, "c a b", "--json", "--against", book) == 2
-    assert "--against: for translation runs" in capsys.readouterr().err
+    assert "--against: only for translation runs" in capsys.readouterr().err
 
 
 @pytest.mark.skipif(not (FOLDER / "app.js").is_file(), reason="the page was not built: scripts/page")
@@ -131,7 +131,7 @@ def test_a_task_of_ones_own_says_what_would_make_it_show_something(
 
 def test_an_engine_is_for_what_decodes(own_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("serve", own_run, "--engine", "int8", "--port", "0") == 2
-    assert "engines are for translation and generation" in capsys.readouterr().err
+    assert "only translation and generation have engines" in capsys.readouterr().err
 
 
 def test_a_served_language_model_is_looked_into(book: Path) -> None:
@@ -145,4 +145,4 @@ def test_a_served_language_model_is_looked_into(book: Path) -> None:
         early = httpx.post(f"{url}/v1/inspect", json={"text": "the cat", "checkpoint": step}, timeout=60).json()
         assert early["model"]["checkpoint"] == step
         assert httpx.post(f"{url}/v1/inspect", json={"text": "the", "checkpoint": "999"}).status_code == 404
-        assert "does not translate" in httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "book"}).text
+        assert "cannot translate" in httpx.post(f"{url}/v1/translate", json={"text": "a", "model": "book"}).text

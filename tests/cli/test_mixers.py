@@ -127,4 +127,4 @@ def test_more_memory_than_was_trained_is_taken_in_whole_segments(regard, tmp_pat
     shutil.rmtree(run)
     assert trained(regard, tmp_path, MIXERS["linear"]).exit_code == 0
     refused = regard("evaluate", run, text, "--memory", 16).exception
-    assert isinstance(refused, ConfigError) and refused.what == "memory is not for this model"
+    assert isinstance(refused, ConfigError) and refused.what == "`memory` does not apply to this model"

@@ -145,8 +145,8 @@ def test_the_transcript_of_the_readme_is_of_one_run() -> None:
 
 @needs_readme
 def test_the_table_of_the_readme_says_what_its_transcript_says() -> None:
-    error = re.search(r"held out: ([\d.]+ %) WER", README)
-    minutes = re.search(r"^done .* in ([\d.]+) minutes$", README, re.MULTILINE)
+    error = re.search(r"held-out words: ([\d.]+ %) WER", README)
+    minutes = re.search(r"^finished .* in ([\d.]+) minutes$", README, re.MULTILINE)
     [row] = [line for line in README.splitlines() if line.startswith("|") and "`scripts/demo`" in line]
     assert error and minutes
     assert f"| {error[1]}, {minutes[1]} min |" in row, "write the figures of the transcript into the table"

@@ -76,7 +76,7 @@ def test_each_line_of_a_text(regard, language_model: Path, tmp_path: Path) -> No
     total, size = float(first) + float(second), len("the cat") + len("the cat sat on the mat the hat")
     assert f"2 lines, {size} pieces" in result.stderr
     assert (
-        f"perplexity {math.exp(-total / size):.3f} a piece, {-total / math.log(2) / size:.4f} bits a byte"
+        f"perplexity {math.exp(-total / size):.3f} per piece, {-total / math.log(2) / size:.4f} bits per byte"
         in result.stderr
     )
     line, _, last = map(json.loads, regard("score", language_model, tmp_path / "text", "--json").stdout.splitlines())
@@ -117,7 +117,7 @@ def test_a_translation_is_scored_with_its_source(regard, tiny_run: TinyRun, tmp_
     (tmp_path / "s").write_text("a b\n")
     for arguments in ([], [tmp_path / "s", tmp_path / "s", "--prompt", "a"]):
         refused = regard("score", tiny_run.path, *arguments, input="a\n").exception
-        assert isinstance(refused, ConfigError) and refused.what == "a translation is scored with its source"
+        assert isinstance(refused, ConfigError) and refused.what == "source and target sentences are required"
 
 
 def test_what_a_language_model_cannot_score(regard, language_model: Path, own_run: Path, tmp_path: Path) -> None:

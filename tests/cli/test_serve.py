@@ -137,7 +137,7 @@ def workers(process: subprocess.Popen[str]) -> list[int]:
     ("arguments", "code", "told"),
     [
         (["no/such/run"], 4, "no/such/run"),
-        (["{run}", "{run}"], 2, "two runs are named"),
+        (["{run}", "{run}"], 2, "two runs have the name"),
         (["{run}", "--port", "99999"], 2, "--port"),
         (["{run}", "--workers", "0"], 2, "--workers"),
         (["{run}", "--workers", "2", "--checkpoint", "77"], 4, "77"),

@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from regard.commands.shared_arguments import SharedOption, taken_together
+from regard.commands.shared_arguments import SharedOption, option_group
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
@@ -28,7 +28,7 @@ def app(seen: list[Any]) -> typer.Typer:
     def gather(**given: Any) -> dict[str, Any]:
         return given
 
-    @taken_together("paint", {"color": COLOR, "loud": LOUD}, gather)
+    @option_group("paint", {"color": COLOR, "loud": LOUD}, gather)
     def command(
         name: str, *, first: int = 1, paint: Any, last: Annotated[int, typer.Option(help="The end.")] = 2
     ) -> None:

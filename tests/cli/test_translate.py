@@ -55,8 +55,8 @@ def test_what_was_never_seen_in_training_is_said_once_and_counted(regard, tiny_r
     result = regard("translate", tiny_run.path, "--json", input="a é b\na b\né \x1bz é\n")
     found = [json.loads(line)["unknown"] for line in result.stdout.splitlines()]
     assert found == [{"é": 1}, {}, {"é": 2, "\x1bz": 1}]
-    assert "2 words never seen in training, read as <unk>: é (3), U+001Bz" in result.stderr
-    assert "never seen" not in regard("translate", tiny_run.path, input="a b\n").stderr
+    assert "2 unknown words replaced by <unk>: é (3), U+001Bz" in result.stderr
+    assert "replaced by <unk>" not in regard("translate", tiny_run.path, input="a b\n").stderr
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_forced_beginnings(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
     assert isinstance(fewer.exception, DataError)
     more = regard("translate", tiny_run.path, "--prefixes", tmp_path / "begin", input="a b\n")
     assert isinstance(more.exception, DataError)
-    assert "1 line more" in more.exception.what
+    assert "1 more prefix" in more.exception.what
     both = regard("translate", tiny_run.path, "--prefix", "A", "--prefixes", tmp_path / "begin", input="a b\n")
     assert isinstance(both.exception, ConfigError)
 
@@ -147,10 +147,10 @@ def test_an_interrupted_translation_goes_on(
     whole = Translator.translate
     monkeypatch.setattr(Translator, "translate", counted)
     said = regard(*call).stderr
-    assert not out.exists() and "128 lines are done; the same command with --resume goes on" in said
+    assert not out.exists() and "128 lines are done; add --resume to the command to continue" in said
     other = regard(*call[:-3], "2", *call[-2:], "--resume").exception
     assert isinstance(other, ConfigError) and "differs in search" in str(other.why)
-    assert "going on after line 128" in regard(*call, "--resume").stderr
+    assert "resuming after line 128" in regard(*call, "--resume").stderr
     assert made == [64, 64, 64, 64, 8]
     monkeypatch.undo()
     assert out.read_text() == regard(*call[:-2]).stdout
@@ -160,7 +160,7 @@ def test_an_interrupted_translation_goes_on(
 @pytest.mark.parametrize("options", [["--resume"], ["--resume", "-o", "/dev/null"]])
 def test_what_cannot_be_gone_on_with_is_told(regard, tiny_run: TinyRun, options: list[str]) -> None:
     error = regard("translate", tiny_run.path, tiny_run.source, *options).exception
-    assert isinstance(error, ConfigError) and "needs an input file and an output file" in str(error)
+    assert isinstance(error, ConfigError) and "requires an input file and an output file" in str(error)
 
 
 def test_a_pipe_for_a_file_is_read_once(regard, tiny_run: TinyRun, tmp_path: Path) -> None:

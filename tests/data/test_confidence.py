@@ -9,8 +9,8 @@ import pytest
 
 from regard.core.task_table import TASKS
 from regard.errors import ConfigError, RegardError
+from regard.tasks import detect_files
 from regard.tasks import find_config as module
-from regard.tasks import found_files
 from regard.tasks.find_config import find_config
 
 from ..cli.file_forms import FORMS, training_files
@@ -39,7 +39,7 @@ def test_the_order_of_the_tasks_decides_nothing(kind: str, tmp_path: Path, monke
 def test_files_of_two_tasks_are_refused_with_the_command_of_each(tmp_path: Path) -> None:
     path = tmp_path / "my reviews.csv"
     path.write_text(SESSIONS_OF_REVIEWS)
-    with pytest.raises(ConfigError, match="next-item and classification both read") as caught:
+    with pytest.raises(ConfigError, match="fit several tasks: next-item, classification") as caught:
         find_config([str(path)], [], [])
     error = caught.value
     assert (
@@ -54,7 +54,7 @@ def test_files_of_two_tasks_are_refused_with_the_command_of_each(tmp_path: Path)
 def test_evidence_reads_no_more_of_a_file_than_its_head(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts of a column ``split`` are counted by a task that proposes a config, not by each that is asked."""
     counts: list[str] = []
-    monkeypatch.setattr(found_files, "_rows_by_part", lambda files, column: counts.append(column))
+    monkeypatch.setattr(detect_files, "_rows_by_part", lambda files, column: counts.append(column))
     path = tmp_path / "reviews.csv"
     path.write_text("text,label,split\n" + "a film,good,train\na play,bad,train\n" * 20)
     groups = module.tasks_by_confidence([path], [], {})

@@ -17,7 +17,7 @@ from regard.data.foreign_errors import foreign_errors
 from regard.data.music_files import read_pieces
 from regard.data.text_files import read_lines
 from regard.errors import ConfigError, DataError, ModelError, StorageError
-from regard.tasks.graph_found import found_graph
+from regard.tasks.detect_graph_files import detect_graph
 
 REGARD = Path(__file__).parents[2] / "regard"
 # Calls that parse what others wrote. The attributes of the second line belong to objects that parse lazily.
@@ -148,4 +148,4 @@ def test_every_flipped_bit_is_read_or_refused(tmp_path: Path, name: str) -> None
 
 def test_a_file_that_is_no_zip_is_no_graph(tmp_path: Path) -> None:
     (tmp_path / "x.npz").write_bytes(b"PK\x03\x04" + b"\xff" * 40)
-    assert found_graph([tmp_path / "x.npz"]) is None
+    assert detect_graph([tmp_path / "x.npz"]) is None

@@ -22,7 +22,7 @@ from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError, RegardError
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
-from regard.tasks.evaluation import given_files
+from regard.tasks.evaluation import config_with_files
 from regard.tasks.find_config import find_config
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
@@ -39,7 +39,7 @@ DOCUMENTS = '{"text": "some text"}\n' * 20
 
 def found(*what: str | Path, sets: Sequence[str] = ()) -> tuple[RunConfig, list[str]]:
     said: list[str] = []
-    return find_config([str(each) for each in what], [], list(sets), say=said.append), said
+    return find_config([str(each) for each in what], [], list(sets), log=said.append), said
 
 
 def refused(*what: str | Path, sets: Sequence[str] = ()) -> RegardError:
@@ -81,7 +81,7 @@ def test_files_of_different_kinds_are_refused(tmp_path: Path) -> None:
     other = write(tmp_path, "d.csv", REVIEWS.replace("label", "stars"))
     for what in ([csv, tsv], [csv, text], [tsv, text], [csv, other]):
         error = refused(*what)
-        assert "not one corpus" in error.what and error.why is not None
+        assert "no task reads these files together" in error.what and error.why is not None
         assert all(str(file) in error.why for file in what), "the form of each"
     assert "csv with the columns text, stars" in str(refused(csv, other).why)
 
@@ -108,11 +108,13 @@ def test_a_part_column_cuts_texts(tmp_path: Path) -> None:
     ]
     path = write(tmp_path, "reviews.csv", "text,label,split\n" + "".join(rows))
     config, said = found(path)
-    assert any("20 rows" not in line and "40 rows marked test left for regard evaluate" in line for line in said)
+    assert any("40 training rows, 40 test rows for regard evaluate" in line for line in said)
     texts = [text for part in (config.data.train, config.data.valid) for text in _texts(config, part)]
     assert len(texts) == 80 and len(_texts(config, config.data.train)) == 40 and "a x film 2" not in texts
     run = RunFolder.create(tmp_path / "run", config)
-    assert _texts(config, given_files(run, [path], {}).data.train)[0] == "a x film 2", "evaluate reads what is left"
+    assert _texts(config, config_with_files(run, [path], {}).data.train)[0] == "a x film 2", (
+        "evaluate reads what is left"
+    )
     (tmp_path / "other.csv").write_text(
         "text,label,split\n" + "".join(f"a {n},{'xy'[n % 2]},{n % 3}\n" for n in range(60))
     )
@@ -137,8 +139,10 @@ def test_the_columns_that_are_not_read_are_said(tmp_path: Path) -> None:
     assert "columns read: Text (text), LABEL (label); not read: id, votes" in said
     four = "the\tDT\tB-NP\tO\ndog\tNN\tI-NP\tO\n\n" * 20
     config, said = found(write(tmp_path, "train.tsv", "-DOCSTART-\t-X-\t-X-\tO\n\n" + four))
-    assert any("columns read: 1 (word), 2 (tag); not read: 3, 4 (--set data.tag=4" in line for line in said)
-    assert any("1 line of -DOCSTART-" in line and "left out" in line for line in said)
+    assert any(
+        "columns read: 1 (word), 2 (tag); not read: 3, 4 (to read another: --set data.tag=4" in line for line in said
+    )
+    assert any("1 line with -DOCSTART-" in line and "ignored" in line for line in said)
     assert all("-DOCSTART-" not in each.tokens for each in read_tagged(config.data.train, config.data))
     config, _ = found(tmp_path / "train.tsv", sets=["data.tag=4"])
     assert config.data.tag == 4
@@ -264,7 +268,7 @@ def test_rows_in_a_text_are_not_learned_as_text(tmp_path: Path, name: str, conte
     error = refused(path)
     assert error.what == "the lines of this text are rows of a table" and error.help is not None
     before = {*tmp_path.iterdir()}
-    subprocess.run(["sh", "-c", error.help.partition(", and train")[0]], check=True)
+    subprocess.run(["sh", "-c", error.help.partition(", then train")[0]], check=True)
     (rows,) = {*tmp_path.iterdir()} - before
     assert found(rows)[0].task.kind == task
     assert found(path, sets=["task.kind=language-model"])[0].task.kind == "language-model"
@@ -301,7 +305,7 @@ def test_columns_named_by_hand_count_in_any_case_and_are_refused_by_their_cells(
     config, said = found(path, sets=["data.text=plot", "data.label=VERDICT"])
     assert config.task.kind == "classification" and "columns read: Plot (text), Verdict (label); not read: Id" in said
     error = refused(path, sets=["data.text=Plot", "data.label=Id"])
-    assert error.what == "the column 'Id' holds neither classes nor numbers"
+    assert error.what == "the column 'Id' contains neither classes nor numbers"
     sets = ["data.text=Plot", "data.label=Id", "data.label_kind=class"]
     assert "data.label_kind=class" in str(error.help) and found(path, sets=sets)[0].data.label == "Id"
 
@@ -316,7 +320,7 @@ def test_tables_of_a_graph_are_found_in_either_order(tmp_path: Path) -> None:
     edges = write(tmp_path, "e.csv", "Source,Target\n" + "".join(f"n{n},n{n + 1}\n" for n in range(59)))
     config, said = found(edges, nodes)
     assert config == found(nodes, edges)[0] and config.task.kind == "nodes" and config.data.train[0].source == nodes
-    assert "columns of edges: Source and Target" in said
+    assert "edge table, columns read: Source and Target" in said
 
 
 def test_commands_of_errors_make_files_that_are_read(tmp_path: Path) -> None:
@@ -371,14 +375,14 @@ def test_time_orders_the_items_of_a_session(tmp_path: Path) -> None:
     rows = [(user, f"i{item}", (item + 3) % 5) for user in (1, 2) for item in range(5)]
     path = write(tmp_path, "ratings.csv", head + "".join(f"{user},{item},4.0,{time}\n" for user, item, time in rows))
     config, said = found(path)
-    assert config.task.kind == "next-item" and "items of a session are sorted by timestamp" in said
+    assert config.task.kind == "next-item" and "order of the items in a session: sorted by timestamp" in said
     sessions = [
         row.cells[ITEMS]
         for row in read_sessions([config.data.train[0].model_copy(update={"share": (0.0, 1.0)})], config.data.columns)
     ]
     assert sessions == [("i2", "i3", "i4", "i0", "i1")] * 2
     write(tmp_path, "r.csv", path.read_text().replace("timestamp", "when"))
-    assert any("in the order of the rows" in line for line in found(tmp_path / "r.csv")[1])
+    assert any("row order" in line for line in found(tmp_path / "r.csv")[1])
 
 
 @pytest.mark.parametrize(
@@ -416,7 +420,7 @@ def test_heads_of_edges_tell_which_columns_are_read(tmp_path: Path, head: str, r
     ring = {(int(one[1:]), int(other[1:])) for one, other in RING}
     assert {tuple(pair) for pair in graph.pairs.T[~loops].tolist()} in (ring, {(b, a) for a, b in ring})
     if head.startswith("id"):
-        assert "columns of edges: source and target; not read: id" in said
+        assert "edge table, columns read: source and target; not read: id" in said
 
 
 def test_a_head_of_edges_that_tells_nothing_is_refused(tmp_path: Path) -> None:
@@ -436,7 +440,7 @@ def test_heads_of_nodes_count_in_any_case(tmp_path: Path, head: str) -> None:
     edges = write(tmp_path, "edges.csv", "source,target\n" + "".join(f"{a},{b}\n" for a, b in RING))
     config, said = found(nodes, edges)
     assert config.task.kind == "nodes" and any("1 feature" in line for line in said)
-    assert any("has no name and counts rows" in line for line in said) == head.startswith(",")
+    assert any("unnamed row numbers" in line for line in said) == head.startswith(",")
     graph = read_graph(nodes, edges)
     assert (
         graph.features == 1

@@ -115,7 +115,7 @@ def test_a_served_run_has_the_languages_of_its_config_or_else_of_its_name() -> N
     assert _languages("first=runs/a", None, unnamed) == _languages("en-en=a", None, unnamed) == (None, None)
     assert _languages("en-de=runs/a", None, named) == ("fr", None)
     assert _languages("en-de=runs/a", "cs-sk", named) == ("cs", "sk")
-    with pytest.raises(ConfigError, match="no two languages"):
+    with pytest.raises(ConfigError, match="is not a pair of languages"):
         _languages("a", "english", unnamed)
     assert language_pair("en-") is None
 
@@ -127,7 +127,7 @@ def test_an_evaluation_of_swapped_files_is_reported(tmp_path: Path, monkeypatch:
     small = settings("train.steps=1", "train.epochs=", "data.tokenizer.kind=word")
     assert regard("train", *files, *small, "--runs", tmp_path, "--name", "run").exit_code == 0
     swapped = written(tmp_path, ("one.txt", "other.txt"), GERMAN, ENGLISH)
-    warning = "warning: the model translates en to de, and the files look like the other order"
+    warning = "warning: the model translates en to de, but the files look like de to en"
     for sides in (swapped, swapped[::-1]):
         result = regard("evaluate", tmp_path / "run", *sides, "--beam", "1")
         assert (warning in result.stderr) is (sides is swapped), result.output

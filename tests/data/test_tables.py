@@ -221,13 +221,13 @@ def test_sessions(table: Any, columns: Columns) -> None:
 MANY = range(40)
 PROPOSED: list[tuple[str, Columns, str, dict[str, Any]]] = [
     ("classification", {"review": [f"a film {n}" for n in MANY], "sentiment": [n % 2 for n in MANY]},
-     "columns review and sentiment", {"text": ("review",), "label": "sentiment", "label_kind": "class"}),
+     "columns review (text) and sentiment (label", {"text": ("review",), "label": "sentiment", "label_kind": "class"}),
     ("classification", {"premise": ["a b"] * 40, "hypothesis": ["c d"] * 40, "label": [n % 3 for n in MANY]},
-     "read by itself", {"text": ("premise", "hypothesis")}),
+     "encoded separately", {"text": ("premise", "hypothesis")}),
     ("classification", {"text": ["a b"] * 40, "score": [n / 7 for n in MANY]}, "numbers", {"label_kind": "number"}),
     ("classification", {"text": ["a b"] * 40, "toxic": [n % 2 for n in MANY], "rude": [n % 3 // 2 for n in MANY]},
      "several labels", {"label": ("toxic", "rude"), "label_kind": "several"}),
-    ("tagging", {"tokens": [["a", "dog"]] * 3, "tags": [["X", "Y"]] * 3}, "columns tokens and tags", {}),
+    ("tagging", {"tokens": [["a", "dog"]] * 3, "tags": [["X", "Y"]] * 3}, "columns tokens (words) and tags (tags)", {}),
     ("next-item", {"session": [1, 1], "item": [1, 2]}, "session and item", {}),
     ("translation", {"en": ["a b"] * 3, "de": ["c d"] * 3}, "3 pairs", {}),
     ("language-model", {"prompt": ["a b"] * 3, "completion": ["c d"] * 3}, "language model", {}),
@@ -240,14 +240,14 @@ def test_columns_tell_the_task_and_it_is_said(
     tmp_path: Path, kind: str, columns: Columns, told: str, keys: dict[str, Any]
 ) -> None:
     said: list[str] = []
-    config = find_config([str(write(tmp_path / "a.csv", columns))], [], [], say=said.append)
+    config = find_config([str(write(tmp_path / "a.csv", columns))], [], [], log=said.append)
     assert config.task.kind == kind and told in " ".join(said)
     assert {key: getattr(config.data, key) for key in keys} == keys
 
 
 def test_columns_with_other_names_are_told_by_hand(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", {"what": ["a b", "c"] * 20, "mark": ["good", "bad"] * 20})
-    with pytest.raises(DataError, match=r"do not tell[\s\S]*what, mark[\s\S]*--set data\.text"):
+    with pytest.raises(DataError, match=r"match no task[\s\S]*what, mark[\s\S]*--set data\.text"):
         find_config([str(path)], [], [])
     config = find_config([str(path)], [], ["data.text=what", "data.label=mark"])
     assert config.task.kind == "classification" and config.data.label == "mark"

@@ -117,4 +117,4 @@ def test_the_command_has_it_where_it_is_asked_for(
     assert cli.run(["inspect", path, "a fine film", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["influences"] == []
     assert cli.run(["inspect", path, "a fine film", "--influence"]) == 2
-    assert "--influence needs an output" in capsys.readouterr().err
+    assert "--influence requires" in capsys.readouterr().err

@@ -82,7 +82,7 @@ def test_a_model_without_attention_shows_the_rest() -> None:
 
 @pytest.mark.parametrize(
     ("text", "told"),
-    [("", "no text to look at"), ("a" * 12, "12 tokens is too long"), ("a" * 10**5, "too long"), ("xa", "'x'")],
+    [("", "no text to inspect"), ("a" * 12, "too long to inspect: 12"), ("a" * 10**5, "too long"), ("xa", "'x'")],
 )
 def test_a_text_that_cannot_be_looked_at_is_refused(text: str, told: str) -> None:
     assert len(generator().inspect("a" * 11).surfaces[0].pieces) == 11
@@ -94,7 +94,7 @@ def test_a_text_that_cannot_be_looked_at_is_refused(text: str, told: str) -> Non
 def test_at_most_256_tokens_are_shown_whatever_the_context() -> None:
     model = generator(context=1000)
     assert model.inspect("a" * 256).attention[0].weights.shape == (2, 257, 257)
-    with pytest.raises(ConfigError, match="257 tokens is too long"):
+    with pytest.raises(ConfigError, match="too long to inspect: 257 tokens"):
         model.inspect("a" * 257)
 
 

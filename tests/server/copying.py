@@ -90,7 +90,7 @@ class Capitals:
             reads_language_marks=False, decode=lambda pieces: "".join(chr(piece - FIRST) for piece in pieces)
         )  # a tokenizer
 
-    def spelled(self, phrase: str) -> list[int] | None:
+    def try_encode(self, phrase: str) -> list[int] | None:
         """It has no letters beyond Latin ones."""
         return [FIRST + ord(letter) for letter in phrase] if max(map(ord, phrase)) < 1000 else None
 
@@ -103,7 +103,7 @@ class Capitals:
         self.decoding.threads.add(threading.get_ident())
         return [[-1.0] for _ in targets]
 
-    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
+    def with_text(self, found: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
         best = found.candidates[0]._replace(text=text, pieces=list(text), piece_log_probabilities=[-0.1] * len(text))
         return Translation(found.source, [best, *found.candidates[1:]], dict, pieces=list(found.source))
 

@@ -79,13 +79,13 @@ def test_who_asks_for_a_model_or_a_language_gets_that_one_or_a_reason() -> None:
         ({"characters": 5}, {"text": "abcdef"}, 400, "request (6) exceeds text limit (5)"),
         ({"texts": 2}, {"text": ["a", "b", "c"]}, 400, "3 texts exceed the limit of 2"),
         ({"body_bytes": 200}, {"text": "a" * 300}, 413, ""),
-        ({"beam": 4}, {"beam": 5}, 400, "a beam of 5 is wider than 4"),
-        ({"nbest": 3}, {"nbest": 4}, 400, "more than 3 outputs"),
+        ({"beam": 4}, {"beam": 5}, 400, "beam 5 exceeds the limit of 4"),
+        ({"nbest": 3}, {"nbest": 4}, 400, "nbest exceeds the limit of 3"),
         ({}, {"beam": 2, "nbest": 3}, 400, "nbest = 3 must be at most beam = 2"),
         ({}, {"beam": 0}, 422, "beam"),
         ({}, {"text": 5}, 422, "text"),
-        ({}, {"color": "red"}, 422, "Invalid request: color: there is no such field"),
-        ({}, {"text": []}, 400, "there is no text"),
+        ({}, {"color": "red"}, 422, "Invalid request: color: unknown field"),
+        ({}, {"text": []}, 400, "contains no text"),
         ({}, {"text": "\ud800"}, 400, "not Unicode"),
     ],
 )
@@ -114,7 +114,7 @@ def test_an_unknown_field_is_told_with_the_one_that_was_probably_meant(
     known = {"sources": ["a"], "targets": ["a"]} if path == "/v1/score" else {"text": "a"}
     answer = httpx.post(f"{serve().url}{path}", json=known | {field: 1})
     assert answer.status_code == 422
-    assert answer.json() == {"error": f"Invalid request: {field}: there is no such field; did you mean {meant}?"}
+    assert answer.json() == {"error": f"Invalid request: {field}: unknown field; did you mean {meant}?"}
 
 
 @pytest.mark.parametrize("path", ["/v1/translate", "/translate", "/v2/translate"])

@@ -77,7 +77,7 @@ def test_while_a_store_does_not_answer_limits_stay_on(monkeypatch: pytest.Monkey
 
 @pytest.mark.parametrize("uri", ["nothing://here", "redis", "", "async+memory://"])
 def test_a_store_that_is_none_is_told(uri: str) -> None:
-    with pytest.raises(ConfigError, match="no store"):
+    with pytest.raises(ConfigError, match="cannot store the counts"):
         StoredCounts(uri)
 
 

@@ -81,7 +81,7 @@ def test_texts_in_order_of_prompts_and_samples(ask: Ask) -> None:
 def test_every_setting_of_generation_may_be_asked_for(ask: Ask) -> None:
     assert set(GenerateConfig.model_fields) - {"nbest"} <= set(GenerateRequest.model_fields)
     described = ask("generate", prompt="a", nothing=1).json()["error"]
-    assert "nothing: there is no such field" in described
+    assert "nothing: unknown field" in described
     text = ask(prompt="a", length=12, seed=5).json()["texts"][0]["text"]
     (cut,) = ask(prompt="a", length=12, seed=5, stop=[text[3]]).json()["texts"]
     assert cut["text"] == text[: text.index(text[3])] and cut["finish_reason"] == "stop"
@@ -113,7 +113,7 @@ def test_events_give_the_same_texts_as_they_grow(ask: Ask) -> None:
         ({"samples": "2"}, 422, "samples: it should be a whole number"),
         ({"prompt": ["a"] * 7}, 400, "7 texts exceed the limit of 6"),
         ({"prompt": "a" * 61}, 400, "exceeds text limit (60)"),
-        ({"prompt": []}, 400, "there is no text"),
+        ({"prompt": []}, 400, "contains no text"),
         ({"prompt": [1]}, 422, "prompt"),
         ({"prompt": "xyz"}, 400, "no piece for 'x', 'y', 'z'"),
         ({"prompt": "\ud800"}, 400, "not Unicode"),
@@ -122,7 +122,7 @@ def test_events_give_the_same_texts_as_they_grow(ask: Ask) -> None:
         ({"stop": ["\ud800"]}, 400, "the body is not Unicode"),
         ({"temperature": 1e-300}, 422, "temperature: it should be at least"),
         ({"min_p": 2}, 422, "min_p: it should be at most 1"),
-        ({"lenght": 2}, 422, "lenght: there is no such field; did you mean length"),
+        ({"lenght": 2}, 422, "lenght: unknown field; did you mean length"),
         ({"model": "capitals"}, 400, "The model capitals generates no text: it is a translation"),
         ({"model": "nobody"}, 404, "There is no model 'nobody'."),
     ],
@@ -140,7 +140,7 @@ def test_a_server_without_a_language_model_says_so(web: httpx.Client) -> None:
         ask = asking(port, web)
         for path in ("generate", "completions"):
             answer = ask(path, prompt="a")
-            assert answer.status_code == 400 and "The model capitals generates no text" in answer.text
+            assert answer.status_code == 400 and "The model capitals cannot generate text" in answer.text
 
 
 def test_scores_of_whole_texts_and_of_what_goes_on_from_prompts(ask: Ask) -> None:
@@ -157,13 +157,13 @@ def test_scores_of_whole_texts_and_of_what_goes_on_from_prompts(ask: Ask) -> Non
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"targets": ["a"], "model": "capitals"}, "sources: a translation model scores targets given their sources"),
-        ({"targets": ["a"]}, "sources: a translation model"),
+        ({"targets": ["a"], "model": "capitals"}, "sources: required for a translation model"),
+        ({"targets": ["a"]}, "sources: required for a translation model"),
         ({"targets": ["a", "b"], "sources": ["a"]}, "1 sources for 2 targets"),
         ({"targets": [""]}, "there is no text to score"),
         ({"targets": ["x"]}, "no piece for 'x'"),
         ({"targets": ["a"], "sources": ["x"]}, "no piece for 'x'"),
-        ({"targets": []}, "there is no text"),
+        ({"targets": []}, "contains no text"),
         ({"targets": ["a" * 61]}, "exceeds text limit"),
     ],
 )

@@ -105,5 +105,5 @@ def test_a_folder_keeps_them_and_nothing_else_is_read_or_written(tmp_path: Path)
         with pytest.raises(ApiError):
             again.find(owner, id)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot hold glossaries"):
+    with pytest.raises(ConfigError, match="cannot store glossaries"):
         GlossaryStore(tmp_path / "file")

@@ -92,7 +92,7 @@ def test_an_input_beyond_the_limit_is_refused_before_it_is_computed(path: str, f
         done = list(costly.done)
         refused = answer("1 " * 11)
         assert (refused.status_code, costly.done) == (413, done)
-        assert "needs 121 numbers in a layer, and the limit is 100" in refused.json()["error"]
+        assert "needs 121 values per layer; the limit is 100" in refused.json()["error"]
         assert service.clients.counts.characters("address 127.0.0.1") == 20
 
 

@@ -124,7 +124,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     code, key = said("add", file, "alice", "--req-limit", "600")
     found = KeyStore(tmp_path / "keys.json").find(key.strip())
     assert code == 0 and found is not None and found.name == "alice"
-    assert said("list", file) == (0, "alice\t600 requests a minute\n")
+    assert said("list", file) == (0, "alice\t600 requests per minute\n")
     assert said("list", file, "--json")[1] == '[{"name": "alice", "requests_per_minute": 600, "characters": null}]\n'
     assert said("remove", file, "alice") == (0, "") and said("list", file) == (0, "")
     code, told = said("remove", file, "alice")

@@ -85,7 +85,7 @@ def test_a_pair_that_no_model_does_is_an_error_in_each_dialects_shape(url: str, 
     for answer, key in answers:
         assert answer.status_code == 400 and answer.json().keys() == {key}
         told = answer.json()[key]
-        assert f"to {target} is not supported" in told and "en to de" in told and "asked for as model: words" in told
+        assert f"to {target} is not supported" in told and "en to de" in told and "set model to: words" in told
 
 
 def test_a_model_without_languages_is_asked_by_name_or_as_und(url: str) -> None:
@@ -102,7 +102,7 @@ def test_of_several_without_languages_none_is_asked_unnamed() -> None:
     with serving(models) as (port, _):
         url = f"http://127.0.0.1:{port}"
         answer = post(f"{url}/v1/translate", json={"text": "x"})
-        assert answer.status_code == 400 and "asked for as model: a, b" in answer.json()["error"]
+        assert answer.status_code == 400 and "set model to one of: a, b" in answer.json()["error"]
         assert post(f"{url}/v1/translate", json={"text": "x", "model": "b"}).status_code == 200
 
 

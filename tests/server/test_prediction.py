@@ -58,14 +58,14 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["ab"], "settings": {"length": 41}}, 400, "41 tokens exceed the limit of 40 (--length-limit)"),
         ({"inputs": ["a" * 61]}, 400, "exceeds text limit (60)"),
         ({"inputs": ["a"] * 4}, 400, "4 texts exceed the limit of 3"),
-        ({"inputs": []}, 400, "there is no text"),
+        ({"inputs": []}, 400, "contains no text"),
         ({"inputs": "ab"}, 422, "inputs: it should be a list"),
         ({"inputs": [1]}, 422, "inputs.0: it should be a text"),
-        ({"inputs": ["ab", ["ab"]]}, 422, "inputs.1: it should be a text"),  # a prompt is no JSON
-        ({"inputs": [{"text": "ab"}], "model": "capitals"}, 422, "inputs.0: it should be a text"),
+        ({"inputs": ["ab", ["ab"]]}, 422, "inputs.1: expected a text"),  # a prompt is no JSON
+        ({"inputs": [{"text": "ab"}], "model": "capitals"}, 422, "inputs.0: expected a text"),
         ({"inputs": ["ab"], "settings": [1]}, 422, "settings: it should be"),
-        ({"inputs": ["ab"], "settings": {"lenght": 3}}, 422, "settings.lenght: there is no such setting; did you mean"),
-        ({"inputs": ["ab"], "settings": {"x" * 40: 3}}, 422, "there is no such setting"),
+        ({"inputs": ["ab"], "settings": {"lenght": 3}}, 422, "settings.lenght: unknown setting; did you mean"),
+        ({"inputs": ["ab"], "settings": {"x" * 40: 3}}, 422, "unknown setting"),
         ({"inputs": ["ab"], "settings": {"length": 0}}, 422, "settings.length: it should be at least 1"),
         ({"inputs": ["ab"], "settings": {"length": "9"}}, 422, "settings.length: it should be a whole number"),
         ({"inputs": ["ab"], "settings": {"length": True}}, 422, "settings.length: it should be a whole number"),
@@ -80,16 +80,16 @@ def test_any_other_task_is_served_by_what_its_predictor_reads_and_writes(ask: As
         ({"inputs": ["ab"], "settings": {"presence_penalty": 3}}, 422, "settings.presence_penalty"),
         ({"inputs": ["ab"], "settings": {"no_repeat_ngram": 10**9}}, 422, "settings.no_repeat_ngram"),
         ({"inputs": ["xyz"]}, 400, "no piece for 'x', 'y', 'z'"),
-        ({"inputs": ["a"], "settings": {"nbest": 2}}, 422, "settings.nbest: there is no such setting"),
-        ({"inputs": ["a"], "settings": {"beam": 11}}, 400, "wider than 10"),
-        ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: there is no such"),
-        ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "wider than 10"),
-        ({"inputs": ["1"], "model": "mean", "settings": {"length": 2}}, 422, "settings.length: this model takes none"),
+        ({"inputs": ["a"], "settings": {"nbest": 2}}, 422, "settings.nbest: unknown setting"),
+        ({"inputs": ["a"], "settings": {"beam": 11}}, 400, "exceeds the limit of 10"),
+        ({"inputs": ["a"], "model": "capitals", "settings": {"length": 2}}, 422, "settings.length: unknown setting"),
+        ({"inputs": ["a"], "model": "capitals", "settings": {"beam": 11}}, 400, "exceeds the limit of 10"),
+        ({"inputs": ["1"], "model": "mean", "settings": {"length": 2}}, 422, "settings.length: this model has"),
         ({"inputs": ["1 x"], "model": "mean"}, 400, "cannot parse the input; could not convert string"),
         ({"inputs": [""], "model": "mean"}, 500, "The model failed."),
         ({"inputs": ["13"], "model": "mean"}, 500, "The model failed."),
-        ({"inputs": ["a"], "model": "nobody"}, 404, "There is no model 'nobody'."),
-        ({"inputs": ["a"], "extra": 1}, 422, "extra: there is no such field"),
+        ({"inputs": ["a"], "model": "nobody"}, 404, "The model 'nobody' does not exist."),
+        ({"inputs": ["a"], "extra": 1}, 422, "extra: unknown field"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_predicted_is_told(ask: Ask, fields: dict[str, Any], status: int, told: str) -> None:
@@ -121,16 +121,23 @@ def test_half_of_a_surrogate_pair_is_no_text(ask: Ask) -> None:
 def test_endpoints_of_translation_refuse_a_language_model_and_name_the_one_to_ask(ask: Ask) -> None:
     answer = ask("translate", text="a", model="book")
     assert answer.status_code == 400, answer.text
-    assert answer.json()["error"] == "The model book does not translate: it is a language-model; POST /v1/predict."
+    assert (
+        answer.json()["error"] == "The model book cannot translate: its task is language-model. Use POST /v1/predict."
+    )
     answer = ask("score", sources=["a"], targets=["a"], model="mean")
-    assert answer.status_code == 400 and "The model mean scores no text: it is a own:TASK" in answer.json()["error"]
+    assert (
+        answer.status_code == 400 and "The model mean cannot score text: its task is own:TASK" in answer.json()["error"]
+    )
     assert ask("translate", text="a dog").json()["translations"][0]["model"] == "capitals"
     assert ask("score", sources=["a"], targets=["a"]).status_code == 200
 
 
 def test_a_server_without_a_translation_model_says_so_in_every_dialect() -> None:
     with serving([book()]) as (port, _):
-        url, told = f"http://127.0.0.1:{port}", "No model here translates: book is a language-model; POST /v1/predict."
+        url, told = (
+            f"http://127.0.0.1:{port}",
+            "This server has no translation model, only book (language-model). Use POST /v1/predict.",
+        )
         answer = httpx.post(f"{url}/v1/translate", json={"text": "a"})
         assert (answer.status_code, answer.json()) == (400, {"error": told})
         answer = httpx.post(f"{url}/translate", json={"q": "a", "source": "en", "target": "de"})
@@ -179,11 +186,11 @@ def test_any_task_with_an_observation_is_looked_into(ask: Ask) -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "told"),
     [
-        ({"text": ""}, 400, "no text to look at"),
-        ({"text": "a" * 13}, 400, "13 tokens is too long to look at"),
+        ({"text": ""}, 400, "no text to inspect"),
+        ({"text": "a" * 13}, 400, "too long to inspect: 13 tokens"),
         ({"text": "a" * 61}, 400, "exceeds text limit"),
         ({"text": "xa"}, 400, "no piece for 'x'"),
-        ({"text": "a", "beam": 2, "force": [4]}, 400, "beam, force: for translation models; book is a language-model"),
+        ({"text": "a", "beam": 2, "force": [4]}, 400, "beam, force: only for translation models"),
         ({"text": ["a"]}, 422, "text: it should be a text"),
         ({"text": "1 x", "model": "mean"}, 400, "cannot parse"),
     ],
@@ -199,7 +206,7 @@ def test_a_predictor_that_offers_nothing_is_refused_in_plain_words() -> None:
     served.inspector._inner._open = lambda which: len  # type: ignore[union-attr]
     with serving([served]) as (port, _):
         ask = asking(port)
-        assert "has no read and write" in ask(inputs=["1"]).json()["error"]
+        assert "has no methods read and write" in ask(inputs=["1"]).json()["error"]
         answer = ask("inspect", text="1")
         assert (
             answer.status_code == 400

@@ -82,7 +82,7 @@ def test_as_many_items_as_are_asked_for_and_new_ones_alone(url: str, models: dic
         ("links", {"top_k": 0}, "settings.top_k: it should be at least 1"),
         ("links", {"top_k": 1001}, "settings.top_k: it should be at most 1000"),
         ("links", {"top_k": "3"}, "settings.top_k: it should be a whole number"),
-        ("links", {"topk": 3}, "settings.topk: there is no such setting; did you mean"),
+        ("links", {"topk": 3}, "settings.topk: unknown setting; did you mean"),
         ("next-item", {"top_k": 0}, "settings.top_k: it should be at least 1"),
         ("next-item", {"top_k": True}, "settings.top_k: it should be a whole number"),
         ("next-item", {"new": 1}, "settings.new: it should be true or false"),

@@ -198,7 +198,11 @@ def test_constraints_go_to_the_part_in_which_they_stand_and_are_not_without_end(
     assert term_constraints(model, parts[:1], [RequiredTerm(0, 1, "a", "a b c d e f")], model.search) == [[]]
     wide = widen_beam(SearchConfig(beam=1, temperature=1.0, top_k=3))
     assert wide.beam >= 8 and wide.temperature is None and wide.top_k is None
-    assert model.spelled("b  c") == text.encode("b c") and model.spelled("z") is None and model.spelled(" ") is None
+    assert (
+        model.try_encode("b  c") == text.encode("b c")
+        and model.try_encode("z") is None
+        and model.try_encode(" ") is None
+    )
 
 
 def ask(server: Running, **fields: Any) -> dict[str, Any]:
@@ -271,7 +275,7 @@ def test_pieces_and_log_probabilities_are_those_of_the_text_with_the_term_in_it(
 def test_another_text_has_pieces_scores_and_attention_of_its_own(search: dict[str, Any]) -> None:
     model = translator(search={"max_length": 4} | search)
     first = model("a b c")
-    found = model.spelling(first, "h g f", model.search)
+    found = model.with_text(first, "h g f", model.search)
     best = found.candidates[0]
     assert (best.text, best.pieces, found.pieces) == ("h g f", ["h", "g", "f"], first.pieces)
     assert best.piece_log_probabilities == pytest.approx(model.score(["a b c"], ["h g f"])[0])
@@ -279,13 +283,13 @@ def test_another_text_has_pieces_scores_and_attention_of_its_own(search: dict[st
     penalty = length_normalizer(4, 0.7 if "length_penalty" in search else 0.6) if search["beam"] > 1 else 1.0
     assert best.score == pytest.approx(best.log_probability / penalty)
     assert found.attention["decoder.0.source"].shape[1] == 4, "three pieces and the end"
-    again = model.spelling(first, first.text, model.search)
+    again = model.with_text(first, first.text, model.search)
     if first.candidates[0].finished:
         assert again.score == pytest.approx(first.score)
     assert found.candidates[1:] == first.candidates[1:]
-    unscored = model.spelling(first, "h g f", model.search, scored=False).candidates[0]
+    unscored = model.with_text(first, "h g f", model.search, scored=False).candidates[0]
     assert (unscored.pieces, unscored.piece_log_probabilities) == (["h", "g", "f"], [])
-    long = model.spelling(first, "h " * 30, model.search).candidates[0]
+    long = model.with_text(first, "h " * 30, model.search).candidates[0]
     assert (len(long.pieces), long.piece_log_probabilities) == (30, [])
 
 
@@ -359,7 +363,7 @@ def test_constraints_decode_each_part_once_and_spell_each_term_once() -> None:
             calls["decode"] += 1
             return "a b "
 
-        def spelled(self, text: str) -> list[int]:
+        def try_encode(self, text: str) -> list[int]:
             calls["spelled"] += 1
             return [1]
 

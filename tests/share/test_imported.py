@@ -249,7 +249,7 @@ def test_two_lists_that_are_not_one_are_told(folder: Path, tmp_path: Path) -> No
     head = tmp_path / "run" / "tokenizer" / "target.json"
     found = json.loads(head.read_text())
     head.write_text(json.dumps(found | {"pieces": found["pieces"][:-1]}))
-    with pytest.raises(ModelError, match="the tokenizers are not those of this run's config"):
+    with pytest.raises(ModelError, match="the tokenizers do not match the config of the run"):
         load(tmp_path / "run", device="cpu")
 
 

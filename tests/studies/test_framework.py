@@ -145,7 +145,7 @@ def test_the_command_tells_claim_table_and_verdict(
     assert "A toy | claims." in out and "0.1235" in out and "≥" in out and "toy does not hold" in out
     monkeypatch.setenv("REGARD_QUICK", "1")
     _, out, _ = regard("toy", "--out", str(tmp_path))
-    assert "toy holds (quick form" in out
+    assert "toy holds (minimal version" in out
     _, out, _ = regard("toy", "--out", str(tmp_path), "--json", "--seed", "3")
     assert json.loads(out) == read_record(tmp_path / "toy" / "result.json")
     assert json.loads(out)["seed"] == 3
@@ -213,7 +213,7 @@ def test_all_leaves_out_what_needs_a_text_and_says_so(
     code, _, error = regard("all", "--quick")
     assert code == 0 and given == [None] and "left out" not in error
     code, _, error = regard("all")
-    assert code == 0 and given == [None] and "left out, since they need --text FILE: reader" in error
+    assert code == 0 and given == [None] and "that require --text FILE: reader" in error
     Path("text").write_text("a text")
     assert regard("all", "--text", "text")[0] == 0 and given == [None, Path("text")]
     assert regard("reader", "--text", "absent")[0] == 2

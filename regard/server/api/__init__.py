@@ -1,1 +1,1 @@
-"""HTTP interfaces: Regard's own, LibreTranslate's and DeepL's."""
+"""HTTP interfaces: Regard's own, and those of OpenAI, LibreTranslate and DeepL."""

@@ -1,4 +1,4 @@
-"""Regard's own interface: translations with scores, n-best lists and attention; scores; models; health; metrics."""
+"""Regard's own interface: translations with scores, n-best lists and attention, scoring, models, health, metrics."""
 
 from __future__ import annotations
 
@@ -22,22 +22,24 @@ from regard.server.text.languages import Language
 from regard.server.text.markup_tokenizer import Markup
 from regard.server.translation_request import TranslationRequest, TranslationResult
 
-HeadWeights = dict[str, list[list[list[float]]]]  # by name of the layer: heads, target pieces, source pieces
-MAX_SHOWN = 256  # characters of a source and pieces of an output whose attention is returned
+HeadWeights = dict[str, list[list[list[float]]]]  # by layer name: heads, target pieces, source pieces
+MAX_SHOWN = 256  # limit of source characters and output pieces for which attention is returned
 
 
 class TranslateRequest(SearchRequest):
-    """Texts to translate. Settings left out are those of the model's config."""
+    """Texts to translate. The config of the model sets the defaults of settings."""
 
     text: str | Strings = Field(description="One text or a list of texts.")
-    source: str | None = Field(None, description="Language code; identified from the text if left out or `auto`.")
-    target: str | None = Field(None, description="Language code; any language if left out.")
-    model: str | None = Field(None, description="Name of the model; the first for the languages if left out.")
-    attention: bool = Field(False, description="Return the weights of every head; for one short sentence only.")
+    source: str | None = Field(None, description="Language code; left out or `auto`: identified from the text.")
+    target: str | None = Field(None, description="Language code; left out: any language.")
+    model: str | None = Field(None, description="Name of the model; left out: the first for the languages.")
+    attention: bool = Field(
+        False, description="Return the attention weights of every head; only for one short sentence."
+    )
     glossary: dict[str, str] | None = Field(None, description="Target phrases by source phrase.")
     keep: bool = Field(True, description="Keep placeholders, addresses and numbers unchanged.")
     format: Literal["text", "html", "xml", "markdown"] = Field(
-        "text", description="Format of the texts; tags and marks are carried over to the translation."
+        "text", description="Format of the texts; tags and marks are transferred to the translation."
     )
 
 
@@ -55,10 +57,10 @@ class SentenceTranslation(BaseModel):
     text: str
     pieces: list[str] = Field(description="Pieces of the best output.")
     log_probabilities: list[float] = Field(
-        description="Of each piece and the end symbol, in nats; empty where terms were inserted into an output too "
-        "long for one pass."
+        description="Log probability of each piece and the end token, in nats; empty if terms were inserted into an "
+        "output that is too long for one pass."
     )
-    attention: HeadWeights | None = Field(None, description="By name of the layer: heads, target, source pieces.")
+    attention: HeadWeights | None = Field(None, description="By layer name: heads, target pieces, source pieces.")
 
 
 class DetectedLanguage(BaseModel):
@@ -80,58 +82,58 @@ class TranslatedText(BaseModel):
     target: str | None
     detected: DetectedLanguage | None
     unknown: dict[str, int] = Field(
-        description="Characters (words, for a model that reads words) that the model has no piece for, and how often "
-        "each occurs: an object, where `unknown` of /v1/inspect is a list without counts."
+        description="Counts of the characters (words, for a word tokenizer) that are not in the vocabulary. In "
+        "/v1/inspect, `unknown` is a list without counts."
     )
     unread: int = Field(
-        description="Pieces at the end of the text beyond what the model reads, where it reads it whole."
+        description="Number of pieces at the end of the text that truncation drops, for models that truncate."
     )
     sentences: list[SentenceTranslation]
 
 
 class TranslateResponse(BaseModel):
-    """Translations in order of the texts."""
+    """Translations in the order of the texts."""
 
     translations: list[TranslatedText]
 
 
 class ModelDescription(BaseModel):
-    """Served model and its load. Languages are those of a translation model.
+    """Served model and its load. Only translation models have languages.
 
     `id`, `object`, `created` and `owned_by` are for clients of OpenAI.
     """
 
     id: str
     object: Literal["model"] = "model"
-    created: int = Field(description="When the server began, in seconds since 1970.")
+    created: int = Field(description="Start of the server, in seconds since 1970.")
     owned_by: Literal["regard"] = "regard"
     name: str
-    task: str = Field(description="Kind of work: `translation`, `language-model`, …")
+    task: str = Field(description="Task: `translation`, `language-model`, …")
     source: str | None
     target: str | None
     ready: bool = Field(description="Whether the model is loaded.")
-    waiting: int = Field(description="Inputs in the queue; of a translation model, sentences.")
-    running: int = Field(description="Those that are computed now.")
+    waiting: int = Field(description="Number of inputs in the queue; for a translation model, sentences.")
+    running: int = Field(description="Number of inputs in computation.")
 
 
 class ModelList(BaseModel):
-    """Served models, in the shape that clients of OpenAI read."""
+    """Served models, in the format of OpenAI."""
 
     object: Literal["list"] = "list"
     data: list[ModelDescription]
 
 
 class ScoreRequest(BaseModel):
-    """Texts to score: pairs of a translation model; for a language model, texts and what they go on from."""
+    """Texts to score: pairs for a translation model; texts, with or without prompts, for a language model."""
 
     model_config = ConfigDict(extra="forbid")
 
     sources: Strings | None = Field(
-        None, description="As many as `targets`. For a language model, prompts: left out, targets are whole texts."
+        None, description="One source per target. For a language model, prompts; left out: targets are whole texts."
     )
     targets: Strings
     model: str | None = Field(
-        None, description="Name of the model; if left out, the first that translates, or else the first language model."
+        None, description="Name of the model; left out: the first translation model, else the first language model."
     )
 
 
@@ -139,11 +141,11 @@ class ScoredPair(BaseModel):
     """Log probability of a target given its source or prompt, in nats."""
 
     log_probability: float
-    pieces: list[float] = Field(description="Of each piece of the target; of a translation, also of the end symbol.")
+    pieces: list[float] = Field(description="Log probability of each piece; for a translation, also of the end token.")
 
 
 class ScoreResponse(BaseModel):
-    """Scores in order of the pairs."""
+    """Scores in the order of the pairs."""
 
     scores: list[ScoredPair]
 
@@ -160,7 +162,7 @@ ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
 
 
 def error_response(error: ApiError) -> JSONResponse:
-    """Return an error as clients of this interface expect it."""
+    """Return an error in the format of this interface."""
     return JSONResponse({"error": error.message}, error.status, headers=error.headers)
 
 
@@ -192,12 +194,12 @@ def _add_scores(routes: APIRouter, service: Service) -> None:
 
     @routes.post("/v1/score", responses=ERROR_RESPONSES)
     async def score(body: ScoreRequest, request: Request) -> ScoreResponse:
-        """Return the log probability of every piece of each target, given its source and the pieces before it."""
+        """Return the log probability of each piece of each target, given its source and the earlier pieces."""
         client, key = service.admit(credentials(request, "Bearer"))
         targets, sources = body.targets, body.sources
         model = service.models.scorer(body.model)
         if sources is None and model.needs_sources:
-            raise ApiError(400, "Invalid request: sources: a translation model scores targets given their sources")
+            raise ApiError(400, "Invalid request: sources: required for a translation model")
         if sources is not None and len(sources) != len(targets):
             raise ApiError(400, f"Invalid request: {len(sources)} sources for {len(targets)} targets")
         texts = [*(sources or ()), *targets]
@@ -228,17 +230,17 @@ def _translation_request(service: Service, body: TranslateRequest, client: Crede
 
 
 def _translate_response(results: Sequence[TranslationResult], weights: HeadWeights | None = None) -> TranslateResponse:
-    """Return the response for texts; ``weights``: those of the one sentence, None if not requested."""
+    """Return the response for texts; ``weights``: attention weights of the only sentence, None if not requested."""
     return TranslateResponse(translations=[_translated_text(result, weights) for result in results])
 
 
 def _score_response(scores: Sequence[list[float]]) -> ScoreResponse:
     """Return the response for scored texts."""
-    return ScoreResponse(scores=[ScoredPair(log_probability=sum(each), pieces=each) for each in scores])
+    return ScoreResponse(scores=[ScoredPair(log_probability=sum(pieces), pieces=pieces) for pieces in scores])
 
 
 def _add_status(routes: APIRouter, service: Service) -> None:
-    """Add the routes that tell the state of the server."""
+    """Add the routes that report the state of the server."""
 
     @routes.get("/v1/models")
     def models() -> ModelList:
@@ -252,31 +254,32 @@ def _add_status(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/healthz")
     def healthz() -> dict[str, str]:
-        """Tell that the server responds."""
+        """Report that the server responds."""
         return {"status": "ok"}
 
     @routes.get("/readyz", responses={503: {"model": ErrorBody}})
     def readyz() -> dict[str, str]:
-        """Tell that the models are loaded that are loaded at start, and that the server is not stopping.
+        """Report whether the models to load at start are loaded and the server is not stopping.
 
-        A full queue does not count: it refuses the client that filled it, and a balancer that took every replica out
-        under load would leave none.
+        A full queue does not matter: the server already rejects the client that filled it, and a load balancer that
+        removed every replica under load would have no replica left.
         """
         service.require_ready()
         return {"status": "ready"}
 
     @routes.get("/metrics", response_class=Response, responses={401: {"model": ErrorBody}, 403: {"model": ErrorBody}})
     def metrics(request: Request) -> Response:
-        """Return metrics for Prometheus. Requires a key if the server has keys; counts no request of it."""
+        """Return metrics for Prometheus. Requires a key if the server has keys; does not count as a request."""
         service.identify(credentials(request, "Bearer"))
-        service.tell_loads()
+        service.report_loads()
         return Response(service.metrics.exposition(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
 
 def _attention(results: list[TranslationResult]) -> HeadWeights:
-    """Return the weights of every head for one sentence.
+    """Return the attention weights of every head for one sentence.
 
-    ApiError for several, or one so long that weights are millions.
+    Raises:
+        ApiError: for several sentences, or a sentence that is too long.
     """
     sentences = [sentence for result in results for sentence in result.sentences]
     if len(results) != 1 or len(sentences) != 1:
@@ -288,19 +291,19 @@ def _attention(results: list[TranslationResult]) -> HeadWeights:
 
 
 def _translated_text(result: TranslationResult, weights: HeadWeights | None = None) -> TranslatedText:
-    """Return the response for a text; ``weights``: those of its one sentence, None if not requested."""
+    """Return the response for a text; ``weights``: attention weights of its only sentence, None if not requested."""
     text, score = result.candidates[0]
     return TranslatedText(
         text=text,
         score=score,
-        candidates=[CandidateResponse(text=each, score=value) for each, value in result.candidates],
+        candidates=[CandidateResponse(text=candidate, score=value) for candidate, value in result.candidates],
         model=result.model.name,
         source=result.source,
         target=result.model.target,
         detected=_detected_language(result.detected),
         unknown=count_unknown(result),
         unread=sum(sentence.unread for sentence in result.sentences),
-        sentences=[_sentence(each, weights) for each in result.sentences],
+        sentences=[_sentence(sentence, weights) for sentence in result.sentences],
     )
 
 

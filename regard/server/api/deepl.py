@@ -1,4 +1,4 @@
-"""DeepL's interface, version 2: errors as {"message": …}, upper-case codes with regions."""
+"""DeepL's interface, version 2: errors are {"message": …}, language codes are upper-case with regions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from regard.server.translation_request import TranslationRequest, TranslationRes
 
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 UNLIMITED = 10**12  # characters: clients require a number
-# As a target, DeepL's client refuses these codes without a region.
+# DeepL's client rejects these target codes without a region.
 REGIONS = {"EN": ("EN-GB", "EN-US"), "PT": ("PT-BR", "PT-PT")}
 
 
 def error_response(error: ApiError) -> JSONResponse:
-    """Return an error as DeepL's clients expect it."""
+    """Return an error in DeepL's format."""
     status = {"no key": 403, "wrong key": 403, "quota": 456}.get(error.reason, error.status)
     return JSONResponse({"message": error.message}, status, headers=error.headers)
 
 
 def router(service: Service) -> APIRouter:
-    """Return the routes, those for glossaries excepted."""
+    """Return the routes, except those for glossaries."""
     routes = APIRouter(prefix="/v2", tags=["DeepL"])
     _add_translation(routes, service)
     _add_information(routes, service)
@@ -56,7 +56,7 @@ def _add_translation(routes: APIRouter, service: Service) -> None:
 
 
 def _add_information(routes: APIRouter, service: Service) -> None:
-    """Add the routes that describe the server and the client's use."""
+    """Add the routes that describe the server and the client's usage."""
 
     @routes.post("/languages", include_in_schema=False)
     @routes.get("/languages")
@@ -70,26 +70,26 @@ def _add_information(routes: APIRouter, service: Service) -> None:
             raise ApiError(400, "Value for 'type' not supported.")
         models = service.models.translators
         codes = {(model.source if kind == "source" else model.target) or UNDETERMINED for model in models}
-        regional = [each for code in sorted(codes) for each in _regional_codes(code.upper(), kind == "target")]
+        regional = [region for code in sorted(codes) for region in _regional_codes(code.upper(), kind == "target")]
         extra = {"supports_formality": False} if kind == "target" else {}
         return [{"language": code, "name": language_name(code)} | extra for code in regional]
 
     @routes.post("/usage", include_in_schema=False)
     @routes.get("/usage")
     async def usage(request: Request) -> dict[str, int]:
-        """Return the characters of this key, or of this address, since the server began, and the quota."""
+        """Return the characters of this key or address since the start of the server, and the quota."""
         used, quota = service.usage(deepl_credentials(request))
         return {"character_count": used, "character_limit": UNLIMITED if quota is None else quota}
 
 
 def _translation_request(service: Service, raw: RawRequest, client: Credentials) -> TranslationRequest:
-    """Return the translation that a request asks for."""
-    given = raw.fields()
-    texts = validate_texts(given.get("text"), "text")
-    source, target = given.get("source_lang"), given.get("target_lang")
+    """Parse a request."""
+    fields = raw.fields()
+    texts = validate_texts(fields.get("text"), "text")
+    source, target = fields.get("source_lang"), fields.get("target_lang")
     if not isinstance(target, str) or not target or not isinstance(source, str | None):
         raise ApiError(400, "Value for 'target_lang' not supported.")
-    markup, glossary = _markup(given), _glossary(service, client, given, source, target)
+    markup, glossary = _markup(fields), _glossary(service, client, fields, source, target)
     return TranslationRequest(texts, source or None, target, client, glossary=glossary, markup=markup)
 
 
@@ -107,34 +107,34 @@ def _translation_response(translation: TranslationRequest, results: Sequence[Tra
 
 
 def _glossary(
-    service: Service, client: Credentials, given: dict[str, Any], source: str | None, target: str
+    service: Service, client: Credentials, fields: dict[str, Any], source: str | None, target: str
 ) -> Glossary | None:
-    """Return the glossary that a request names, if any. ApiError if there is none, or it has other languages."""
-    if given.get("glossary_ids"):
+    """Return the glossary that a request names, if any; raise ApiError if it is missing or has other languages."""
+    if fields.get("glossary_ids"):
         raise ApiError(400, "Value for 'glossary_ids' not supported.")
-    if not given.get("glossary_id"):
+    if not fields.get("glossary_id"):
         return None
     owner, _ = service.identify(client)
-    return find_glossary(service.clients.glossaries, owner, given["glossary_id"], source, target).glossary
+    return find_glossary(service.clients.glossaries, owner, fields["glossary_id"], source, target).glossary
 
 
-def _markup(given: dict[str, Any]) -> Markup | None:
+def _markup(fields: dict[str, Any]) -> Markup | None:
     """Return the format of the texts; None for plain text."""
-    kind = given.get("tag_handling")
+    kind = fields.get("tag_handling")
     if not kind:
         return None
     if kind not in ("html", "xml"):
         raise ApiError(400, "Value for 'tag_handling' not supported.")
-    outline = str(given.get("outline_detection", True)).lower()
+    outline = str(fields.get("outline_detection", True)).lower()
     if outline not in ("0", "1", "true", "false"):
         raise ApiError(400, "Value for 'outline_detection' not supported.")
-    elements = (_element_names(given, key) for key in ("ignore_tags", "splitting_tags", "non_splitting_tags"))
+    elements = (_element_names(fields, key) for key in ("ignore_tags", "splitting_tags", "non_splitting_tags"))
     return Markup.create(kind, *elements, outline=outline in ("1", "true"))
 
 
-def _element_names(given: dict[str, Any], key: str) -> list[str]:
-    """Return the element names of a field: a list, or one text with commas."""
-    values = given.get(key) or []
+def _element_names(fields: dict[str, Any], key: str) -> list[str]:
+    """Return the element names of a field: a list, or a text separated by commas."""
+    values = fields.get(key) or []
     values = [values] if isinstance(values, str) else values
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise ApiError(400, f"Value for '{key}' not supported.")
@@ -142,5 +142,5 @@ def _element_names(given: dict[str, Any], key: str) -> list[str]:
 
 
 def _regional_codes(code: str, target: bool) -> tuple[str, ...]:
-    """Return the codes by which a language is listed: with regions for some targets, without for sources."""
+    """Return the listed codes of a language: with regions for some targets, without regions for sources."""
     return REGIONS.get(code, (code,)) if target else (code.partition("-")[0],)

@@ -1,4 +1,4 @@
-"""DeepL's interface for glossaries, version 2: create, list, show and delete, each client's own."""
+"""DeepL's interface for glossaries, version 2: each client creates, lists, shows and deletes its own."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _add_creation(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/glossary-language-pairs")
     async def pairs() -> dict[str, list[dict[str, str]]]:
-        """List the language pairs of the models that name theirs."""
+        """List the language pairs of the models with known languages."""
         models = service.models.translators
         named = sorted({(model.source, model.target) for model in models if model.source and model.target})
         return {
@@ -50,13 +50,13 @@ def _add_creation(routes: APIRouter, service: Service) -> None:
 
         def add() -> dict[str, Any]:
             """Store the glossary."""
-            given = raw.fields()
+            fields = raw.fields()
             names = ("name", "source_lang", "target_lang", "entries")
-            name, source, target, entries = (_required_text(given, key) for key in names)
+            name, source, target, entries = (_required_text(fields, key) for key in names)
             if len(name) > MAX_NAME:
                 raise ApiError(400, "Value for 'name' is too long.")
             service.models.for_languages(source, target)
-            parsed = parse_entries(entries, given.get("entries_format", "tsv"))
+            parsed = parse_entries(entries, fields.get("entries_format", "tsv"))
             codes = _language_code(source), _language_code(target)
             return _description(service.clients.glossaries.add(client, name, *codes, parsed))
 
@@ -69,9 +69,9 @@ def _add_access(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/glossaries")
     async def list_glossaries(request: Request) -> dict[str, Any]:
-        """List the client's glossaries, the oldest first."""
+        """List the glossaries of the client, oldest first."""
         owned = await asyncio.to_thread(glossaries.owned_by, _client(service, request))
-        return {"glossaries": [_description(each) for each in owned]}
+        return {"glossaries": [_description(glossary) for glossary in owned]}
 
     @routes.get("/glossaries/{id}")
     async def show(id: str, request: Request) -> dict[str, Any]:
@@ -92,26 +92,26 @@ def _add_access(routes: APIRouter, service: Service) -> None:
 
 
 def deepl_credentials(request: Request) -> Credentials:
-    """Return the client's credentials; DeepL's clients add ``:fx`` to keys of the free service."""
-    found = credentials(request, "DeepL-Auth-Key")
-    return found._replace(key=found.key.removesuffix(":fx")) if found.key else found
+    """Return the client's credentials; DeepL's clients append ``:fx`` to keys of the free service."""
+    parsed = credentials(request, "DeepL-Auth-Key")
+    return parsed._replace(key=parsed.key.removesuffix(":fx")) if parsed.key else parsed
 
 
 def _client(service: Service, request: Request) -> str:
-    """Count a request and return the client's name. ApiError as for any request."""
+    """Count a request and return the name of the client; see ``Service.admit`` for errors."""
     return service.admit(deepl_credentials(request))[0]
 
 
 def find_glossary(glossaries: GlossaryStore, client: str, id: Any, source: Any, target: str) -> StoredGlossary:
-    """Return the glossary that a translation asks for. ApiError if there is none, or it has other languages."""
+    """Return the glossary that a translation requests; raise ApiError if it is missing or has other languages."""
     if not isinstance(id, str):
         raise ApiError(400, "Value for 'glossary_id' not supported.")
     if not isinstance(source, str) or not source:
         raise ApiError(400, "Value for 'source_lang' is required with a glossary.")
-    found = glossaries.find(client, id)
-    if (_language_code(source), _language_code(target)) != (found.source, found.target):
+    glossary = glossaries.find(client, id)
+    if (_language_code(source), _language_code(target)) != (glossary.source, glossary.target):
         raise ApiError(400, "The glossary is for other languages.")
-    return found
+    return glossary
 
 
 def _language_code(code: str) -> str:
@@ -119,11 +119,11 @@ def _language_code(code: str) -> str:
     return base_language(code).upper()
 
 
-def _required_text(given: dict[str, Any], key: str) -> str:
-    """Return the text of a field. ApiError if it is missing or blank."""
-    if not isinstance(given.get(key), str) or not given[key].strip():
+def _required_text(fields: dict[str, Any], key: str) -> str:
+    """Return the text of a field; raise ApiError if it is missing or blank."""
+    if not isinstance(fields.get(key), str) or not fields[key].strip():
         raise ApiError(400, f"Value for '{key}' not supported.")
-    return str(given[key])
+    return str(fields[key])
 
 
 def _description(stored: StoredGlossary) -> dict[str, Any]:

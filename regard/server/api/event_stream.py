@@ -1,4 +1,4 @@
-"""Server-sent events: a response that comes piece by piece, and ends when the client leaves or the time is over."""
+"""Server-sent events: a response in parts, which ends when the client disconnects or the time is over."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EVENT_STREAM: dict[str, Any] = {"content": {"text/event-stream": {"schema": {"ty
 
 
 def event(data: Any, name: str | None = None) -> str:
-    """Return an event: JSON, or a text as it is."""
+    """Return an event with JSON, or with an unchanged text."""
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, allow_nan=False)
     return (f"event: {name}\n" if name else "") + f"data: {text}\n\n"
 
@@ -22,8 +22,10 @@ def event(data: Any, name: str | None = None) -> str:
 class EventStream(StreamingResponse):
     """Response of events.
 
-    ``source``: what the events are made of; it is closed at the end, even if no event was ever asked for. ``seconds``:
-    a client that reads too slowly is left after them.
+    Args:
+        events: yields the events.
+        source: the generator behind the events; it is closed at the end, even if no event was read.
+        seconds: the time limit, which also disconnects a client that reads too slowly.
     """
 
     def __init__(
@@ -34,9 +36,9 @@ class EventStream(StreamingResponse):
         self._events, self._source, self._seconds = events, source, seconds
 
     async def _one_by_one(self, events: AsyncGenerator[str, None]) -> AsyncGenerator[str, None]:
-        """Yield events; other requests have their turn after each, also where many are ready."""
-        async for each in events:
-            yield each
+        """Yield events; let other requests run after each event, even if many events are ready."""
+        async for data in events:
+            yield data
             await asyncio.sleep(0)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -45,7 +47,7 @@ class EventStream(StreamingResponse):
             async with asyncio.timeout(self._seconds):
                 await super().__call__(scope, receive, send)
         except TimeoutError:
-            pass  # the server closes a connection whose response is not whole
+            pass  # the server closes a connection with an incomplete response
         finally:
             await self._events.aclose()
             if self._source is not None:

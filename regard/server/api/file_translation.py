@@ -1,4 +1,4 @@
-"""Uploaded files and translated ones, which are fetched under names that cannot be guessed (LibreTranslate)."""
+"""Uploaded files, and translated files with names that cannot be guessed (LibreTranslate)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from regard.server.api_error import ApiError
 from regard.server.off_loop import off_loop
 
 FILE_SUFFIXES = (".txt", ".md", ".html", ".htm")
-MAX_FIELDS = 20  # of a form with a file
+MAX_FIELDS = 20  # maximum number of fields in a form with a file
 Result = TypeVar("Result")
 
 
@@ -39,7 +39,7 @@ class TranslatedFiles:
         self._lock = threading.Lock()
 
     def add(self, suffix: str, text: str) -> str:
-        """Store a text and return the name under which it is found."""
+        """Store a text and return the name of its file."""
         name = f"{secrets.token_urlsafe(24)}{suffix}"
         with self._lock:
             self._expire()
@@ -49,11 +49,11 @@ class TranslatedFiles:
         return name
 
     def find(self, name: str) -> bytes:
-        """Return the content of a file. ApiError 404 if there is none, or it has expired."""
+        """Return the content of a file; raise ApiError 404 if it does not exist or has expired."""
         with self._lock:
             self._expire()
             if name not in self._files:
-                raise ApiError(404, "There is no such file, or it has expired.")
+                raise ApiError(404, "The file does not exist or has expired.")
             return self._files[name][1]
 
     def _expire(self) -> None:
@@ -64,7 +64,7 @@ class TranslatedFiles:
 
 
 async def read_form(request: Request) -> tuple[dict[str, Any], UploadedText]:
-    """Return the fields of a form and its file. ApiError if there is no file that can be translated."""
+    """Return the fields of a form and its file; raise ApiError if it has no file that can be translated."""
     if not request.headers.get("content-type", "").lower().startswith("multipart/form-data"):
         raise ApiError(400, "Invalid request: the body is not a form with a file")
     return await off_loop(_parse_form, request.headers, await request.body())
@@ -94,16 +94,16 @@ async def _stream(body: bytes) -> AsyncGenerator[bytes, None]:
 
 
 def _complete(work: Coroutine[Any, Any, Result]) -> Result:
-    """Return the result of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that never waits."""
     try:
         work.send(None)
     except StopIteration as end:
         return cast(Result, end.value)
-    raise AssertionError("the parser of forms waits")  # it does for files on disk alone, which are larger than a body
+    raise AssertionError("the form parser waits")  # only for files on disk, which are larger than a body may be
 
 
 def _suffix(filename: str) -> str:
-    """Return the suffix of a file's name. ApiError if such files are not translated."""
+    """Return the suffix of a file name; raise ApiError if such files cannot be translated."""
     suffix = PurePosixPath(filename).suffix.lower()
     if suffix not in FILE_SUFFIXES:
         raise ApiError(400, f"Invalid request: only files of {', '.join(FILE_SUFFIXES)} can be translated")
@@ -111,7 +111,7 @@ def _suffix(filename: str) -> str:
 
 
 def _text(body: bytes) -> str:
-    """Return the text of a file. ApiError if it is not UTF-8."""
+    """Return the text of a file; raise ApiError if it is not UTF-8."""
     try:
         return body.decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -1,4 +1,4 @@
-"""Inspection over HTTP: the page, and the endpoints from which it reads models and inputs of any task."""
+"""Inspection over HTTP: the page, and its endpoints for models and inputs of any task."""
 
 from __future__ import annotations
 
@@ -43,28 +43,26 @@ else:
 
 
 class InspectRequest(InspectSettings):
-    """Input to inspect. All fields but `text`, `model` and `checkpoint` are for translation models."""
+    """Input to inspect. All fields except `text`, `model`, `checkpoint` and `include` are for translation models."""
 
     model_config = ConfigDict(extra="forbid")
 
     text: str
-    sentence: Annotated[
-        int, Field(ge=0, lt=2**31, description="Number of the sentence in the text; 0 is the first.")
-    ] = 0
-    model: str | None = Field(None, description="Name of the model; the first one if left out.")
+    sentence: Annotated[int, Field(ge=0, lt=2**31, description="Index of the sentence in the text, from 0.")] = 0
+    model: str | None = Field(None, description="Name of the model; left out: the first one.")
     checkpoint: Annotated[str, Field(pattern="^(average|best|[0-9]{1,9})$")] | None = Field(
-        None, description="Weights to inspect: `average`, `best`, or the number of a step."
+        None, description="Checkpoint to inspect: `average`, `best`, or the number of a step."
     )
     force: Annotated[list[Annotated[int, Field(ge=0, lt=2**31)]], FIRST_ERROR] = Field(
-        [], max_length=256, description="Numbers of the pieces that the output must begin with."
+        [], max_length=256, description="Ids of the pieces that the output must begin with."
     )
     candidate: Annotated[
-        int, Field(ge=0, lt=1000, description="Number of the output to inspect, of `nbest`; 0 is the best.")
+        int, Field(ge=0, lt=1000, description="Index of the output to inspect, of `nbest`; 0 is the best.")
     ] = 0
     include: Annotated[list[Literal["ablation", "beam", "influence", "vectors"]], FIRST_ERROR] = Field(
         [],
         max_length=4,
-        description="Parts that cost more to compute; `influence` of any task, the others of translation.",
+        description="Parts that are expensive to compute: `influence` for any task, the others for translation.",
     )
 
 
@@ -74,9 +72,9 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/v1/models/{name}", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def model(name: str, request: Request) -> Response:
-        """Describe a model: its task, parts, checkpoints, training history, and the limits of the server.
+        """Describe a model: its task, layers, checkpoints, training history, and the limits of the server.
 
-        Of a translation model also an example sentence; of others what it takes and gives, and its settings.
+        A translation model also has an example sentence, other models a description of inputs, outputs and settings.
         """
         service.admit(credentials(request, "Bearer"))
         served = service.models.get(name)
@@ -90,10 +88,10 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/v1/inspect", response_class=Response, responses=JSON_OBJECT | ERROR_RESPONSES)
     async def inspect(body: InspectRequest, request: Request) -> Response:
-        """Return all that the page shows of one input: attention, and the probability of each step with alternatives.
+        """Return all that the page shows for an input: attention, and the probability of each step with alternatives.
 
-        Of a sentence to translate also the search, and what heads do; `unknown` is a list of the characters or words
-        without a piece; /v1/translate counts them in an object.
+        For a sentence to translate, also the search and the roles of heads. `unknown` lists the characters or words
+        that are not in the vocabulary; in /v1/translate it is an object with their counts.
         """
         began = time.monotonic()
         client, key = service.admit(credentials(request, "Bearer"))
@@ -114,12 +112,12 @@ def router(service: Service) -> APIRouter:
 
 
 def _translation_work(service: Service, served: ServedModel, body: InspectRequest) -> Callable[[], dict[str, Any]]:
-    """Return the work that builds the document of a sentence. ApiError beyond a limit."""
+    """Return the function that builds the document of a sentence; raise ApiError beyond a limit."""
     overrides = body.model_dump(include=set(INSPECTED))
     settings = search_settings(cast(SearchConfig, served.settings), overrides, service.settings)
 
     def build() -> dict[str, Any]:
-        """Return the document; runs in the thread for auxiliary work."""
+        """Return the document. Runs in the thread for auxiliary work."""
         options = SearchOptions(settings, tuple(body.force), body.candidate, body.include, body.sentence)
         inspection = _inspector(served, body.checkpoint).inspect(body.text, options, checkpoint=body.checkpoint)
         return dict(inspection.document)
@@ -130,16 +128,22 @@ def _translation_work(service: Service, served: ServedModel, body: InspectReques
 async def _observe(
     served: ServedModel, body: InspectRequest, client: str, seconds: float, limit: int
 ) -> dict[str, Any]:
-    """Return the document of an observation, made in the model's thread. ApiError for fields of translation."""
+    """Return the document of an observation, computed in the thread of the model.
+
+    Raises:
+        ApiError: for fields that only translation models have.
+    """
     influence = set(body.include) == {"influence"}
     own = {"text", "model", "checkpoint"} | ({"include"} if influence else set())
     if foreign := sorted(body.model_fields_set - own):
         raise ApiError(
-            400, f"Invalid request: {', '.join(foreign)}: for translation models; {served.name} is a {served.task}"
+            400,
+            f"Invalid request: {', '.join(foreign)}: only for translation models; the task of {served.name} is "
+            f"{served.task}",
         )
     inspector = await asyncio.to_thread(_inspector, served, body.checkpoint)
     predictor, _ = await served.wait_until_loaded(seconds)
-    # Up to BATCH_ROWS inputs without one piece each are read together.
+    # Influence computes batches of up to BATCH_ROWS copies of the input, each without one piece.
     await off_loop(_require_cost, predictor, body.text, limit // BATCH_ROWS if influence else limit)
     work = partial(_document_of, inspector, body.text, body.checkpoint, influence)
     (document,) = await served.compute([work], client=client, seconds=seconds)
@@ -147,7 +151,7 @@ async def _observe(
 
 
 def _require_cost(predictor: Any, text: str, limit: int) -> None:
-    """Raise ApiError for an input that costs too much; one that cannot be read is left to the inspector."""
+    """Raise ApiError for an input that is too expensive; the inspector reports an input that cannot be parsed."""
     with suppress(ConfigError, DataError):
         require_cost(predictor, read_input(predictor, text) if hasattr(predictor, "read") else text, limit, "the input")
 
@@ -168,7 +172,7 @@ def pages() -> APIRouter:
 
     @routes.get("/offline.html")
     def offline_page() -> Response:
-        """Return the page in one file, into which it puts what it shows."""
+        """Return the page as one file, to which the page adds its data."""
         _require_page()
         return Response(offline(), media_type="text/html; charset=utf-8")
 
@@ -191,11 +195,11 @@ def _require_page() -> None:
     try:
         require_page()
     except ConfigError as error:
-        raise ApiError(404, f"{public_message(error)}; the interfaces are described by /openapi.json") from error
+        raise ApiError(404, f"{public_message(error)}; /openapi.json describes the interfaces") from error
 
 
 def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
-    """Return what the model takes and gives, and the limits that the page names before a request is refused."""
+    """Return the inputs and outputs of a model, and the limits, which the page shows before a request exceeds them."""
     if _translates(served):
         pieces = min(LONGEST, _inspector(served).run.config.data.max_length)
         allowed = {
@@ -224,12 +228,12 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
 
 
 def _translates(served: ServedModel) -> bool:
-    """Return whether the model is inspected as a translation, with its search."""
+    """Return whether the model is a translation model, which is inspected with its search."""
     return "translate" in served.serves
 
 
 def _inspector(model: ServedModel, checkpoint: str | None = None) -> Any:
-    """Return the model's inspector. ApiError 404 if it has none, or has no such checkpoint."""
+    """Return the inspector of a model; raise ApiError 404 if it or the checkpoint does not exist."""
     if model.inspector is None:
         raise ApiError(404, f"The model {model.name} cannot be inspected.")
     if checkpoint and checkpoint not in model.inspector.checkpoints():

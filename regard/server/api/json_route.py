@@ -1,4 +1,4 @@
-"""Routes with a JSON body: the body is parsed, and the response written, off the event loop's thread."""
+"""Routes with a JSON body: body and response are processed outside the thread of the event loop."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Body = TypeVar("Body", bound=BaseModel)
 
 
 class _FirstError(FailFast):
-    """Mark of a list whose validation ends at its first error: a request could ask for 60,000 of them."""
+    """Mark of a list whose validation stops at the first error; a request could otherwise cause 60,000 errors."""
 
     __hash__ = object.__hash__  # unions of annotated types need it
 
 
 FIRST_ERROR = _FirstError()
 Strings = Annotated[list[str], FIRST_ERROR]
-LONGEST_NAME = 40  # characters of an unknown field's name
+LONGEST_NAME = 40  # maximum length of an unknown field for which a suggestion is searched
 
 
 class JsonRoute(APIRoute):
@@ -50,12 +50,12 @@ class JsonRoute(APIRoute):
 
 
 def json_response(result: Any) -> Response:
-    """Return a model or an object as a response in JSON. Call it off the event loop's thread."""
+    """Return a model or an object as a JSON response. Call it outside the thread of the event loop."""
     return Response(write_json(result), media_type="application/json")
 
 
 def parse_request_json(raw: str | bytes) -> Any:
-    """Return the value that a body spells in JSON. ApiError 400 if it spells none, or half a surrogate pair."""
+    """Parse a JSON body; raise ApiError 400 if it is not JSON, or has a string that is not Unicode."""
     try:
         return parse_json(raw)
     except TooDeep as error:
@@ -67,20 +67,25 @@ def parse_request_json(raw: str | bytes) -> Any:
 
 
 def parse_body(model: type[Body], raw: bytes, media_type: str) -> Body:
-    """Return the body of a request.
+    """Parse and validate the body of a request.
 
-    ``media_type``: the header Content-Type. A browser sends JSON of another site's page only after that server allows
-    it, unless the type is one of a form or of plain text.
+    The type must be JSON: browsers send JSON from a page of another site only if the server allows it. They send forms
+    and plain text without permission.
+
+    Args:
+        model: the model of the body.
+        raw: the body.
+        media_type: the header Content-Type.
 
     Raises:
-        ApiError: 415 for another type than JSON, 400 for what is not JSON, 422 for wrong fields.
+        ApiError: 415 for another type than JSON, 400 for invalid JSON, 422 for invalid fields.
     """
     kind = media_type.partition(";")[0].strip().lower()
     if kind != "application/json" and not (kind.startswith("application/") and kind.endswith("+json")):
         raise ApiError(415, "Unsupported media type: send the body as application/json.")
     values = parse_request_json(raw)
     if not isinstance(values, dict):
-        raise ApiError(422, "Invalid request: body: it should be a table of keys")
+        raise ApiError(422, "Invalid request: body: expected a JSON object")
     if model.model_config.get("extra") == "forbid":
         _refuse_unknown(values, list(model.model_fields))
     try:
@@ -92,9 +97,9 @@ def parse_body(model: type[Body], raw: bytes, media_type: str) -> Body:
 
 
 def _refuse_unknown(values: dict[str, Any], known: list[str]) -> None:
-    """Raise ApiError for the first field that a model does not have; pydantic would list all of them."""
+    """Raise ApiError for the first unknown field; pydantic would list all of them."""
     for name in values:
         if name not in known:
             hint = did_you_mean(name, known) if len(name) <= LONGEST_NAME else None
-            reason = "there is no such field" + (f"; {hint}" if hint else "")
+            reason = "unknown field" + (f"; {hint}" if hint else "")
             raise ApiError(422, f"Invalid request: {shortened(name)}: {reason}")

@@ -1,4 +1,4 @@
-"""LibreTranslate's interface: fields by JSON, form or query, errors as {"error": …}."""
+"""LibreTranslate's interface: fields in JSON, a form or the query; errors are {"error": …}."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ALIASES = {"pb": "pt-BR", "zh": "zh-Hans", "zt": "zh-Hant"}
 
 
 def error_response(error: ApiError) -> JSONResponse:
-    """Return an error as LibreTranslate's clients expect it."""
+    """Return an error in LibreTranslate's format."""
     status = 400 if error.reason == "no key" else error.status
     return JSONResponse({"error": error.message}, status, headers=error.headers)
 
@@ -56,9 +56,9 @@ def _add_translation(routes: APIRouter, service: Service) -> None:
         Fields: `q` (a text or a list), `source` (a code or `auto`), `target`, `format` (`text`, `html`),
         `alternatives`.
         """
-        asked = await off_loop(_read_request, request, await RawRequest.receive(request))
-        results = await unless_disconnected(request, service.translate(asked.translation))
-        return await off_loop(_translation_response, results, asked)
+        parsed = await off_loop(_read_request, request, await RawRequest.receive(request))
+        results = await unless_disconnected(request, service.translate(parsed.translation))
+        return await off_loop(_translation_response, results, parsed)
 
 
 def _add_files(routes: APIRouter, service: Service) -> None:
@@ -67,18 +67,18 @@ def _add_files(routes: APIRouter, service: Service) -> None:
 
     @routes.post("/translate_file")
     async def translate_file(request: Request, response: Response) -> dict[str, str]:
-        """Translate a file. The address in `translatedFileUrl` is valid for ten minutes.
+        """Translate a file. The URL in `translatedFileUrl` is valid for ten minutes.
 
-        Fields of the form: `file` (UTF-8), `source`, `target`, and, beyond LibreTranslate, `model`: its name.
+        Fields of the form: `file` (UTF-8), `source`, `target`, and `model` (an extension of LibreTranslate).
         """
-        given, file = await read_form(request)
-        source, target = _source_code(given), _language_code(given, "target")
+        fields, file = await read_form(request)
+        source, target = _source_code(fields), _language_code(fields, "target")
         translation = TranslationRequest(
             [file.text],
             source,
             target,
-            _credentials(request, given),
-            given.get("model") or None,
+            _credentials(request, fields),
+            fields.get("model") or None,
             markup=MARKUP_BY_SUFFIX.get(file.suffix),
         )
         (result,) = await unless_disconnected(request, service.translate(translation))
@@ -89,7 +89,7 @@ def _add_files(routes: APIRouter, service: Service) -> None:
 
     @routes.get(DOWNLOADS + "{name}", response_class=Response)
     async def download_file(name: str) -> Response:
-        """Return a translated file, to be saved: a browser must not show a stranger's text as a page."""
+        """Return a translated file as a download: a browser must not show foreign text as a page of this server."""
         content = await asyncio.to_thread(files.find, name)
         headers = {"content-disposition": f'attachment; filename="translated.{name.rpartition(".")[2]}"'}
         return Response(content, media_type="application/octet-stream", headers=headers)
@@ -105,9 +105,9 @@ def _add_detection(routes: APIRouter, service: Service) -> None:
 
         def identify() -> list[dict[str, Any]]:
             """Return the languages."""
-            given = raw.fields()
-            service.admit(_credentials(request, given))
-            text = " ".join(validate_texts(given.get("q"), "q"))
+            fields = raw.fields()
+            service.admit(_credentials(request, fields))
+            text = " ".join(validate_texts(fields.get("q"), "q"))
             return [_detected_language(language) for language in service.detect(text)]
 
         return await off_loop(identify)
@@ -118,7 +118,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/languages")
     def languages() -> list[dict[str, Any]]:
-        """List the source languages, each with the languages into which it is translated."""
+        """List the source languages, each with its target languages."""
         by_source: dict[str, list[str]] = {}
         for model in service.models.translators:
             by_source.setdefault(model.source or UNDETERMINED, []).append(model.target or UNDETERMINED)
@@ -130,7 +130,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
     @routes.post("/frontend/settings", include_in_schema=False)
     @routes.get("/frontend/settings")
     def settings() -> dict[str, Any]:
-        """Return limits and abilities of the server."""
+        """Return the limits and features of the server."""
         first = next(iter(service.models.translators), None)
         sides = (("source", first and first.source), ("target", first and first.target))
         return {
@@ -146,7 +146,7 @@ def _add_information(routes: APIRouter, service: Service) -> None:
 
     @routes.get("/health")
     def health() -> dict[str, str]:
-        """Tell that the server responds."""
+        """Report that the server responds."""
         return {"status": "ok"}
 
 
@@ -156,18 +156,18 @@ def _language(code: str) -> dict[str, str]:
 
 
 def _local_address(request: Request) -> str:
-    """Return the address at which this connection arrived; the header Host is the client's choice."""
+    """Return the address of the server in this connection; the client chooses the header Host, so it is not used."""
     host, port = request.scope["server"]
     return f"http://{f'[{host}]' if ':' in host else host}" + (f":{port}" if port else "")
 
 
-def _credentials(request: Request, given: dict[str, Any]) -> Credentials:
+def _credentials(request: Request, fields: dict[str, Any]) -> Credentials:
     """Return the client's credentials: the field `api_key`, or the header Authorization."""
-    return credentials(request, "Bearer", given.get("api_key") or None)
+    return credentials(request, "Bearer", fields.get("api_key") or None)
 
 
 class _TranslateFields(NamedTuple):
-    """Translation that a request asks for, and its response: of a list (``many``), with ``alternatives``."""
+    """Parsed request, and the form of its response: for a list of texts (``many``), with ``alternatives``."""
 
     translation: TranslationRequest
     many: bool
@@ -175,60 +175,60 @@ class _TranslateFields(NamedTuple):
 
 
 def _read_request(request: Request, raw: RawRequest) -> _TranslateFields:
-    """Return the translation that a request asks for."""
-    given = raw.fields()
-    texts = validate_texts(given.get("q"), "q")
-    source, target = _source_code(given), _language_code(given, "target")
-    format = given.get("format") or "text"
+    """Parse a request."""
+    fields = raw.fields()
+    texts = validate_texts(fields.get("q"), "q")
+    source, target = _source_code(fields), _language_code(fields, "target")
+    format = fields.get("format") or "text"
     if format not in ("text", "html"):
         raise ApiError(400, f"{str(format)[:40]} format is not supported")
-    alternatives = _count(given, "alternatives")
+    alternatives = _count(fields, "alternatives")
     translation = TranslationRequest(
         texts,
         source,
         target,
-        _credentials(request, given),
+        _credentials(request, fields),
         search={"nbest": alternatives + 1} if alternatives else {},
         markup=Markup.create("html") if format == "html" else None,
     )
-    return _TranslateFields(translation, isinstance(given["q"], list), bool(alternatives))
+    return _TranslateFields(translation, isinstance(fields["q"], list), bool(alternatives))
 
 
-def _translation_response(results: list[TranslationResult], asked: _TranslateFields) -> Response:
+def _translation_response(results: list[TranslationResult], request: _TranslateFields) -> Response:
     """Return the response."""
-    found: dict[str, Any] = {"translatedText": [result.text for result in results]}
+    content: dict[str, Any] = {"translatedText": [result.text for result in results]}
     if results[0].detected is not None:
-        found["detectedLanguage"] = [_detected_language(result.detected) for result in results if result.detected]
-    if asked.alternatives:
-        found["alternatives"] = [[text for text, _ in result.candidates[1:]] for result in results]
-    content = found if asked.many else {key: value[0] for key, value in found.items()}
-    return JSONResponse(content, headers=notice_headers(results))
+        content["detectedLanguage"] = [_detected_language(result.detected) for result in results if result.detected]
+    if request.alternatives:
+        content["alternatives"] = [[text for text, _ in result.candidates[1:]] for result in results]
+    body = content if request.many else {key: value[0] for key, value in content.items()}
+    return JSONResponse(body, headers=notice_headers(results))
 
 
 def _detected_language(language: Language) -> dict[str, Any]:
-    """Return an identified language; the field `uncertain`, beyond LibreTranslate, is there only if true."""
-    found = {"confidence": round(100 * language.confidence), "language": language.code}
-    return found | ({"uncertain": True} if language.uncertain else {})
+    """Return an identified language; the field `uncertain`, an extension of LibreTranslate, only if true."""
+    content = {"confidence": round(100 * language.confidence), "language": language.code}
+    return content | ({"uncertain": True} if language.uncertain else {})
 
 
-def _source_code(given: dict[str, Any]) -> str | None:
+def _source_code(fields: dict[str, Any]) -> str | None:
     """Return the code of the source language; None for `auto`."""
-    code = _language_code(given, "source")
+    code = _language_code(fields, "source")
     return None if code == "auto" else code
 
 
-def _language_code(given: dict[str, Any], key: str) -> str:
-    """Return the language code of a field. ApiError if it is missing."""
-    code = given.get(key)
+def _language_code(fields: dict[str, Any], key: str) -> str:
+    """Return the language code in a field; raise ApiError if it is missing."""
+    code = fields.get(key)
     if not isinstance(code, str) or not code:
         raise ApiError(400, f"Invalid request: missing {key} parameter")
     return ALIASES.get(code.lower(), code)
 
 
-def _count(given: dict[str, Any], key: str) -> int:
-    """Return the number of a field, 0 if missing. ApiError if it is negative or not a number."""
+def _count(fields: dict[str, Any], key: str) -> int:
+    """Return the number in a field, 0 if missing; raise ApiError if it is negative or not a number."""
     try:
-        number = int(given.get(key) or 0)
+        number = int(fields.get(key) or 0)
     except (TypeError, ValueError, OverflowError) as error:
         raise ApiError(400, f"Invalid request: {key} is not a number") from error
     if number < 0:

@@ -1,4 +1,4 @@
-"""Response headers with notices about a translation, for interfaces that have no field for them."""
+"""Response headers with notices about a translation, for interfaces without a field for them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from urllib.parse import quote
 
 from regard.server.translation_request import TranslationResult
 
-MAX_PIECES, MAX_LENGTH = 16, 20  # pieces, and characters of each: headers are short
+MAX_PIECES, MAX_LENGTH = 16, 20  # limits of pieces, and of characters of each piece, because headers must be short
 
 
 def count_unknown(result: TranslationResult) -> Counter[str]:
@@ -19,7 +19,8 @@ def count_unknown(result: TranslationResult) -> Counter[str]:
 def notice_headers(results: Sequence[TranslationResult]) -> dict[str, str]:
     """Return the headers ``Regard-Unknown: %E2%99%9E=2, …`` (most frequent first) and ``Regard-Uncertain: de``."""
     unknown = sum(map(count_unknown, results), Counter[str]())
-    uncertain = [each.detected.code for each in results if each.detected is not None and each.detected.uncertain]
+    detected = [result.detected for result in results if result.detected is not None]
+    uncertain = [language.code for language in detected if language.uncertain]
     headers = {}
     if unknown:
         headers["Regard-Unknown"] = ", ".join(

@@ -1,4 +1,4 @@
-"""OpenAI's interface for completions: requests as its clients send them, errors as {"error": {"message": …}}."""
+"""OpenAI's interface for completions; errors are {"error": {"message": …}}."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from regard.server.api.json_route import FIRST_ERROR, JsonRoute, Strings, json_r
 from regard.server.api.openai_answers import Answer, Completion, ErrorAnswer
 from regard.server.api.requests import credentials, unless_disconnected
 from regard.server.api_error import ApiError
-from regard.server.generation_request import BegunSteps, GenerationRequest, OpenedRequest
+from regard.server.generation_request import GenerationRequest, OpenedRequest, StartedSteps
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.tasks.language_model.text_listener import TokenScore
@@ -28,7 +28,7 @@ CODES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceed
 RESPONSES: dict[int | str, dict[str, Any]] = {
     status: {"model": ErrorAnswer} for status in (400, 401, 404, 413, 429, 500, 503)
 }
-EQUAL = ("top_p", "presence_penalty", "frequency_penalty", "seed")  # settings of GenerateRequest, with its bounds
+EQUAL = ("top_p", "presence_penalty", "frequency_penalty", "seed")  # same names and bounds as in GenerateRequest
 Stop = Annotated[str, Field(min_length=1, max_length=200)]
 
 if TYPE_CHECKING:
@@ -37,67 +37,67 @@ else:
     EqualSettings = request_model(GenerationSettings, only=EQUAL, base=BaseModel)
 
 
-def _as_list(given: Any) -> Any:
-    return [given] if isinstance(given, str) else given
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
 
 
 class StreamOptions(BaseModel):
     """Options of a stream."""
 
-    include_usage: bool | None = Field(None, description="End with the numbers of tokens.")
+    include_usage: bool | None = Field(None, description="Send the numbers of tokens at the end.")
 
 
 class CompletionRequest(EqualSettings):
-    """Request for completions. Other settings of `/v1/generate` (`top_k`, `min_p`, …) may stand beside these."""
+    """Request for completions. Other settings of `/v1/generate` (`top_k`, `min_p`, …) are also accepted."""
 
     model_config = ConfigDict(extra="allow", strict=True, allow_inf_nan=False)
 
-    prompt: Annotated[Strings, BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of them.")
-    model: str | None = Field(None, description="Name of the model; the first language model if left out.")
+    prompt: Annotated[Strings, BeforeValidator(_as_list)] = Field([""], description="One prompt or a list of prompts.")
+    model: str | None = Field(None, description="Name of the model; left out: the first language model.")
     max_tokens: Annotated[int, Field(ge=0, lt=2**63)] | None = Field(
-        None, description="16 unless given; 0, with `echo`, gives the prompt alone."
+        None, description="Maximum number of tokens, 16 by default; 0 with `echo` returns only the prompt."
     )
     temperature: Annotated[float, Field(ge=0, le=2)] | None = Field(
-        None, description="Temperature of sampling; 0 always takes the most probable token."
+        None, description="Temperature of sampling; 0 always chooses the most probable token."
     )
     n: Annotated[int, Field(ge=1, le=128)] | None = None
     stop: Annotated[list[Stop], Field(max_length=4), FIRST_ERROR, BeforeValidator(_as_list)] | None = Field(
-        None, description="String that ends a text, or a list of at most 4; no part of the text."
+        None, description="String that ends a text, or a list of at most 4; not included in the text."
     )
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = Field(
-        None, description="Likeliest tokens that are told of each step, with their log-probabilities."
+        None, description="Number of most probable tokens to return for each step, with log probabilities."
     )
-    echo: bool | None = Field(None, description="Begin each text with its prompt.")
-    stream: bool | None = Field(None, description="Send the texts as they grow, as server-sent events.")
+    echo: bool | None = Field(None, description="Include the prompt in each text.")
+    stream: bool | None = Field(None, description="Send the texts while they are generated, as server-sent events.")
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, description="Not used.")
-    best_of: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(None, description="As `n`; no other value.")
+    best_of: Annotated[int, Field(ge=1, lt=2**31)] | None = Field(None, description="Must equal `n`.")
     suffix: str | None = Field(None, description="Not supported.")
     logit_bias: dict[str, Any] | None = Field(None, description="Not supported.")
 
     @field_validator("prompt", mode="before")
     @classmethod
-    def _refuse_tokens(cls, given: Any) -> Any:
-        if isinstance(given, list) and any(isinstance(each, int | list) for each in given):
-            raise ValueError("numbers of tokens are not supported: send texts")
-        return given
+    def _refuse_tokens(cls, value: Any) -> Any:
+        if isinstance(value, list) and any(isinstance(entry, int | list) for entry in value):
+            raise ValueError("token ids are not supported: send texts")
+        return value
 
     def checked(self) -> None:
-        """Raise ApiError for what no server of Regard does."""
+        """Raise ApiError for unsupported fields."""
         if self.suffix:
             raise ApiError(400, "Invalid request: suffix is not supported")
         if self.logit_bias:
             raise ApiError(400, "Invalid request: logit_bias is not supported")
         if self.best_of not in (None, self.n or 1):
-            raise ApiError(400, "Invalid request: best_of is supported as n alone: no text is left out")
+            raise ApiError(400, "Invalid request: best_of must equal n: selecting the best texts is not supported")
         if self.max_tokens == 0 and not self.echo:
-            raise ApiError(400, "Invalid request: max_tokens of 0 leaves nothing to answer without echo")
+            raise ApiError(400, "Invalid request: max_tokens = 0 requires echo")
         foreign = (self.model_extra or {}).keys() - (GenerateRequest.model_fields.keys() - {"length"})
         if foreign:
             raise ApiError(400, f"Invalid request: Unrecognized request argument supplied: {min(foreign)[:40]}")
 
     def settings(self) -> dict[str, Any]:
-        """Return the settings of generation, as ``GenerateRequest`` names them."""
+        """Return the settings of generation, by the names of ``GenerateRequest``."""
         settings = {name: getattr(self, name) for name in ("temperature", *EQUAL)} | (self.model_extra or {})
         if self.temperature == 0:
             settings |= {"temperature": None, "greedy": True}
@@ -110,7 +110,7 @@ def handles(path: str) -> bool:
 
 
 def error_response(error: ApiError) -> JSONResponse:
-    """Return an error as OpenAI's clients expect it."""
+    """Return an error in OpenAI's format."""
     status = {422: 400, 403: 401}.get(error.status, error.status)
     return JSONResponse(error_body(error, status), status, headers=error.headers)
 
@@ -128,29 +128,29 @@ def router(service: Service) -> APIRouter:
 
     @routes.post(PATH, response_model=Completion, responses=RESPONSES | {200: EVENT_STREAM})
     async def completions(body: CompletionRequest, request: Request) -> Any:
-        """Go on from prompts, for clients of OpenAI's completions."""
+        """Continue prompts, for clients of OpenAI's completions."""
         await off_loop(body.checked)
-        asked = GenerationRequest(
+        generation = GenerationRequest(
             body.prompt, body.model, body.settings(), body.n or 1,
             credentials(request, "Bearer"), alternatives=body.logprobs or 0, length_name="max_tokens",
         )  # fmt: skip
-        opened = await asked.open(service)
+        opened = await generation.open(service)
         scores = await unless_disconnected(request, _prompt_scores(body, opened))
         answer = Answer(
             opened, echo=bool(body.echo), logprobs=body.logprobs, prompt_scores=scores,
-            told=bool(body.stream and body.stream_options and body.stream_options.include_usage),
+            include_usage=bool(body.stream and body.stream_options and body.stream_options.include_usage),
         )  # fmt: skip
         if not body.stream:
             texts = await unless_disconnected(request, opened.whole()) if body.max_tokens != 0 else None
             return await off_loop(lambda: json_response(answer.whole(texts)))
-        begun = await unless_disconnected(request, opened.begun()) if body.max_tokens != 0 else None
-        return EventStream(_events(begun, answer), source=begun and begun.rest, seconds=opened.seconds + 1)
+        started = await unless_disconnected(request, opened.start()) if body.max_tokens != 0 else None
+        return EventStream(_events(started, answer), source=started and started.rest, seconds=opened.seconds + 1)
 
     return routes
 
 
 async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list[list[TokenScore]] | None:
-    """Return the scores of the prompts' tokens, where the texts begin with them; charged, where this is all."""
+    """Return the scores of the prompt tokens if the texts include the prompts; charge the client if that is all."""
     if not body.echo or (body.logprobs is None and body.max_tokens != 0):
         return None
     if body.logprobs is None:
@@ -166,23 +166,23 @@ async def _prompt_scores(body: CompletionRequest, opened: OpenedRequest) -> list
 
 
 def _scored(generator: Any, tokens: list[int], alternatives: int, interrupted: Any) -> list[TokenScore]:
-    """Return the scores of a prompt's tokens."""
+    """Return the scores of the tokens of a prompt."""
     scores: list[TokenScore] = generator.token_scores(tokens, alternatives, interrupted)
     return scores
 
 
-async def _events(begun: BegunSteps | None, answer: Answer) -> AsyncGenerator[str, None]:
-    """Yield an event for each part of a text, for usage where it is asked for, for an error, and the end."""
-    for first in await off_loop(lambda: list(map(event, answer.begun(ended=begun is None)))):
+async def _events(started: StartedSteps | None, answer: Answer) -> AsyncGenerator[str, None]:
+    """Yield an event for each part of a text, for the usage if requested, for an error, and for the end."""
+    for first in await off_loop(lambda: list(map(event, answer.prompt_chunks(ended=started is None)))):
         yield first
-    if begun is not None:
+    if started is not None:
         try:
-            async for number, step in begun.all():
+            async for number, step in started.all():
                 if chunk := await answer.chunk(number, step):
                     yield event(chunk)
         except ApiError as error:
             yield event(error_body(error, error.status))
             return
-    if answer.told:
+    if answer.include_usage:
         yield event(answer.usage_chunk())
     yield event("[DONE]")

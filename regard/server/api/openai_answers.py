@@ -1,4 +1,4 @@
-"""Answers of OpenAI's interface for completions: whole, and chunk by chunk."""
+"""Responses of OpenAI's interface for completions: complete, or in chunks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from regard.server.generation_request import OpenedRequest
 from regard.server.off_loop import off_loop
 from regard.tasks.language_model.text_listener import TextStep, TokenScore
 
-HALF = "\ufffd"  # for bytes that are no character, or none yet
-LONGEST = 4  # bytes of a character
+HALF = "\ufffd"  # replaces bytes that are not a character, or not yet
+LONGEST = 4  # maximum number of bytes of a character in UTF-8
 
 
 class LogProbs(BaseModel):
-    """Tokens of a text, and how probable each was."""
+    """Tokens of a text with their log probabilities."""
 
     tokens: list[str]
     token_logprobs: list[float | None]
@@ -30,7 +30,7 @@ class LogProbs(BaseModel):
 
 
 class Choice(BaseModel):
-    """Text, or a part of one."""
+    """Text or a part of a text."""
 
     text: str
     index: int
@@ -47,7 +47,7 @@ class Usage(BaseModel):
 
 
 class Completion(BaseModel):
-    """Texts that go on from prompts."""
+    """Continuations of prompts."""
 
     id: str
     object: Literal["text_completion"]
@@ -67,51 +67,59 @@ class ErrorDetails(BaseModel):
 
 
 class ErrorAnswer(BaseModel):
-    """Error as OpenAI's clients read it."""
+    """Error in OpenAI's format."""
 
     error: ErrorDetails
 
 
-class _Spelling:
-    """Tokens of one text as texts, with the place of each in the text."""
+class _TokenTexts:
+    """Tokens of a text as strings, with their offsets in the text."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._offset = tokenizer, 0
-        self._half: list[int] = []  # tokens of a character that is not whole
+        self._half: list[int] = []  # tokens of an incomplete character
 
     def text(self, token: int) -> str:
-        """Return the text of a token; its spelling in the vocabulary where that is none."""
-        return _spelled(self._tokenizer, token)
+        """Return the text of a token, or its entry in the vocabulary if it is not a text."""
+        return _token_text(self._tokenizer, token)
 
-    def place(self, token: int) -> int:
-        """Return the place of the next token."""
-        place = self._offset
+    def next_offset(self, token: int) -> int:
+        """Return the offset of the next token, and advance by its text."""
+        offset = self._offset
         text = self._tokenizer.decode([*self._half, token])
         if text.endswith(HALF) and len(self._half) + 1 < LONGEST:
             self._half.append(token)
         else:
             self._half.clear()
             self._offset += len(text)
-        return place
+        return offset
 
 
-def _spelled(tokenizer: Tokenizer, token: int) -> str:
+def _token_text(tokenizer: Tokenizer, token: int) -> str:
     text = tokenizer.decode([token])
     return text if text and HALF not in text else tokenizer.pieces([token])[0]
 
 
 class Answer:
-    """Answer to one request. ``told``: a stream ends with the usage."""
+    """Response to a request.
+
+    Args:
+        opened: the request.
+        echo: whether texts include their prompts.
+        logprobs: the number of most probable tokens to return; None for no log probabilities.
+        include_usage: whether a stream ends with the numbers of tokens.
+        prompt_scores: the scores of the prompt tokens, if they are returned.
+    """
 
     def __init__(
-        self, opened: OpenedRequest, *, echo: bool, logprobs: int | None, told: bool,
+        self, opened: OpenedRequest, *, echo: bool, logprobs: int | None, include_usage: bool,
         prompt_scores: Sequence[Sequence[TokenScore]] | None,
     ) -> None:  # fmt: skip
-        self._opened, self._echo, self._logprobs, self.told = opened, echo, logprobs, told
+        self._opened, self._echo, self._logprobs, self.include_usage = opened, echo, logprobs, include_usage
         self._prompt_scores = prompt_scores
         tokenizer = opened.model.served.start()[0].tokenizer
         self._texts = len(opened.texts.prompts) * opened.texts.samples
-        self._spellings = [_Spelling(tokenizer) for _ in range(self._texts)]
+        self._token_texts = [_TokenTexts(tokenizer) for _ in range(self._texts)]
         self._tokens = [0] * self._texts
         self._head = {
             "id": f"cmpl-{secrets.token_hex(12)}", "object": "text_completion", "created": int(time.time()),
@@ -119,7 +127,7 @@ class Answer:
         }  # fmt: skip
 
     def whole(self, texts: Sequence[Sequence[TextStep]] | None) -> dict[str, Any]:
-        """Return the whole answer; without ``texts``, the prompts alone."""
+        """Return the complete response; without ``texts``, only the prompts."""
         choices = []
         for number in range(self._texts):
             steps = texts[number] if texts is not None else ()
@@ -130,54 +138,54 @@ class Answer:
             choices.append(self._choice(number, text, scores, steps[-1].piece.finish_reason if steps else "length"))
         return self._head | {"choices": choices, "usage": self._usage()}
 
-    def begun(self, *, ended: bool) -> Iterator[dict[str, Any]]:
-        """Yield a chunk with the prompt of each text that begins with it; ``ended``: nothing follows."""
+    def prompt_chunks(self, *, ended: bool) -> Iterator[dict[str, Any]]:
+        """Yield a chunk with the prompt of each text, if texts include their prompts; ``ended``: no chunk follows."""
         for number in range(self._texts) if self._echo else ():
             scores = self._prompt_scores[self._prompt(number)] if self._prompt_scores is not None else ()
             yield self._chunk([self._choice(number, self._prompt_text(number), scores, "length" if ended else None)])
 
     async def chunk(self, number: int, step: TextStep) -> dict[str, Any] | None:
-        """Return the chunk of a step; None where it has neither text nor probabilities."""
+        """Return the chunk of a step; None if it has neither text nor probabilities."""
         self._tokens[number] += 1
         choice = partial(self._choice, number, step.piece.text, [step.score], step.piece.finish_reason)
         if self._logprobs is not None:
-            return self._chunk([await off_loop(choice)])  # it decodes tokens
+            return self._chunk([await off_loop(choice)])  # decoding of tokens is slow
         return self._chunk([choice()]) if step.piece.text or step.piece.finish_reason else None
 
     def usage_chunk(self) -> dict[str, Any]:
-        """Return the last chunk, which tells the numbers of tokens."""
+        """Return the last chunk, with the numbers of tokens."""
         return self._head | {"choices": [], "usage": self._usage()}
 
     def _chunk(self, choices: list[dict[str, Any]]) -> dict[str, Any]:
-        return self._head | {"choices": choices} | ({"usage": None} if self.told else {})
+        return self._head | {"choices": choices} | ({"usage": None} if self.include_usage else {})
 
     def _prompt(self, number: int) -> int:
-        """Return the number of a text's prompt."""
+        """Return the index of the prompt of a text."""
         return number // self._opened.texts.samples
 
     def _prompt_text(self, number: int) -> str:
-        """Return what a text begins with."""
-        return self._opened.asked.prompts[self._prompt(number)] if self._echo else ""
+        """Return the prompt of a text if texts include their prompts, else an empty text."""
+        return self._opened.request.prompts[self._prompt(number)] if self._echo else ""
 
     def _choice(self, number: int, text: str, scores: Sequence[TokenScore], reason: str | None) -> dict[str, Any]:
-        """Return a text, or a part of one."""
-        logprobs = None if self._logprobs is None else self._log_probabilities(self._spellings[number], scores)
+        """Return a text or a part of a text."""
+        logprobs = None if self._logprobs is None else self._log_probabilities(self._token_texts[number], scores)
         reason = "stop" if reason == "end" else reason
         return {"text": text, "index": number, "logprobs": logprobs, "finish_reason": reason}
 
-    def _log_probabilities(self, spelling: _Spelling, scores: Sequence[TokenScore]) -> dict[str, Any]:
-        """Return the tokens of a part of a text and how probable each was."""
-        likeliest = []
+    def _log_probabilities(self, token_texts: _TokenTexts, scores: Sequence[TokenScore]) -> dict[str, Any]:
+        """Return the tokens of a part of a text with their log probabilities."""
+        top = []
         for score in scores:
             best: dict[str, float] = {}
             for token, value in score.alternatives:
-                best.setdefault(spelling.text(token), value)
-            likeliest.append(best)
+                best.setdefault(token_texts.text(token), value)
+            top.append(best)
         return {
-            "tokens": [spelling.text(score.token) for score in scores],
+            "tokens": [token_texts.text(score.token) for score in scores],
             "token_logprobs": [score.log_probability for score in scores],
-            "top_logprobs": likeliest if self._logprobs else None,
-            "text_offset": [spelling.place(score.token) for score in scores],
+            "top_logprobs": top if self._logprobs else None,
+            "text_offset": [token_texts.next_offset(score.token) for score in scores],
         }
 
     def _usage(self) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Predictions of any task over HTTP: inputs as lines, outputs as the task's predictor writes them."""
+"""Predictions of any task over HTTP: inputs as lines, outputs in the JSON format of the task."""
 
 from __future__ import annotations
 
@@ -28,21 +28,19 @@ Line = Annotated[str, WrapValidator(_as_line, json_schema_input_type=str | list[
 
 
 class PredictRequest(BaseModel):
-    """Inputs, each a line that the model reads, or the JSON value of that line, and settings of the outputs."""
+    """Inputs, each a line or the JSON value of a line, and prediction settings."""
 
     model_config = ConfigDict(extra="forbid")
 
     inputs: Annotated[list[Line], FIRST_ERROR] = Field(
         description="Prompts of a language model, sentences to translate, frames of numbers, …"
     )
-    settings: dict[str, Any] = Field(
-        {}, description="Settings of the outputs; GET /v1/models/NAME says which the model has."
-    )
-    model: str | None = Field(None, description="Name of the model; the first one if left out.")
+    settings: dict[str, Any] = Field({}, description="Prediction settings; GET /v1/models/NAME lists those of a model.")
+    model: str | None = Field(None, description="Name of the model; left out: the first one.")
 
 
 class PredictResponse(BaseModel):
-    """Outputs in order of the inputs, each an object or a value of the model's task."""
+    """Outputs in the order of the inputs, each in the JSON format of the task."""
 
     outputs: list[Any]
     model: str
@@ -64,7 +62,7 @@ def router(service: Service) -> APIRouter:
             left = service.settings.seconds - (time.monotonic() - began)
             work = model.predict(inputs, body.settings, client=client, seconds=max(left, 0.0), limits=service.settings)
             try:
-                async with asyncio.timeout(max(left, 0.0) + 1):  # the queue fails before, with a better message
+                async with asyncio.timeout(max(left, 0.0) + 1):  # the queue fails earlier, with a better message
                     outputs = await unless_disconnected(request, work)
             except TimeoutError as error:
                 raise service.timed_out() from error

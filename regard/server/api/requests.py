@@ -1,4 +1,4 @@
-"""Reading of requests, common to all interfaces: fields from JSON, form or query, and the client's credentials."""
+"""Parsing of requests, common to all interfaces: fields in JSON, a form or the query, and credentials."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from regard.server.api.json_route import parse_request_json
 from regard.server.api_error import ApiError
 
 Result = TypeVar("Result")
-KEY_FIELD = "api_key"  # of LibreTranslate
+KEY_FIELD = "api_key"  # field of LibreTranslate
 
 
 class ClientDisconnected(Exception):
-    """Client hung up: nobody reads the response."""
+    """The client disconnected and will not read the response."""
 
 
 class Credentials(NamedTuple):
-    """API key that the client sent, if any, and its network address."""
+    """API key of a client, if it sent one, and its network address."""
 
     key: str | None
     address: str
 
 
 def credentials(request: Request, scheme: str, key: Any = None) -> Credentials:
-    """Return the client's credentials: ``key``, or else the key after ``scheme`` in the header Authorization."""
+    """Return the client's credentials: ``key``, else the key after ``scheme`` in the header Authorization."""
     kind, _, rest = request.headers.get("authorization", "").partition(" ")
     if not isinstance(key, str) and kind.lower() == scheme.lower() and rest.strip():
         key = rest.strip()
@@ -39,7 +39,10 @@ def credentials(request: Request, scheme: str, key: Any = None) -> Credentials:
 
 
 def client_network(host: str) -> str:
-    """Return the address that tells clients apart. For IPv6 it is the /64 network, all of which one client has."""
+    """Return the network that identifies a client: its IPv4 address, or its /64 network for IPv6.
+
+    An IPv6 client usually owns all addresses of its /64 network.
+    """
     try:
         address = ip_address(host)
     except ValueError:
@@ -50,7 +53,7 @@ def client_network(host: str) -> str:
 
 
 class RawRequest(NamedTuple):
-    """Query, body and media type of a request, which ``fields`` parses: off the event loop's thread."""
+    """Query, body and media type of a request; call ``fields`` outside the thread of the event loop."""
 
     query: str
     body: bytes
@@ -58,21 +61,21 @@ class RawRequest(NamedTuple):
 
     @classmethod
     async def receive(cls, request: Request) -> RawRequest:
-        """Return the parts of a request when its body is complete."""
+        """Wait for the complete body and return the parts of the request."""
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         return cls(request.url.query, await request.body(), kind)
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of the query and of the body, which win. An API key in the query is ignored.
+        """Return the fields of the query and of the body; those of the body have priority.
 
-        A field given several times in a form is a list. JSON must say that it is JSON: a page of another site can send
-        any other type without being allowed to.
+        An API key in the query is ignored. Repeated fields of a form become a list. JSON must have the type JSON,
+        because a page of another site can send other types without permission.
 
         Raises:
             ApiError: if the body is neither JSON nor a form.
         """
         values = _parse_form(self.query)
-        values.pop(KEY_FIELD, None)  # addresses are logged, and stay in the history of browsers
+        values.pop(KEY_FIELD, None)  # URLs are logged and remain in the history of browsers
         if not self.body.strip():
             return values
         try:
@@ -94,7 +97,7 @@ def _parse_form(text: str) -> dict[str, Any]:
         parsed = parse_qs(text, keep_blank_values=True, max_num_fields=1000)
     except ValueError as error:
         raise ApiError(400, "Invalid request: too many fields") from error
-    return {key: given[0] if len(given) == 1 else given for key, given in parsed.items()}
+    return {key: values[0] if len(values) == 1 else values for key, values in parsed.items()}
 
 
 def _parse_json(text: str) -> dict[str, Any]:
@@ -105,21 +108,21 @@ def _parse_json(text: str) -> dict[str, Any]:
     return values
 
 
-def validate_texts(given: Any, field: str) -> list[str]:
-    """Return the value of a field, one text or a list of texts, as a list. ApiError if it is neither."""
-    texts = given if isinstance(given, list) else [given]
-    if given is None or not all(isinstance(text, str) for text in texts):
+def validate_texts(value: Any, field: str) -> list[str]:
+    """Return the value of a field as a list of texts; raise ApiError if it is neither a text nor a list of texts."""
+    texts = value if isinstance(value, list) else [value]
+    if value is None or not all(isinstance(text, str) for text in texts):
         raise ApiError(400, f"Invalid request: missing or wrong {field} parameter")
     for text in texts:
         try:
             text.encode()
-        except UnicodeEncodeError as error:  # JSON may hold half of a surrogate pair
+        except UnicodeEncodeError as error:  # JSON may contain half of a surrogate pair
             raise ApiError(400, f"Invalid request: {field} is not Unicode") from error
     return texts
 
 
 async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Result:
-    """Return the result of ``work``, which is canceled if the client hangs up. The body must have been read before."""
+    """Return the result of ``work``, and cancel it if the client disconnects. The body must have been read."""
     task, disconnected = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
     try:
         await asyncio.wait({task, disconnected}, return_when=asyncio.FIRST_COMPLETED)
@@ -132,6 +135,6 @@ async def unless_disconnected(request: Request, work: Awaitable[Result]) -> Resu
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client has hung up."""
+    """Return when the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass

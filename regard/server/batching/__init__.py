@@ -1,1 +1,1 @@
-"""Running batches: one scheduler for each served model."""
+"""Running batches: one scheduler per served model."""

@@ -1,4 +1,4 @@
-"""Queue of jobs in which clients take turns, and the rate at which jobs are done."""
+"""Queue of jobs in which clients take turns, and the rate of finished jobs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from typing import Generic, Protocol, TypeVar
 
-QUEUE_FACTOR = 4  # all clients together may have this many times the queue of one
+QUEUE_FACTOR = 4  # limit of the queue of all clients, as a multiple of the limit of one client
 MAX_RETRY_AFTER = 60.0  # seconds
 
 
 class Queued(Protocol):
-    """Job of a client: the rows that it takes, and the group with which it may run."""
+    """Job of a client: the rows that it needs, and the group of jobs that it can run with."""
 
     client: str
 
@@ -25,7 +25,7 @@ class Queued(Protocol):
 
     @property
     def runs_alone(self) -> bool:
-        """Return whether the job runs by itself, in one step, beside no other."""
+        """True if the job runs alone, in one step."""
 
 
 QueuedJob = TypeVar("QueuedJob", bound=Queued)
@@ -33,13 +33,13 @@ AnyJob = TypeVar("AnyJob", contravariant=True)
 
 
 class Shares(Protocol[AnyJob]):
-    """Rows that each client may have."""
+    """Limit of the rows of each client."""
 
     def __call__(self, job: AnyJob, /) -> bool:
         """Return whether a job is within its client's share."""
 
     def take(self, job: AnyJob, /) -> None:
-        """Count a job that runs from now on."""
+        """Count a job that starts to run."""
 
 
 class ClientQueue(Generic[QueuedJob]):
@@ -60,46 +60,52 @@ class ClientQueue(Generic[QueuedJob]):
         return len(self._clients.get(client, ())), len(self._clients.keys() | {client})
 
     def has_room(self, jobs: Sequence[QueuedJob], limit: int) -> bool:
-        """Return whether jobs of one client fit: ``limit`` for one alone, of which several have a share each."""
+        """Return whether the queue has room for jobs of one client; several clients share the ``limit`` of one."""
         queued, clients = self.load(jobs[0].client) if jobs else (0, 1)
         full = len(self) + len(jobs) > QUEUE_FACTOR * limit
         return not full and queued + len(jobs) <= max(limit // clients, 1)
 
     def add(self, jobs: Iterable[QueuedJob]) -> None:
-        """Append jobs, each behind those of its client."""
+        """Append jobs, each after those of its client."""
         for job in jobs:
             self._clients.setdefault(job.client, deque()).append(job)
 
     def take(
         self, room: int, groups: Collection[Hashable], max_groups: int, shares: Shares[QueuedJob] | None = None
     ) -> list[QueuedJob]:
-        """Remove and return the jobs that fit into ``room`` rows and ``max_groups`` groups, ``groups`` included.
+        """Remove and return the next jobs.
 
-        The first that does not fit holds up all others; a client beyond its share holds up itself alone. A job that
-        runs alone is the last of its turn.
+        The first job that does not fit blocks all later ones; a client above its share blocks only itself. A job that
+        runs alone is the last one returned.
+
+        Args:
+            room: the number of free rows.
+            groups: the running groups.
+            max_groups: the maximum number of groups, including ``groups``.
+            shares: the limit of each client; None for no limit.
         """
-        taken: list[QueuedJob] = []
-        open = set(groups)
+        admitted: list[QueuedJob] = []
+        open_groups = set(groups)
         while (client := self._next_client(shares)) is not None:
             jobs = self._clients[client]
             job = jobs[0]
-            if job.rows > room or (not job.runs_alone and len(open | {job.group}) > max_groups):
-                break  # overtaken again and again, it would starve
+            if job.rows > room or (not job.runs_alone and len(open_groups | {job.group}) > max_groups):
+                break  # if later jobs could overtake it, it might never run
             room -= job.rows
             if not job.runs_alone:
-                open.add(job.group)
-            taken.append(jobs.popleft())
+                open_groups.add(job.group)
+            admitted.append(jobs.popleft())
             if shares is not None:
                 shares.take(job)
-            del self._clients[client]  # to the end of the line
+            del self._clients[client]  # moves the client to the end of the queue
             if jobs:
                 self._clients[client] = jobs
             if job.runs_alone:
                 break
-        return taken
+        return admitted
 
     def _next_client(self, shares: Shares[QueuedJob] | None) -> str | None:
-        """Return the client whose turn it is, of those within their share; None if there is none."""
+        """Return the next client within its share; None if there is no such client."""
         return next((client for client, jobs in self._clients.items() if shares is None or shares(jobs[0])), None)
 
     def drop(self, is_stale: Callable[[QueuedJob], bool]) -> None:
@@ -119,12 +125,12 @@ class Throughput:
         self._done.append(now)
 
     def reset(self) -> None:
-        """Forget the past: idle time must not count as slowness."""
+        """Drop the recorded jobs, because idle time must not count as slowness."""
         self._done.clear()
 
     def seconds(self, sources: int) -> float:
-        """Return the estimated seconds for ``sources`` jobs, between 1 and MAX_RETRY_AFTER."""
+        """Return the estimated time for ``sources`` jobs in seconds, between 1 and MAX_RETRY_AFTER."""
         if len(self._done) < 2:
             return 1.0
-        each = (self._done[-1] - self._done[0]) / (len(self._done) - 1)
-        return min(max(1.0, each * sources), MAX_RETRY_AFTER)
+        interval = (self._done[-1] - self._done[0]) / (len(self._done) - 1)
+        return min(max(1.0, interval * sources), MAX_RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""Required terms as constraints of a search: pieces that an output must contain, for each part of a cut input."""
+"""Required terms as constraints of a search: pieces that an output must contain, for each part of a split input."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from regard.core.deadline import NO_DEADLINE, Deadline
 from regard.data.protected_spans import RequiredTerm
 from regard.tasks.translation.translator import Translator
 
-MAX_PIECES = 64  # required pieces of one output
-BETWEEN = "\n"  # parts: no term has a line end
-MIN_BEAM = 10  # hypotheses of a constrained search, which are shared among those that met more and fewer constraints
+MAX_PIECES = 64  # maximum number of required pieces of an output
+BETWEEN = "\n"  # separator of parts, which no term contains
+MIN_BEAM = 10  # minimum beam of a constrained search, which is divided by the number of satisfied constraints
 
 
 def term_constraints(
@@ -24,36 +24,36 @@ def term_constraints(
     settings: SearchConfig,
     deadline: Deadline = NO_DEADLINE,
 ) -> list[list[list[int]]]:
-    """Return for each part (numbers of source pieces) the required terms as numbers of target pieces.
+    """Return the required terms of each part as target ids.
 
-    A term belongs to the part in which its source phrase occurs next after the term before; a single part has all of
-    them. Terms that the model cannot spell, or that exceed the room of their part, are left out.
+    A term belongs to the part with the next occurrence of its source phrase after the previous term; a single part has
+    all terms. Terms that the vocabulary cannot represent, or that exceed the limit of their part, are left out.
 
     Args:
         translator: the model.
-        parts: the parts of one sentence.
+        parts: the source ids of each part of a sentence.
         terms: the required terms of the sentence, in order.
-        settings: of the search.
-        deadline: of the request.
+        settings: the search settings.
+        deadline: the deadline of the request.
     """
     constraints: list[list[list[int]]] = [[] for _ in parts]
     room = [min(MAX_PIECES, len(part) + settings.max_extra // 2) for part in parts]
     if not parts or not terms:
         return constraints
-    spelled = lru_cache(maxsize=None)(translator.spelled)
-    places = _Places(translator, parts)
+    try_encode = lru_cache(maxsize=None)(translator.try_encode)
+    locator = _PhraseLocator(translator, parts)
     for term in terms:
         deadline.check()
-        number = places.next_part(term.source)
-        pieces = spelled(term.text) if number is not None and room[number] else None
+        number = locator.next_part(term.source)
+        pieces = try_encode(term.text) if number is not None and room[number] else None
         if number is not None and pieces is not None and len(pieces) <= room[number]:
             constraints[number].append(pieces)
             room[number] -= len(pieces)
     return constraints
 
 
-class _Places:
-    """Places of phrases, one after another, in the parts of a sentence, each of which is decoded once."""
+class _PhraseLocator:
+    """Search for consecutive phrases in the parts of a sentence, each of which is decoded once."""
 
     def __init__(self, translator: Translator, parts: Sequence[Sequence[int]]) -> None:
         texts = [translator.source.decode(part) for part in parts] if len(parts) > 1 else [""]
@@ -61,7 +61,7 @@ class _Places:
         self._starts = [0, *accumulate(len(text) + len(BETWEEN) for text in texts[:-1])]
 
     def next_part(self, phrase: str) -> int | None:
-        """Return the number of the part with the next occurrence of a phrase; None if there is none."""
+        """Return the index of the part with the next occurrence of a phrase; None if it does not occur."""
         if self._one:
             return 0
         start = self._text.find(phrase, self._at)

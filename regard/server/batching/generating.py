@@ -1,4 +1,4 @@
-"""Generation by a served model: texts of all clients grow together, step by step, and may be read as they do."""
+"""Generation with a served model: the texts of all clients form one batch and can be streamed."""
 
 from __future__ import annotations
 
@@ -26,10 +26,15 @@ NumberedStep = tuple[int, TextStep]
 
 
 class TextsRequest(NamedTuple):
-    """Texts to generate: of each prompt (its tokens) ``samples``, numbered in this order.
+    """Texts to generate, numbered by prompt and sample.
 
-    ``alternatives``: most probable tokens reported with each step. ``client``: the name under which the texts wait.
-    ``deadline``: on ``time.monotonic``.
+    Attributes:
+        prompts: the tokens of each prompt.
+        settings: the settings of generation.
+        samples: the number of texts per prompt.
+        client: the name of the client in the queue.
+        deadline: the deadline on ``time.monotonic``.
+        alternatives: the number of most probable tokens to report with each step.
     """
 
     prompts: Sequence[list[int]]
@@ -41,22 +46,37 @@ class TextsRequest(NamedTuple):
 
 
 class Generating:
-    """A served model that generates text: texts of all clients grow together, step by step, and may be read so."""
+    """A served language model: the texts of all clients form one batch and can be streamed."""
 
-    needs_sources = False  # for the score of a text
+    needs_sources = False  # a text can be scored without a source
 
     def __init__(self, served: ServedModel) -> None:
         self.served, self.name = served, served.name
 
     async def settings(
-        self, given: Mapping[str, Any], limits: ServerSettings, *, seconds: float, length_name: str = "settings.length"
+        self,
+        requested: Mapping[str, Any],
+        limits: ServerSettings,
+        *,
+        seconds: float,
+        length_name: str = "settings.length",
     ) -> GenerateRequest:
-        """Return the run's settings with those of a request. ApiError for wrong ones, or too long a text."""
+        """Return the settings of the run, overridden by those of a request.
+
+        Args:
+            requested: the settings of the request.
+            limits: the limits of the server.
+            seconds: the time to wait until the model is loaded.
+            length_name: the name of the length in the request, for errors.
+
+        Raises:
+            ApiError: for invalid settings, or a length above the limit.
+        """
         generator, _ = await self.served.wait_until_loaded(seconds)
 
         def read() -> GenerateRequest:
-            """Return the settings, and refuse those that contradict each other."""
-            request = request_settings(generator.interface, given, limits, length_name=length_name)
+            """Return the settings; raise ConfigError if they contradict each other."""
+            request = request_settings(generator.interface, requested, limits, length_name=length_name)
             generator.requested(request)
             return cast(GenerateRequest, request)
 
@@ -66,7 +86,7 @@ class Generating:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
 
     async def tokens(self, prompts: Sequence[str]) -> list[list[int]]:
-        """Return the tokens of prompts. ApiError for one that the vocabulary cannot spell."""
+        """Return the tokens of prompts; raise ApiError for a prompt that the vocabulary cannot represent."""
         generator, _ = self.served.start()
         try:
             return await off_loop(lambda: [generator.tokens(prompt) for prompt in prompts])
@@ -76,14 +96,14 @@ class Generating:
     async def generate(
         self, request: TextsRequest, on_step: Callable[[int, TextStep], None] | None = None
     ) -> list[list[TextStep]]:
-        """Return the steps of each text; ``on_step`` is called with each, in the model's thread."""
+        """Return the steps of each text; ``on_step`` is called with each step in the thread of the model."""
         generator, _ = self.served.start()
         texts = await off_loop(_Texts, generator, request, on_step)
         hypotheses = await self.served.results(texts.jobs, max(request.deadline - time.monotonic(), 0.0))
         return await off_loop(texts.steps_of, hypotheses)
 
     async def stream(self, request: TextsRequest) -> AsyncGenerator[NumberedStep, None]:
-        """Yield the steps of all texts as they are made. The texts end when the iterator is closed."""
+        """Yield the steps of all texts as they are generated; closing the iterator stops generation."""
         loop, steps = asyncio.get_running_loop(), asyncio.Queue[NumberedStep | None]()
 
         def on_step(number: int, step: TextStep) -> None:
@@ -101,17 +121,20 @@ class Generating:
     async def score(
         self, prompts: Sequence[str] | None, texts: Sequence[str], *, client: str, seconds: float, auxiliary: object
     ) -> list[list[float]]:
-        """Return the log probabilities (nats) of the pieces of each text, whole or as the continuation of a prompt."""
+        """Return the log probabilities (nats) of the pieces of each text, alone or as the continuation of a prompt."""
         generator, _ = await self.served.wait_until_loaded(seconds)
-        given: Sequence[str | None] = [None] * len(texts) if prompts is None else prompts
-        works = [partial(_scores, generator, text, prompt) for text, prompt in zip(texts, given, strict=True)]
+        contexts: Sequence[str | None] = [None] * len(texts) if prompts is None else prompts
+        works = [partial(_scores, generator, text, prompt) for text, prompt in zip(texts, contexts, strict=True)]
         return await self.served.compute(works, client=client, seconds=seconds)
 
 
 class _Texts:
     """The texts of a request: the jobs that search them, and their steps.
 
-    Rows report each step as its token is chosen, beams all steps at the end. ApiError for more texts than a beam has.
+    Sampling reports each step when its token is chosen; beam search reports all steps at the end.
+
+    Raises:
+        ApiError: if more texts are requested than the beam has.
     """
 
     def __init__(
@@ -119,7 +142,7 @@ class _Texts:
     ) -> None:
         settings = generator.requested(request.settings)
         if 1 < settings.beam < request.samples:
-            what = f"a beam of {settings.beam} has no {request.samples} texts of a prompt"
+            what = f"a beam of width {settings.beam} finds at most {settings.beam} texts per prompt"
             raise ApiError(400, f"Invalid request: {what}")
         self._search, self._on_step, self._by_beam = generator.text_search(settings), on_step, settings.beam > 1
         self._steps: list[list[TextStep]] = [[] for _ in range(len(request.prompts) * request.samples)]
@@ -136,15 +159,15 @@ class _Texts:
         return self._search.input(request.prompts[prompt], sample, number, add, request.alternatives)
 
     def _add(self, number: int, step: TextStep) -> None:
-        """Append a step to those of its text, and report it."""
+        """Append a step to its text, and report it."""
         self._steps[number].append(step)
         if self._on_step is not None:
             self._on_step(number, step)
 
-    def steps_of(self, found: Sequence[list[Hypothesis]]) -> list[list[TextStep]]:
-        """Return the steps of each text, from what was found for each job."""
+    def steps_of(self, hypotheses: Sequence[list[Hypothesis]]) -> list[list[TextStep]]:
+        """Return the steps of each text, from the hypotheses of each job."""
         if self._by_beam:
-            for number, hypothesis in enumerate(chain.from_iterable(found)):
+            for number, hypothesis in enumerate(chain.from_iterable(hypotheses)):
                 for step in self._search.steps_of(number, hypothesis):
                     self._add(number, step)
         return self._steps
@@ -156,5 +179,5 @@ def _scores(generator: Generator, text: str, prompt: str | None, interrupted: Ca
 
 
 def text_of(steps: Sequence[TextStep]) -> str:
-    """Return the text that steps give together."""
+    """Return the text that steps generated together."""
     return "".join(step.piece.text for step in steps)

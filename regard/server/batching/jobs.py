@@ -1,4 +1,4 @@
-"""Jobs of a scheduler: searches, which take many steps beside others, and works, which take one of their own."""
+"""Jobs of a scheduler: searches, which take many steps in a batch with others, and works, which take one step alone."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from regard.search.contract import Hypothesis
 
 
 class Overloaded(Exception):
-    """Queue is full; ask again after ``retry_after`` seconds."""
+    """The queue is full; retry after ``retry_after`` seconds."""
 
     def __init__(self, retry_after: float) -> None:
         super().__init__(f"the queue is full; try again in {retry_after:.0f} s")
@@ -22,20 +22,22 @@ class Overloaded(Exception):
 
 
 class TooManyInputs(Exception):
-    """Request has more inputs than the queue ever holds: retrying does not help."""
+    """The request has more inputs than the queue can hold, so retrying does not help."""
 
 
 class SchedulerClosed(Exception):
-    """Server is stopping: accepted jobs are finished, new ones refused."""
+    """The server is stopping: it completes accepted jobs and rejects new ones."""
 
 
 class Limits(NamedTuple):
     """Limits of a scheduler.
 
-    ``rows``: hypotheses that run at once. ``waiting``: inputs of one client in the queue; several clients share it.
-    ``patience``: turns that an input waits for others to join a batch with it. ``groups``: searches that run at once
-    and cannot share a batch, each of which costs a pass of its own. ``shares``: one client leaves rows for others,
-    since outputs are long; else it may have them all.
+    Attributes:
+        rows: the number of hypotheses that run together.
+        waiting: the number of queued inputs of one client; several clients share it.
+        patience: the number of turns that an input waits for others to start with it.
+        groups: the number of running groups that cannot share a batch; each costs a separate pass of the model.
+        shares: whether one client must leave rows for others, which is needed for long outputs.
     """
 
     rows: int = 64
@@ -46,22 +48,25 @@ class Limits(NamedTuple):
 
 
 class SchedulerObserver:
-    """Receiver of the scheduler's events, ignored here; ``regard.server.batching.metrics`` counts them."""
+    """Receiver of the scheduler's events. It ignores them; ``regard.server.batching.metrics`` counts them."""
 
     def on_admitted(self, waited: Sequence[float]) -> None:
-        """Jobs left the queue; ``waited``: seconds that each was in it."""
+        """Receive the waiting times of jobs that left the queue, in seconds."""
 
     def on_step(self, rows: int, max_rows: int) -> None:
-        """One token was decoded for each of ``rows`` hypotheses, of ``max_rows`` that may run."""
+        """Receive a step, which decoded one token for each of ``rows`` hypotheses; the limit is ``max_rows``."""
 
     def on_finished(self, tokens: int) -> None:
-        """A job finished, or its client left; ``tokens``: length of its best output so far."""
+        """Receive a finished or canceled job; ``tokens`` is the length of its best output so far."""
 
 
 class SearchGroup(NamedTuple):
-    """Searches that share one running batch: by rows, whatever their settings, or by beams of equal settings.
+    """Searches that share one running batch: single rows with any settings, or beams with equal settings.
 
-    ``rows``: of each input. ``beam``: the settings of beams; None for rows.
+    Attributes:
+        rows: the rows of each input.
+        beam: the settings of beams; None for single rows.
+        constrained: whether inputs have constraints.
     """
 
     rows: int
@@ -71,10 +76,15 @@ class SearchGroup(NamedTuple):
 
 @dataclass(eq=False, kw_only=True)
 class SchedulerJob:
-    """One input of a client. Its result comes to ``future``, which may be canceled.
+    """One input of a client.
 
-    ``client``: whose turn in the queue it takes. ``deadline``: on the scheduler's clock. ``queued_at``: set by the
-    scheduler.
+    Attributes:
+        client: the name of the client in the queue.
+        deadline: the deadline on the clock of the scheduler.
+        future: receives the result; it may be canceled.
+        queued_at: the time of queueing, set by the scheduler.
+        rows: the number of rows that the job needs.
+        group: the group of jobs that it can share a batch with.
     """
 
     client: str = ""
@@ -86,7 +96,7 @@ class SchedulerJob:
 
     @property
     def runs_alone(self) -> bool:
-        """Return whether the job runs by itself, in one step, beside no other."""
+        """True if the job runs alone, in one step."""
         return False
 
     def fail(self, error: Exception) -> None:
@@ -115,11 +125,11 @@ class SearchJob(SchedulerJob):
         """Describe a search.
 
         Args:
-            input: with its constraints, draws and listeners.
-            settings: of the search.
-            client: whose turn in the queue it takes.
-            deadline: on the scheduler's clock.
-            future: for the result; a new one unless given.
+            input: the input, with its constraints, draws and listeners.
+            settings: the search settings.
+            client: the name of the client in the queue.
+            deadline: the deadline on the clock of the scheduler.
+            future: receives the result; None for a new future.
         """
         constrained = bool(input.constraints)
         rows = settings.beam if constrained else rows_of(settings)
@@ -132,7 +142,7 @@ class SearchJob(SchedulerJob):
 class WorkJob(SchedulerJob):
     """Work of one step, such as a prediction.
 
-    ``work`` is called with a function that returns whether to stop, and raises PredictionInterrupted where it does.
+    ``work`` is called with a function that returns whether to stop; it then raises PredictionInterrupted.
     """
 
     def __init__(self, work: Callable[[Callable[[], bool]], Any], client: str, deadline: float) -> None:
@@ -144,7 +154,7 @@ class WorkJob(SchedulerJob):
         return True
 
     def compute(self, is_late: Callable[[], bool], late: Exception) -> None:
-        """Set the result of the work, or its error. ``is_late``: whether the deadline is over, and ``late`` says so."""
+        """Set the result of the work or its error; ``late`` is the error if ``is_late`` returns true."""
 
         def interrupted() -> bool:
             return self.future.cancelled() or is_late()

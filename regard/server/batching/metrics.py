@@ -1,7 +1,7 @@
-"""Prometheus metrics: requests by route and status; queue, fill and speed of each model.
+"""Prometheus metrics: requests by route and status, and the queue, fill and speed of each model.
 
-Where ``PROMETHEUS_MULTIPROC_DIR`` was set before this module was imported, prometheus_client keeps them in files of
-that folder, and each process of a server tells the sums over all.
+If ``PROMETHEUS_MULTIPROC_DIR`` is set before this module is imported, prometheus_client stores them in files of that
+folder, and each process of a server reports the sums over all processes.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 
 
 class ServerMetrics:
-    """Metrics of one server, in a registry of their own, so that several servers may live in one process."""
+    """Metrics of one server, in their own registry, because one process may have several servers."""
 
     def __init__(self) -> None:
         self.registry = registry = CollectorRegistry()
         self.requests = Counter("regard_requests", "Requests", ["route", "status"], registry=registry)
         self.seconds = Histogram(
-            "regard_request_seconds", "From a request to its answer", ["route"], buckets=SECONDS, registry=registry
+            "regard_request_seconds", "Time from request to response", ["route"], buckets=SECONDS, registry=registry
         )
         self.characters = Counter("regard_characters", "Characters of texts translated", registry=registry)
         self.sentences = Counter("regard_sentences", "Sentences translated", registry=registry)
@@ -44,16 +44,16 @@ class ServerMetrics:
 
     @property
     def are_shared(self) -> bool:
-        """Return whether the metrics are sums over several processes."""
+        """True if the metrics are sums over several processes."""
         return SHARED_FOLDER in os.environ
 
     @staticmethod
     def forget(folder: str, process: int) -> None:
-        """Take the queues of a process that has ended out of the sums that a folder holds; its counts remain."""
+        """Remove the queues of a dead process from the sums in a folder; its counts remain."""
         mark_process_dead(process, folder)
 
     def count_request(self, route: str, status: int, seconds: float) -> None:
-        """Count a request and its seconds."""
+        """Count a request and its duration."""
         self.requests.labels(route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
@@ -78,7 +78,7 @@ class ServerMetrics:
 
 
 class ModelMetrics(SchedulerObserver):
-    """Counts of the events of one model's scheduler."""
+    """Metrics of the scheduler of one model."""
 
     def __init__(self, metrics: ServerMetrics, model: str) -> None:
         self._waited = metrics.waited.labels(model)
@@ -86,7 +86,7 @@ class ModelMetrics(SchedulerObserver):
         self._tokens = metrics.tokens.labels(model)
 
     def on_admitted(self, waited: Sequence[float]) -> None:
-        """Record the seconds that jobs waited."""
+        """Record the waiting times of jobs, in seconds."""
         for seconds in waited:
             self._waited.observe(seconds)
 

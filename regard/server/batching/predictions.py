@@ -1,4 +1,4 @@
-"""Inputs, settings and outputs of a request for predictions, with their limits."""
+"""Inputs, settings and outputs of prediction requests, with their limits."""
 
 from __future__ import annotations
 
@@ -21,48 +21,49 @@ from regard.server.batching.jobs import SearchJob
 if TYPE_CHECKING:
     from regard.server.settings import ServerSettings
 
-LONGEST_NAME = 40  # characters of a setting's name that are repeated in a message
+LONGEST_NAME = 40  # maximum number of characters of an unknown setting in an error
 
 
 Work = Callable[[Callable[[], bool]], Any]
 
 
 class JsonLine(str):
-    """The line of an input that a client sent as a JSON list or object."""
+    """Line of an input that a client sent as a JSON list or object."""
 
     __slots__ = ()
 
 
 def works_of(
-    predictor: Any, lines: Sequence[str], given: Mapping[str, Any], limits: ServerSettings, deadline: Deadline
+    predictor: Any, lines: Sequence[str], requested: Mapping[str, Any], limits: ServerSettings, deadline: Deadline
 ) -> list[Work]:
-    """Return a work for each line, whose result is the output as JSON. ApiError for a wrong input or setting."""
+    """Return a work per line, whose result is the output as JSON; raise ApiError for invalid inputs or settings."""
     interface = interface_of(predictor)
-    settings = request_settings(interface, given, limits)
+    settings = request_settings(interface, requested, limits)
     inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
     return [partial(_predict, predictor, interface, input, settings) for input in inputs]
 
 
 class SearchRequestJobs:
-    """The inputs of a request as jobs of searches, and their outputs as JSON.
+    """The inputs of a request as search jobs, and their outputs as JSON.
 
-    ApiError for a wrong input or setting.
+    Raises:
+        ApiError: for an invalid input or setting.
     """
 
     def __init__(
         self,
         predictor: Searches,
         lines: Sequence[str],
-        given: Mapping[str, Any],
+        requested: Mapping[str, Any],
         limits: ServerSettings,
         client: str,
         deadline: Deadline,
     ) -> None:
         self._predictor = predictor
-        requested = request_settings(interface_of(predictor), given, limits)
+        validated = request_settings(interface_of(predictor), requested, limits)
         self._inputs = _read_inputs(predictor, lines, limits.numbers, deadline)
         try:
-            self._settings = predictor.requested(requested)
+            self._settings = predictor.requested(validated)
             self._parts = [predictor.search_inputs(input, self._settings) for input in self._inputs]
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
@@ -72,27 +73,27 @@ class SearchRequestJobs:
             for part in parts
         ]
 
-    def outputs(self, found: Sequence[list[Hypothesis]]) -> list[Any]:
-        """Return the output of each input from the hypotheses of each job."""
-        hypotheses = iter(found)
+    def outputs(self, hypotheses: Sequence[list[Hypothesis]]) -> list[Any]:
+        """Return the output of each input, from the hypotheses of each job."""
+        remaining = iter(hypotheses)
         return [
             _json(
                 self._predictor,
-                self._predictor.output(input, parts, [next(hypotheses) for _ in parts], self._settings),
+                self._predictor.output(input, parts, [next(remaining) for _ in parts], self._settings),
             )
             for input, parts in zip(self._inputs, self._parts, strict=True)
         ]
 
 
 def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Deadline) -> list[Any]:
-    """Return the inputs that lines spell. ApiError for one that is not of the model's format, or costs too much."""
+    """Parse the inputs in lines; raise ApiError for an invalid or too expensive input."""
     if not (hasattr(predictor, "read") and hasattr(predictor, "write")):
-        raise ApiError(400, "This model answers no requests: its predictor has no read and write.")
+        raise ApiError(400, "This model cannot be used over HTTP: its predictor has no methods read and write.")
     inputs = []
     for number, line in enumerate(lines, start=1):
         deadline.check()
         if isinstance(line, JsonLine) and not reads_json(predictor):
-            raise ApiError(422, f"Invalid request: inputs.{number - 1}: it should be a text")
+            raise ApiError(422, f"Invalid request: inputs.{number - 1}: expected a text")
         try:
             inputs.append(read_input(predictor, line))
             require_cost(predictor, inputs[-1], limit, f"input {number}")
@@ -102,9 +103,9 @@ def _read_inputs(predictor: Any, lines: Sequence[str], limit: int, deadline: Dea
 
 
 def require_cost(predictor: Any, input: Any, limit: int, what: str) -> None:
-    """Raise ApiError 413 for an input of more numbers than a layer may hold at once. ``what``: names the input."""
+    """Raise ApiError 413 for an input with more values per layer than the limit; ``what`` is the name of the input."""
     if (cost := input_cost(predictor, input)) > limit:
-        raise ApiError(413, f"Too long: {what} needs {cost:,} numbers in a layer, and the limit is {limit:,}.")
+        raise ApiError(413, f"Too long: {what} needs {cost:,} values per layer; the limit is {limit:,}.")
 
 
 def _predict(
@@ -119,34 +120,42 @@ def _predict(
 
 
 def _json(predictor: Any, output: Any) -> Any:
-    """Return an output as the predictor writes it in JSON. ModelError for one that is not finite."""
+    """Return an output in the JSON format of the predictor; raise ModelError if it is not finite."""
     return json.loads(predictor.write(output, json=True), parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> Any:
-    """Refuse NaN and infinities, which JSON does not have."""
-    raise ModelError("an output is not finite", why=f"it has {name}")
+    """Raise ModelError for NaN and infinities, which JSON does not support."""
+    raise ModelError("the output is not finite", why=f"it contains {name}")
 
 
 def request_settings(
-    interface: PredictorInterface, given: Mapping[str, Any], limits: ServerSettings, *,
+    interface: PredictorInterface, requested: Mapping[str, Any], limits: ServerSettings, *,
     length_name: str = "settings.length",
 ) -> BaseModel | None:  # fmt: skip
-    """Return the run's settings with those of a request. ApiError for unknown or wrong ones, and beyond a limit.
+    """Return the settings of the run, overridden by those of a request.
 
-    ``length_name``: what the request calls its length.
+    Args:
+        interface: the interface of the predictor.
+        requested: the settings of the request; None is the default.
+        limits: the limits of the server.
+        length_name: the name of the length in the request, for errors.
+
+    Raises:
+        ApiError: for unknown or invalid settings, or values above a limit.
     """
-    given = {name: value for name, value in given.items() if value is not None}
+    requested = {name: value for name, value in requested.items() if value is not None}
     if interface.settings is None:
-        if given:
-            raise ApiError(422, f"Invalid request: settings.{next(iter(given))[:LONGEST_NAME]}: this model takes none")
+        if requested:
+            name = next(iter(requested))[:LONGEST_NAME]
+            raise ApiError(422, f"Invalid request: settings.{name}: this model has no settings")
         return None
-    checked = _validated(type(interface.settings), given)
+    checked = _validated(type(interface.settings), requested)
     chosen = interface.settings.model_copy(update=checked.model_dump(exclude_unset=True))
     if (beam := getattr(checked, "beam", None)) is not None and beam > limits.beam:
-        raise ApiError(400, f"Invalid request: a beam of {beam} is wider than {limits.beam}")
+        raise ApiError(400, f"Invalid request: beam {beam} exceeds the limit of {limits.beam}")
     if (getattr(checked, "nbest", None) or 1) > limits.nbest:
-        raise ApiError(400, f"Invalid request: more than {limits.nbest} outputs of a text")
+        raise ApiError(400, f"Invalid request: nbest exceeds the limit of {limits.nbest}")
     if "length" not in type(chosen).model_fields:
         return chosen
     length, longest = getattr(checked, "length", None), limits.length
@@ -161,15 +170,15 @@ def request_settings(
 Settings = TypeVar("Settings", bound=BaseModel)
 
 
-def _validated(kind: type[Settings], given: Mapping[str, Any]) -> Settings:
-    """Return the settings of a request. ApiError 422 with the field and the reason for the first that is wrong."""
+def _validated(kind: type[Settings], requested: Mapping[str, Any]) -> Settings:
+    """Return the settings of a request; raise ApiError 422 with the name and the reason of the first invalid one."""
     try:
-        return kind.model_validate(dict(given))
+        return kind.model_validate(dict(requested))
     except ValidationError as error:
         failure = error.errors(include_url=False)[0]
         name = str(failure["loc"][0])[:LONGEST_NAME] if failure["loc"] else ""
         reason = describe_failure(failure)
         if failure["type"] == "extra_forbidden":
             hint = did_you_mean(name, kind.model_fields)
-            reason = "there is no such setting" + (f"; {hint}" if hint else "")
+            reason = "unknown setting" + (f"; {hint}" if hint else "")
         raise ApiError(422, f"Invalid request: settings.{name}: {reason}") from error

@@ -1,8 +1,8 @@
-"""Scheduler of a model: jobs of all clients, searched in running batches or computed one by one, in one thread.
+"""Scheduler of a model: computes the jobs of all clients in one thread, in running batches or one by one.
 
-A turn drops the jobs that nobody waits for, gives each running search one token more, delivers those that ended, and
-admits others as far as rows are free, whose first token it chooses. So no search waits for the end of another, and one
-whose client left costs nothing after the token it is at.
+A turn drops canceled jobs, decodes one token of each running search, delivers finished searches, and admits new ones
+while rows are free, with their first token. Therefore no search waits for the end of another, and a canceled search
+stops after its current token.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from regard.server.batching.jobs import (
     WorkJob,
 )
 
-MAX_PADDING = 128  # tokens of padding, which cost less than a second pass
+MAX_PADDING = 128  # maximum number of padding tokens that cost less than a second pass
 
 
 class Scheduler:
-    """Scheduler of one model: ``submit`` takes jobs from any thread; one thread takes the turns, by ``run``."""
+    """Scheduler of one model: ``submit`` accepts jobs from any thread; one thread computes them in ``run``."""
 
     def __init__(
         self,
@@ -46,8 +46,11 @@ class Scheduler:
     ) -> None:
         """Build a scheduler.
 
-        ``model``: opens and steps searches; None where all jobs are works. ``limits``: defaults if None.
-        ``observer``: informed of events. ``clock``: seconds, for deadlines and waits.
+        Args:
+            model: opens searches and computes their steps; None if all jobs are works.
+            limits: the limits; None for the defaults.
+            observer: receives the events.
+            clock: returns the time in seconds, for deadlines and waiting times.
         """
         self.model, self.limits, self.clock = model, limits or Limits(), clock
         self.observer = observer or SchedulerObserver()
@@ -56,13 +59,16 @@ class Scheduler:
         self._batches: dict[SearchGroup, RunningBatch] = {}
         self._running: dict[int, SchedulerJob] = {}
         self._numbers = count()
-        self._delayed_turns = 0  # turns for which the first job has waited for others
+        self._delayed_turns = 0  # number of turns that the first job has waited for others
         self._throughput = Throughput()
 
     def submit(self, jobs: Sequence[SchedulerJob]) -> None:
-        """Queue jobs of one client, all or none.
+        """Queue jobs of one client, either all or none of them.
 
-        Raises TooManyInputs, Overloaded, or SchedulerClosed after ``close``.
+        Raises:
+            TooManyInputs: if there are more jobs than the queue can hold.
+            Overloaded: if the queue is full.
+            SchedulerClosed: after ``close``.
         """
         if len(jobs) > self.limits.waiting:
             raise TooManyInputs(f"{len(jobs)} inputs exceed the queue of {self.limits.waiting}")
@@ -79,17 +85,17 @@ class Scheduler:
             self._changed.notify()
 
     def estimated_wait(self) -> float:
-        """Return the estimated seconds until all jobs are done, by the rate of the last ones; at least 1."""
+        """Return the estimated time until all jobs are done, in seconds, by the rate of the last ones; at least 1."""
         return self._throughput.seconds(sum(self.load))
 
     def close(self) -> None:
-        """Refuse new jobs; ``run`` returns when accepted ones are done."""
+        """Reject new jobs; ``run`` returns when all accepted jobs are done."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def run(self) -> None:
-        """Take turns until closed and done; sleep while there is no job."""
+        """Compute turns until the scheduler is closed and all jobs are done; sleep while there are no jobs."""
         while True:
             with self._changed:
                 while not (any(self.load) or self._closed):
@@ -101,7 +107,7 @@ class Scheduler:
 
     @property
     def load(self) -> tuple[int, int]:
-        """Number of jobs that wait, and of those that run."""
+        """Number of waiting jobs and of running jobs."""
         return len(self._queue), len(self._running)
 
     def turn(self) -> None:
@@ -149,7 +155,9 @@ class Scheduler:
         """Move jobs from the queue into running batches, as far as rows and groups are free."""
         with self._changed:
             jobs = self._admitted() if self._should_admit() else []
-            if not jobs and not self._running and len(self._queue):  # needs more than all rows: runs alone
+            if (
+                not jobs and not self._running and len(self._queue)
+            ):  # a job that needs more rows than the limit runs alone
                 jobs = self._queue.take(max(job.rows for job in self._queue), (), 1)
         self._delayed_turns = 0 if jobs or not len(self._queue) else self._delayed_turns + 1
         if not jobs:
@@ -179,7 +187,7 @@ class Scheduler:
     def _should_admit(self) -> bool:
         """Return whether to admit jobs now: several together, or one that has waited ``patience`` turns.
 
-        New jobs cost a pass of their own, for which all running jobs wait.
+        New jobs need a separate pass of the model, for which all running jobs wait.
         """
         if not len(self._queue):
             return False
@@ -188,23 +196,23 @@ class Scheduler:
         return enough or not self._running or self._delayed_turns >= self.limits.patience
 
     def _open(self, group: SearchGroup, settings: ChoiceConfig, jobs: Sequence[SearchJob]) -> None:
-        """Start the search of new jobs of one group. An error fails them alone, not the running jobs."""
+        """Start the searches of new jobs of one group; an error fails only these jobs, not the running ones."""
         assert self.model is not None
         numbers = [next(self._numbers) for _ in jobs]
         batch = self._batches.get(group) or RunningBatch(self.model.step)
         try:
             opened = self.model.open(numbers, [job.input for job in jobs], settings)
-            begun = batch.first_step(opened)
+            started = batch.first_step(opened)
         except Exception as error:  # noqa: BLE001 - any error reaches the client that waits
             for job in jobs:
                 job.fail(error)
             return
         self._running |= dict(zip(numbers, jobs, strict=True))
         self._batches[group] = batch
-        self._fail_on_error(group, lambda: batch.join(begun))
+        self._fail_on_error(group, lambda: batch.join(started))
 
     def _compute(self, job: WorkJob) -> None:
-        """Do a work, for which running searches wait."""
+        """Compute a work; running searches wait for it."""
         number = next(self._numbers)
         self._running[number] = job
         job.compute(lambda: self.clock() >= job.deadline, _late())
@@ -212,7 +220,7 @@ class Scheduler:
         self._throughput.record(self.clock())
 
     def _deliver(self) -> None:
-        """Hand finished outputs to their futures, and drop batches that are empty."""
+        """Set the results of finished jobs, and drop empty batches."""
         for group, batch in list(self._batches.items()):
             for number, outputs in batch.take_finished():
                 self._running.pop(number).finish(outputs)
@@ -222,7 +230,7 @@ class Scheduler:
                 del self._batches[group]
 
     def _fail_on_error(self, group: SearchGroup, work: Callable[[], None]) -> None:
-        """Run ``work`` on the batch of a group; an error fails the jobs of that group, the others continue."""
+        """Run ``work`` on the batch of a group; an error fails only the jobs of that group."""
         try:
             work()
         except Exception as error:  # noqa: BLE001 - any error reaches the clients that wait
@@ -232,7 +240,7 @@ class Scheduler:
 
 
 class _Shares:
-    """Rows that each client may have: others that run have as many, and so has one that may yet come."""
+    """Limit of the rows of each client: equal shares for all running clients and for one more that may arrive."""
 
     def __init__(self, rows: int, running: Counter[str]) -> None:
         self._rows, self._running = rows, running
@@ -243,16 +251,16 @@ class _Shares:
         return self._running[job.client] < max(self._rows // (clients + 1), 1)
 
     def take(self, job: SchedulerJob) -> None:
-        """Count a job that runs."""
+        """Count a running job."""
         self._running[job.client] += job.rows
 
 
 def _late() -> DeadlineExceeded:
-    return DeadlineExceeded("the time for this request is over")
+    return DeadlineExceeded("the time limit of the request is exceeded")
 
 
 def _by_length(jobs: Sequence[SearchJob]) -> Iterator[list[SearchJob]]:
-    """Yield the jobs in lists of similar length, each read in one pass, so that a long one does not pad many short."""
+    """Yield lists of jobs with similar lengths, each encoded in one pass: a long input would pad many short ones."""
     similar: list[SearchJob] = []
     for job in sorted(jobs, key=lambda job: len(job.input.tokens)):
         length = len(job.input.tokens)

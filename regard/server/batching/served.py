@@ -1,4 +1,4 @@
-"""Model behind the server: loaded at first use, with a thread of its own that computes."""
+"""Served model: loaded at first use, with its own thread for computation."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ Result = TypeVar("Result")
 class ServedModel:
     """Model of any task: its name, its predictor once it is loaded, and the scheduler of its thread.
 
-    Work that is no job of the scheduler (``run_serial``) runs in one more thread: every thread that computes keeps
-    buffers of its own.
+    Work outside the scheduler (``run_serial``) runs in only one more thread, because every thread that computes has its
+    own buffers.
     """
 
     def __init__(
@@ -61,21 +61,21 @@ class ServedModel:
         threads: int | None = None,
         inspector: Inspector | None = None,
     ) -> None:
-        """Describe a model; nothing is loaded yet.
+        """Describe a model, without loading it.
 
         Args:
             name: the name by which clients request it.
-            task: name of its task, for clients.
-            load_predictor: reads the weights.
-            serves: endpoints beyond prediction (``core.task.Task.serves``).
-            settings: of the run's search, if it has one.
-            source: language code of the inputs; None if none is known.
-            target: language code of the outputs; None if none is known.
-            reads_whole: texts are not split into sentences.
-            limits: of the scheduler.
-            observer: informed of the scheduler's work.
-            threads: torch threads of each thread that computes; None: torch's own choice.
-            inspector: for attention; None: not offered.
+            task: the name of its task.
+            load_predictor: loads the predictor with its weights.
+            serves: the endpoints in addition to prediction (``core.task.Task.serves``).
+            settings: the search settings of the run, if it has any.
+            source: the language code of the inputs; None if unknown.
+            target: the language code of the outputs; None if unknown.
+            reads_whole: whether texts are not split into sentences.
+            limits: the limits of the scheduler.
+            observer: receives the events of the scheduler.
+            threads: the number of torch threads of each thread that computes; None for torch's default.
+            inspector: the inspector; None disables inspection.
         """
         self.name, self.task, self.serves, self.settings = name, task, frozenset(serves), settings
         self.source, self.target, self.reads_whole, self.inspector = source, target, reads_whole, inspector
@@ -89,23 +89,23 @@ class ServedModel:
         self._serial = ThreadPoolExecutor(1, f"serial {name}", initializer=self._set_threads)
 
     def _open(self) -> tuple[Any, Scheduler]:
-        """Load the predictor, and make the scheduler of its thread."""
+        """Load the predictor and create its scheduler."""
         predictor = self._load_predictor()
         decoding = predictor.decoding if isinstance(predictor, Searches) else None
         return predictor, Scheduler(decoding, self.limits, observer=self.observer)
 
     @property
     def ready(self) -> bool:
-        """Return whether the model is loaded."""
+        """True if the model is loaded."""
         return self._started is not None
 
     @property
     def load(self) -> tuple[int, int]:
-        """Number of inputs that wait, and of those that run."""
+        """Number of waiting inputs and of running inputs."""
         return self._started[1].load if self._started else (0, 0)
 
     def start(self) -> tuple[Any, Scheduler]:
-        """Return the predictor and its scheduler, loaded and started if they are not yet."""
+        """Return the predictor and its scheduler; load and start them at the first call."""
         with self._lock:
             if self._started is None:
                 began = time.monotonic()
@@ -119,7 +119,7 @@ class ServedModel:
             return self._started[:2]
 
     def stop(self) -> None:
-        """Finish accepted inputs and stop; a model that is still being loaded has none, and may take minutes."""
+        """Complete accepted inputs and stop. A model that is still being loaded has no inputs and is not waited for."""
         if self._lock.acquire(blocking=False):
             try:
                 if self._started is not None:
@@ -131,21 +131,22 @@ class ServedModel:
         self._serial.shutdown()
 
     def _run(self, scheduler: Scheduler) -> None:
-        """Run the scheduler; the body of the model's thread."""
+        """Run the scheduler: the main function of the thread of the model."""
         self._set_threads()
         scheduler.run()
 
     def _set_threads(self) -> None:
-        """Set the torch threads of the current thread, whose setting it is."""
+        """Set the number of torch threads, which is a setting of the current thread."""
         if self._threads is not None:
             import torch
 
             torch.set_num_threads(self._threads)
 
     async def wait_until_loaded(self, seconds: float) -> tuple[Any, Scheduler]:
-        """Return the predictor and its scheduler, loaded once, in a thread, for all requests that wait.
+        """Return the predictor and its scheduler, loaded once in a thread for all waiting requests.
 
-        ApiError for all of them if loading fails, or takes more than ``seconds``.
+        Raises:
+            ApiError: if loading fails or takes more than ``seconds``.
         """
         if self._started is None:
             if self._loading is None or self._loading.done():
@@ -155,7 +156,7 @@ class ServedModel:
             except TimeoutError as error:
                 raise ApiError(503, f"The model {self.name} is still being loaded.", retry_after=10) from error
             except Exception as error:
-                log.error("the model %s cannot be loaded: %s", self.name, error)
+                log.error("cannot load the model %s: %s", self.name, error)
                 raise ApiError(503, f"The model {self.name} cannot be loaded.", retry_after=60) from error
         assert self._started is not None
         return self._started[:2]
@@ -163,7 +164,7 @@ class ServedModel:
     async def predict(
         self, inputs: Sequence[str], settings: Mapping[str, Any], *, client: str, seconds: float, limits: ServerSettings
     ) -> list[Any]:
-        """Return the output for each input, as the predictor writes it in JSON. ApiError beyond a limit."""
+        """Return the output for each input, in the JSON format of the predictor; raise ApiError beyond a limit."""
         deadline = Deadline(seconds)
         predictor, scheduler = await self.wait_until_loaded(seconds)
         if scheduler.model is None:
@@ -171,22 +172,22 @@ class ServedModel:
             return await self.compute(works, client=client, seconds=deadline.left)
         request = await off_loop(SearchRequestJobs, predictor, inputs, settings, limits, client, deadline)
         hypotheses = await self.results(request.jobs, deadline.left)
-        return await self.run_serial(partial(request.outputs, hypotheses))  # some outputs take a pass of the model
+        return await self.run_serial(partial(request.outputs, hypotheses))  # some outputs need a pass of the model
 
     async def compute(
         self, works: Sequence[Callable[[Callable[[], bool]], Result]], *, client: str, seconds: float
     ) -> list[Result]:
-        """Return the results of works, each done in the model's thread when it is the client's turn."""
+        """Return the results of works, each computed in the thread of the model when it is the client's turn."""
         deadline = time.monotonic() + seconds
         await self.wait_until_loaded(seconds)
         return await self.results([WorkJob(work, client, deadline) for work in works], seconds)
 
     async def run_serial(self, work: Callable[[], Result]) -> Result:
-        """Return the result of a pass of the model that joins no batch. Passes run one after another, in one thread."""
+        """Return the result of a pass of the model outside of batches. All such passes run in one thread."""
         return await asyncio.wrap_future(self._serial.submit(work))
 
     async def results(self, jobs: Sequence[SchedulerJob], seconds: float) -> list[Any]:
-        """Return the result of each job. ApiError if the scheduler refuses or fails any of them."""
+        """Return the result of each job; raise ApiError if the scheduler rejects or fails one of them."""
         _, scheduler = self.start()
         complete = False
         try:
@@ -201,7 +202,7 @@ class ServedModel:
         except SchedulerClosed as error:
             raise ApiError(503, "The server is stopping.", retry_after=5) from error
         except DeadlineExceeded as error:
-            message = f"This took more than {math.ceil(seconds):,} s."
+            message = f"The request took more than {math.ceil(seconds):,} s."
             raise ApiError(503, message, retry_after=scheduler.estimated_wait()) from error
         except (ConfigError, DataError) as error:
             raise ApiError(400, f"Invalid request: {public_message(error)}") from error
@@ -210,17 +211,17 @@ class ServedModel:
         except Exception as error:
             log.error("the model %s failed: %s", self.name, type(error).__name__)  # the message may quote a text
             raise ApiError(500, "The model failed.") from error
-        finally:  # if the client left, or another of its inputs failed, none of them is needed
+        finally:  # after a disconnect or the failure of one input, no result is needed
             if not complete:
                 cancel_all([job.future for job in jobs])
 
 
 def _run_in_thread(work: Callable[[], object], name: str) -> asyncio.Future[None]:
-    """Run ``work`` in a thread of its own: it may take long, and the event loop's pool serves all requests."""
+    """Run ``work`` in a new thread: it may take long, and all requests share the thread pool of the event loop."""
     done: Future[None] = Future()
 
     def run() -> None:
-        """Do the work and set the result of the future."""
+        """Run the work and set the result of the future."""
         try:
             work()
             done.set_result(None)

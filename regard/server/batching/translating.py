@@ -1,4 +1,4 @@
-"""Translation by a served model: sentences of all clients in one running batch, with the terms that they require."""
+"""Translation with a served model: sentences of all clients in one running batch, with their required terms."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Auxiliary = Callable[..., Awaitable[Any]]
 
 
 class Translating:
-    """A served model that translates. ``translate`` is called from the event loop; the model computes in its thread.
+    """A served translation model. ``translate`` is called in the event loop; the model computes in its thread.
 
-    Other passes (``score``, ``align_words``) run in one more thread, by ``run_serial``.
+    Other passes (``score``, ``align_words``) run in one more thread: see ``run_serial``.
     """
 
-    needs_sources = True  # for the score of a target
+    needs_sources = True  # a target is scored given its source
 
     def __init__(self, served: ServedModel) -> None:
         self.served, self.name = served, served.name
@@ -45,33 +45,33 @@ class Translating:
 
     @property
     def search(self) -> SearchConfig:
-        """The search settings of the run."""
+        """Search settings of the run."""
         return cast(SearchConfig, self.served.settings)
 
     async def wait_until_loaded(self, seconds: float) -> None:
-        """Load the model. ApiError if that fails, or takes more than ``seconds``."""
+        """Load the model; raise ApiError if that fails or takes more than ``seconds``."""
         await self.served.wait_until_loaded(seconds)
 
     async def run_serial(self, work: Callable[[], Result]) -> Result:
-        """Return the result of a pass of the model that joins no batch: ``ServedModel.run_serial``."""
+        """Return the result of a pass of the model outside of batches: see ``ServedModel.run_serial``."""
         return await self.served.run_serial(work)
 
-    def can_spell(self, text: str) -> bool:
-        """Return whether the model, which must be loaded, has target pieces for ``text``."""
-        return self.served.start()[0].spelled(text) is not None
+    def can_encode(self, text: str) -> bool:
+        """Return whether the target vocabulary of the model, which must be loaded, can represent ``text``."""
+        return self.served.start()[0].try_encode(text) is not None
 
     def mark_sentences(self, text: str, document: Document) -> list[str]:
-        """Return the sentences of a document, each with the target-language mark that ``text`` begins with.
+        """Return the sentences of a document, each with the language mark at the beginning of ``text``.
 
-        A mark is ``>>de<<``; models without marks get the sentences unchanged.
+        A mark is ``>>de<<``; for models without marks, the sentences are unchanged.
         """
         marks, _ = split_language_mark(text.lstrip())
         if not marks or not self.served.start()[0].source.reads_language_marks:
             return document.sentences
-        return [each if each.startswith(">>") else f"{marks[0]} {each}" for each in document.sentences]
+        return [text if text.startswith(">>") else f"{marks[0]} {text}" for text in document.sentences]
 
     def piece_scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[list[float]]:
-        """Return the log probabilities (nats) of the pieces of each target: ``Translator.score``."""
+        """Return the log probabilities (nats) of the pieces of each target: see ``Translator.score``."""
         scores: list[list[float]] = self.served.start()[0].score(sources, targets)
         return scores
 
@@ -84,16 +84,16 @@ class Translating:
         seconds: float,
         auxiliary: Auxiliary,
     ) -> list[list[float]]:
-        """Return the scores of the pieces of each target.
+        """Return the log probabilities (nats) of the pieces of each target.
 
-        ``auxiliary``: computes passes that may wait, each for a client.
+        ``auxiliary`` runs a pass for a client, outside of batches.
         """
         scores: list[list[float]] = await auxiliary(partial(self.piece_scores, sources or (), targets), client=client)
         return scores
 
-    def spelling(self, translation: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
-        """Return the translation with ``text`` as its best output: ``Translator.spelling``."""
-        return self.served.start()[0].spelling(translation, text, search, scored=scored)
+    def with_text(self, translation: Translation, text: str, search: SearchConfig, *, scored: bool) -> Translation:
+        """Return the translation with ``text`` as its best output: see ``Translator.with_text``."""
+        return self.served.start()[0].with_text(translation, text, search, scored=scored)
 
     def align_words(self, translation: Translation) -> list[int]:
         """Return the source word of each word of the best output (``regard.server.text.word_alignment``)."""
@@ -109,17 +109,18 @@ class Translating:
         seconds: float,
         required_terms: Sequence[Sequence[RequiredTerm]] | None = None,
     ) -> list[Translation]:
-        """Return one translation a sentence, within ``seconds``, that contains ``required_terms`` where it can.
+        """Return the translation of each sentence, with the required terms if possible, within ``seconds``.
 
-        ``client``: the name under which the sentences wait. ``required_terms``: of each sentence; terms that the model
-        cannot spell are ignored. ApiError if the queue is full, the time is over, or the model fails.
+        ``required_terms`` has the terms of each sentence; terms that the vocabulary cannot represent are ignored.
+        ``client`` is the name of the client in the queue. Raises ApiError if the queue is full, the time is over, or
+        the model fails.
         """
         deadline = Deadline(seconds)
         translator, _ = await self.served.wait_until_loaded(seconds)
         terms = required_terms or [()] * len(sentences)
 
         def prepare() -> tuple[list[list[list[int]]], list[SearchJob], bool]:
-            """Return the parts of each sentence, a job for each part, and whether outputs take a pass of the model."""
+            """Return the parts of each sentence, a job per part, and whether outputs need a pass of the model."""
             parts: list[list[list[int]]] = []
             jobs: list[SearchJob] = []
             for sentence, required in zip(sentences, terms, strict=True):
@@ -129,11 +130,11 @@ class Translating:
             return parts, jobs, settings.covers
 
         parts, jobs, covers = await off_loop(prepare)
-        found = await self.served.results(jobs, seconds)
+        results = await self.served.results(jobs, seconds)
 
         def assemble() -> list[Translation]:
             """Return the translations, joined from the parts of each sentence."""
-            outputs = iter(found)
+            outputs = iter(results)
             translations = []
             for sentence, of_sentence in zip(sentences, parts, strict=True):
                 hypotheses = list(islice(outputs, len(of_sentence)))
@@ -154,10 +155,15 @@ def _jobs(
     client: str,
     deadline: Deadline,
 ) -> list[SearchJob]:
-    """Return a job for each part of a sentence; with a wider beam where a term is required.
+    """Return a job for each part of a sentence, with a wider beam for parts with required terms.
 
-    ``parts``: numbers of source pieces. ``terms``: required terms of the sentence. ``settings``: of the search.
-    ``client``: the name under which the jobs wait. ``deadline``: of the request.
+    Args:
+        translator: the model.
+        parts: the source ids of each part.
+        terms: the required terms of the sentence.
+        settings: the search settings.
+        client: the name of the client in the queue.
+        deadline: the deadline of the request.
     """
     constraints = term_constraints(translator, parts, terms, settings, deadline)
     wide = widen_beam(settings) if any(constraints) else settings
@@ -171,15 +177,15 @@ def _jobs(
     ]  # fmt: skip
 
 
-def search_settings(own: SearchConfig, given: Mapping[str, Any], limits: ServerSettings) -> SearchConfig:
-    """Return a model's ``own`` settings overridden by those ``given`` (None: not given). ApiError beyond a limit."""
-    overrides = {key: value for key, value in given.items() if value is not None}
+def search_settings(base: SearchConfig, requested: Mapping[str, Any], limits: ServerSettings) -> SearchConfig:
+    """Return ``base`` overridden by the settings of a request (None: default); raise ApiError beyond a limit."""
+    overrides = {key: value for key, value in requested.items() if value is not None}
     if overrides.get("nbest", 1) > limits.nbest:
-        raise ApiError(400, f"Invalid request: more than {limits.nbest} outputs of a text")
+        raise ApiError(400, f"Invalid request: nbest exceeds the limit of {limits.nbest}")
     try:
-        search = override_search(own, **overrides)
+        search = override_search(base, **overrides)
     except ValidationError as error:
         raise ApiError(400, f"Invalid request: {describe_validation_error(error)}") from error
     if search.beam > limits.beam and "beam" in overrides:
-        raise ApiError(400, f"Invalid request: a beam of {search.beam} is wider than {limits.beam}")
+        raise ApiError(400, f"Invalid request: beam {search.beam} exceeds the limit of {limits.beam}")
     return search

@@ -1,4 +1,4 @@
-"""Documents: texts of which only the sentences are translated, whatever their format."""
+"""Documents: texts of any format, of which only the sentences are translated."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from regard.server.text.word_alignment import WordAlignment
 
 
 class Document(Protocol):
-    """Text whose ``sentences`` are translated and put back by ``join``."""
+    """Text whose ``sentences`` are translated; ``join`` inserts the translations."""
 
     @property
     def sentences(self) -> list[str]:
@@ -17,7 +17,7 @@ class Document(Protocol):
 
     @property
     def needs_alignment(self) -> Collection[int]:
-        """Numbers of the sentences whose word alignment ``join`` reads."""
+        """Indices of the sentences whose word alignment ``join`` uses."""
 
     def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
         """Return the text with ``sentences`` in place of its own; ``alignments`` by number of sentence."""
@@ -37,7 +37,7 @@ class CompositeDocument:
 
     @property
     def needs_alignment(self) -> Collection[int]:
-        """Numbers, among all sentences, of those whose word alignment ``join`` reads."""
+        """Indices, in all sentences, of those whose word alignment ``join`` uses."""
         numbers, first = [], 0
         for document in self._documents:
             numbers += [first + number for number in document.needs_alignment]
@@ -46,13 +46,13 @@ class CompositeDocument:
 
     def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
         """Return the text with ``sentences`` in place of its own; ``alignments`` by number of sentence."""
-        texts, at = [], 0
+        texts, start = [], 0
         for part in self._parts:
             if isinstance(part, str):
                 texts.append(part)
                 continue
-            end = at + len(part.sentences)
-            inner = {number - at: alignments[number] for number in range(at, end) if number in alignments}
-            texts.append(part.join(sentences[at:end], inner))
-            at = end
+            end = start + len(part.sentences)
+            inner = {number - start: alignments[number] for number in range(start, end) if number in alignments}
+            texts.append(part.join(sentences[start:end], inner))
+            start = end
         return "".join(texts)

@@ -1,4 +1,4 @@
-"""Translation with required terms: constrained search for terms that an output lacks, or their insertion."""
+"""Translation with required terms: constrained search, or insertion, of terms that are missing in an output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.server.text.word_spans import word_spans
 def find_required_terms(
     sentence: str, glossary: Glossary | None, deadline: Deadline = NO_DEADLINE, *, protect: bool
 ) -> list[RequiredTerm]:
-    """Return the glossary's terms in a sentence and, if ``protect``, the protected spans outside of them, in order."""
+    """Return the glossary terms in a sentence and, if ``protect``, the protected spans outside of them, in order."""
     terms = glossary.find_terms(sentence, deadline) if glossary else []
     spans = find_protected_spans(sentence) if protect else []
     outside = [span for span in spans if all(span.end <= term.start or term.end <= span.start for term in terms)]
@@ -42,11 +42,20 @@ async def translate_with_terms(
     glossary: Glossary | None = None,
     protect: bool = True,
 ) -> list[Translation]:
-    """Return one translation a sentence, within ``seconds``, with every required term in each of its outputs.
+    """Return the translation of each sentence, with all required terms in each of its outputs.
 
-    If an output lacks a required term, decode again with constraints. The best output is the one that the model scores
-    higher of the two best, with the terms inserted that it still lacks; the others are those of both searches that have
-    all terms, or else the outputs of the first search with the terms inserted.
+    If an output lacks a required term, a second search has the terms as constraints. Missing terms are inserted into
+    the best outputs of both searches, and the one with the higher score becomes the best output. The other outputs are
+    those of both searches that contain all terms, then outputs of the first search with inserted terms.
+
+    Args:
+        model: the model.
+        sentences: the sentences.
+        settings: the search settings.
+        client: the name of the client in the queue.
+        seconds: the time limit.
+        glossary: the glossary, if any.
+        protect: whether placeholders, addresses and numbers are required terms.
     """
     deadline = time.monotonic() + seconds
     required = await off_loop(_required_terms, sentences, glossary, Deadline(seconds), protect=protect)
@@ -55,8 +64,8 @@ async def translate_with_terms(
     if not incomplete.numbers:
         return translations
     constrained: Sequence[Translation | None] = [None] * len(incomplete.numbers)
-    if incomplete.spellable:
-        with suppress(ApiError):  # no room or time for a second search: missing terms are inserted
+    if incomplete.encodable:
+        with suppress(ApiError):  # without room or time for a second search, missing terms are inserted
             constrained = await model.translate(
                 incomplete.sentences, settings, client=client, seconds=max(deadline - time.monotonic(), 0.0),
                 required_terms=incomplete.terms,
@@ -79,12 +88,12 @@ def _required_terms(
 
 
 class _Incomplete(NamedTuple):
-    """Translations with an output that lacks a term; ``spellable``: whether the model can spell any of their terms."""
+    """Translations with an output that lacks a term; ``encodable``: whether the vocabulary can represent a term."""
 
     numbers: list[int]
     sentences: list[str]
     terms: list[Sequence[RequiredTerm]]
-    spellable: bool
+    encodable: bool
 
 
 def _incomplete(
@@ -97,11 +106,11 @@ def _incomplete(
     numbers = [
         number
         for number, translation in enumerate(translations)
-        if any(missing_terms(required[number], each.text) for each in translation.candidates)
+        if any(missing_terms(required[number], candidate.text) for candidate in translation.candidates)
     ]
     terms = [required[number] for number in numbers]
     texts = dict.fromkeys(term.text for of_sentence in terms for term in of_sentence)
-    return _Incomplete(numbers, [sentences[number] for number in numbers], terms, any(map(model.can_spell, texts)))
+    return _Incomplete(numbers, [sentences[number] for number in numbers], terms, any(map(model.can_encode, texts)))
 
 
 def _complete(
@@ -112,26 +121,26 @@ def _complete(
     settings: SearchConfig,
     deadline: float,
 ) -> Translation:
-    """Return the translation with all terms in each of its outputs; ``second``: of the constrained search, or None."""
+    """Return the translation with all terms in each output; ``second`` is that of the constrained search, or None."""
     best = first
     if missing_terms(terms, first.text):
-        best = _more_probable(model, first, second, terms, deadline)
+        best = _best_with_terms(model, first, second, terms, deadline)
         if best.text not in (first.text, second.text if second else None):  # a term was inserted
-            best = model.spelling(best, best.text, settings, scored=time.monotonic() < deadline)
-    found = {best.text: best.candidates[0]}
-    others = [*first.candidates[1:], *(second.candidates if second else ())]
-    for each in sorted(others, key=lambda each: (-each.finished, -each.score)):
-        if not missing_terms(terms, each.text):
-            found.setdefault(each.text, each)
-    for each in first.candidates[1:]:
-        if len(found) < len(first.candidates) and missing_terms(terms, each.text):
-            mended = _mended(model, first, each, terms, settings, deadline)
-            found.setdefault(mended.text, mended)
-    top, *rest = list(found.values())[: len(first.candidates)]
-    return best.with_candidates([top, *sorted(rest, key=lambda each: -each.score)])
+            best = model.with_text(best, best.text, settings, scored=time.monotonic() < deadline)
+    outputs = {best.text: best.candidates[0]}
+    alternatives = [*first.candidates[1:], *(second.candidates if second else ())]
+    for candidate in sorted(alternatives, key=lambda candidate: (-candidate.finished, -candidate.score)):
+        if not missing_terms(terms, candidate.text):
+            outputs.setdefault(candidate.text, candidate)
+    for candidate in first.candidates[1:]:
+        if len(outputs) < len(first.candidates) and missing_terms(terms, candidate.text):
+            completed = _insert_into(model, first, candidate, terms, settings, deadline)
+            outputs.setdefault(completed.text, completed)
+    top, *rest = list(outputs.values())[: len(first.candidates)]
+    return best.with_candidates([top, *sorted(rest, key=lambda candidate: -candidate.score)])
 
 
-def _mended(
+def _insert_into(
     model: Translating,
     first: Translation,
     candidate: Candidate,
@@ -139,25 +148,25 @@ def _mended(
     settings: SearchConfig,
     deadline: float,
 ) -> Candidate:
-    """Return an output with its missing terms inserted, scored if there is time."""
+    """Return an output with its missing terms inserted; it is scored if time is left."""
     alone = first.with_candidates([candidate])
     if time.monotonic() < deadline:  # attention of this output, not of the best
-        alone = model.spelling(alone, candidate.text, settings, scored=False)
+        alone = model.with_text(alone, candidate.text, settings, scored=False)
     text = _with_missing_terms(model, alone, terms, deadline).text
-    return model.spelling(alone, text, settings, scored=time.monotonic() < deadline).candidates[0]
+    return model.with_text(alone, text, settings, scored=time.monotonic() < deadline).candidates[0]
 
 
-def _more_probable(
+def _best_with_terms(
     model: Translating,
     first: Translation,
     second: Translation | None,
     terms: Sequence[RequiredTerm],
     deadline: float,
 ) -> Translation:
-    """Insert the missing terms into both outputs and return the one that the model scores higher.
+    """Insert the missing terms into both outputs and return the one with the higher score.
 
-    ``second`` is the output of the constrained search, None if there was none; it wins where there is no time, or no
-    one pass, to score both. An unfinished ``second`` loses to a finished ``first``.
+    ``second`` is the output of the constrained search, or None. It is preferred if time is short, or if the outputs are
+    too long to score in one pass. A finished ``first`` is preferred to an unfinished ``second``.
     """
     inserted = _with_missing_terms(model, first, terms, deadline)
     if second is None or (first.candidates[0].finished and not second.candidates[0].finished):
@@ -175,7 +184,7 @@ def _more_probable(
 def _with_missing_terms(
     model: Translating, translation: Translation, terms: Sequence[RequiredTerm], deadline: float
 ) -> Translation:
-    """Return the translation with its missing terms inserted; words are aligned by position after ``deadline``."""
+    """Return the translation with its missing terms inserted; after ``deadline``, words are aligned by position."""
     missing = missing_terms(terms, translation.text)
     if not missing:
         return translation

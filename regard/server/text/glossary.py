@@ -1,4 +1,4 @@
-"""Glossaries: target phrases for source phrases, the search for them in a sentence, and reading and writing entries."""
+"""Glossaries: target phrases for source phrases, search for terms in a sentence, parsing and formatting of entries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from regard.server.api_error import ApiError
 from regard.server.text.phrase_search import Phrase, PhraseSearch
 from regard.server.text.word_spans import word_spans
 
-MAX_LENGTH = 1024  # characters of a term
+MAX_LENGTH = 1024  # maximum number of characters of a term
 
 
 class Glossary:
@@ -23,9 +23,9 @@ class Glossary:
         self._search: PhraseSearch | None = None
 
     def find_terms(self, sentence: str, deadline: Deadline = NO_DEADLINE) -> list[RequiredTerm]:
-        """Return the phrases that stand in ``sentence`` as whole words, in any case, in order.
+        """Return the phrases in ``sentence``, in order, as whole words in upper or lower case.
 
-        Of overlapping ones the longest counts.
+        Of overlapping phrases, the longest is returned.
         """
         if self._search is None:
             self._search = PhraseSearch(self._phrases(deadline), deadline)
@@ -36,7 +36,7 @@ class Glossary:
         return terms
 
     def _phrases(self, deadline: Deadline) -> dict[Phrase, str]:
-        """Return the target phrases by the words of the source phrase, case-folded; the first entry wins."""
+        """Return the target phrases by the case-folded words of the source phrase; the first entry has priority."""
         phrases: dict[Phrase, str] = {}
         for source, target in self.entries.items():
             deadline.check()
@@ -51,9 +51,10 @@ def _phrase(text: str) -> Phrase:
 
 
 def parse_entries(text: str, format: str) -> dict[str, str]:
-    """Return the entries (source to target) of ``text`` in the format ``tsv`` or ``csv``.
+    """Parse the entries (source to target) in ``text``, in the format ``tsv`` or ``csv``.
 
-    ApiError 400 for any defect.
+    Raises:
+        ApiError: 400 for invalid entries.
     """
     if format == "tsv":
         rows: Sequence[Sequence[str]] = [line.split("\t") for line in text.splitlines()]
@@ -70,23 +71,23 @@ def parse_entries(text: str, format: str) -> dict[str, str]:
         if not any(terms):
             continue
         if len(terms) != 2 and not (format == "csv" and len(terms) == 4):  # CSV may add the two languages
-            raise ApiError(400, f"Invalid glossary entries: line {number} must hold a source and a target term.")
+            raise ApiError(400, f"Invalid glossary entries: line {number} must have a source and a target term.")
         source, target = terms[:2]
         if not (is_valid_term(source) and is_valid_term(target)):
             raise ApiError(
                 400,
-                f"Invalid glossary entries: line {number} has a term that is empty, too long or not one line of text.",
+                f"Invalid glossary entries: line {number} has a term that is empty, too long or not a single line.",
             )
         if source in entries:
             raise ApiError(400, f"Invalid glossary entries: line {number} repeats a source term.")
         entries[source] = target
     if not entries:
-        raise ApiError(400, "Invalid glossary entries: the text holds no entry.")
+        raise ApiError(400, "Invalid glossary entries: the text has no entries.")
     return entries
 
 
 def is_valid_term(text: str) -> bool:
-    """Return whether ``text`` is one line of text, not blank, of at most MAX_LENGTH characters."""
+    """Return whether ``text`` is a single line, not blank, of at most MAX_LENGTH characters."""
     return (
         0 < len(text.strip())
         and len(text) <= MAX_LENGTH
@@ -95,5 +96,5 @@ def is_valid_term(text: str) -> bool:
 
 
 def format_tsv(entries: Mapping[str, str]) -> str:
-    """Return the entries as TSV, which ``parse_entries`` reads."""
+    """Return the entries as TSV, the format of ``parse_entries``."""
     return "".join(f"{source}\t{target}\n" for source, target in entries.items())

@@ -1,4 +1,4 @@
-"""Inline markup: text of one block with the tags inside it, as a document."""
+"""Inline markup: the text of one block with its inline tags, as a document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BLANKS = re.compile(rf"[{BLANK}]+")
 
 
 class InlineMarkup:
-    """Document of text and inline tags: none of the tags splits the text."""
+    """Document of text with inline tags, which do not split the text."""
 
     def __init__(
         self,
@@ -34,9 +34,14 @@ class InlineMarkup:
     ) -> None:
         """Build the document.
 
-        ``text``: the text without tags. ``edges``: white space before and after it. ``nodes``: the tags, whose
-        ``first`` and ``end`` are characters of ``text`` and become words here. ``positions``: the character before
-        which each tag stands, rising. ``markup``: the format. ``language``: the code for splitting sentences.
+        Args:
+            text: the text without tags.
+            edges: the white space before and after the text.
+            nodes: the tags, whose ``first`` and ``end`` are changed from characters of ``text`` to words.
+            positions: the character after each tag, in ascending order.
+            markup: the format.
+            language: the language code for sentence splitting.
+            deadline: the deadline of the request.
         """
         self._split = split_sentences(text, language, deadline)
         self._edges, self._nodes, self._positions, self._markup = edges, nodes, positions, markup
@@ -58,7 +63,7 @@ class InlineMarkup:
 
     @property
     def needs_alignment(self) -> list[int]:
-        """Numbers of the sentences with a tag between two of their words."""
+        """Indices of the sentences with a tag between two of their words."""
         inner = [words and (words[0].start + 1, words[-1].start + 1) for words in self._words[1::2]]
         positions = self._positions
         return [
@@ -73,9 +78,12 @@ class InlineMarkup:
         alignments: Mapping[int, WordAlignment],
         escape_text: Callable[[str], str] | None = None,
     ) -> str:
-        """Return the markup with ``sentences`` in place of its own, tags around the aligned words.
+        """Return the markup with ``sentences`` in place of its own, and tags around the aligned words.
 
-        ``alignments``: by number of sentence. ``escape_text``: for text between tags, unless as usual in this markup.
+        Args:
+            sentences: the new sentences.
+            alignments: the word alignments by sentence index.
+            escape_text: escapes text between tags; None for the default of the format.
         """
         text, words = self._split.join(sentences), _words_by_part(self._split, sentences)
         by_part = {2 * number + 1: alignment for number, alignment in alignments.items()}
@@ -84,15 +92,15 @@ class InlineMarkup:
         return f"{self._edges[0]}{inner}{self._edges[1]}"
 
     def _escape(self, text: str) -> str:
-        """Return ``text`` escaped as usual in this markup."""
+        """Return ``text`` with the default escaping of the format."""
         return escape(text, self._markup)
 
     def _align_parts(
         self, text: str, words: Sequence[Sequence[WordSpan]], alignments: Mapping[int, WordAlignment]
     ) -> tuple[list[WordSpan], list[int]]:
-        """Return the words of the output ``text`` and the part of a source word that each is aligned with.
+        """Return the words of the output ``text``, and the part of a source word that each is aligned with.
 
-        A word with tags inside it is cut into parts where it is unchanged, so that its tags stay inside.
+        An unchanged word with tags inside it is split into parts, to keep its tags inside.
         """
         first_parts = [0, *accumulate(map(len, self._word_parts))]
         output_words: list[WordSpan] = []
@@ -122,26 +130,26 @@ def _split_word(word: WordSpan, positions: Sequence[int]) -> list[WordSpan]:
 
 
 def _longest(words: Sequence[WordSpan]) -> int:
-    """Return the number of the longest word."""
+    """Return the index of the longest word."""
     return max(range(len(words)), key=lambda number: words[number].end - words[number].start)
 
 
 def _words_by_part(split: SplitText, sentences: Sequence[str]) -> list[list[WordSpan]]:
-    """Return the words of ``split.join(sentences)``, a list for each part.
+    """Return the words of ``split.join(sentences)``, one list per part.
 
     The parts are the text before the first sentence, the first sentence, the text after it, and so on.
     """
     inner = [part for pair in zip(sentences, split.between[1:], strict=True) for part in pair]
-    words, at = [], 0
+    words, start = [], 0
     for part in [split.between[0], *inner]:
-        words.append([WordSpan(at + word.start, at + word.end) for word in word_spans(part)])
-        at += len(part)
+        words.append([WordSpan(start + word.start, start + word.end) for word in word_spans(part)])
+        start += len(part)
     return words
 
 
 def _flatten(nodes: Sequence[TagNode]) -> list[TagNode]:
     """Return the nodes and all their descendants."""
-    return [each for node in nodes for each in (node, *_flatten(node.children))]
+    return [descendant for node in nodes for descendant in (node, *_flatten(node.children))]
 
 
 def parse_inline(
@@ -152,14 +160,14 @@ def parse_inline(
     *,
     verbatim: bool,
 ) -> str | InlineMarkup:
-    """Return the document of tokens that form one block; their text unchanged if it has no words.
+    """Return the document of tokens that form one block, or their unchanged text if it has no words.
 
-    ``verbatim``: line ends count, as in ``pre``.
+    ``verbatim``: whether line ends are significant, as in ``pre``.
     """
     text = ""
     positions: list[int] = []
     levels: list[list[TagNode]] = [[]]
-    unfinished: list[TagNode] = []  # nodes of which it is open whether white space follows
+    unfinished: list[TagNode] = []  # nodes for which it is not known yet whether white space follows
     folds = markup.kind == "html" and not verbatim
     before, inner, after = _strip_edges(tokens)
     for token in _split_unknown_entities(inner, markup):
@@ -189,7 +197,7 @@ def parse_inline(
 
 
 def _strip_edges(tokens: Sequence[MarkupToken]) -> tuple[str, list[MarkupToken], str]:
-    """Return the white space before, the tokens without that around them, and the white space after."""
+    """Return the white space before, the stripped tokens, and the white space after."""
     inner, first = list(tokens), tokens[0].raw
     before = first[: len(first) - len(first.lstrip(BLANK))]
     inner[0] = inner[0]._replace(raw=first[len(before) :])
@@ -200,20 +208,20 @@ def _strip_edges(tokens: Sequence[MarkupToken]) -> tuple[str, list[MarkupToken],
 
 
 def _split_unknown_entities(tokens: Sequence[MarkupToken], markup: Markup) -> list[MarkupToken]:
-    """Return the tokens, in XML with unknown entities as tokens of their own, which stay unchanged."""
+    """Return the tokens; in XML, unknown entities become separate tokens, which stay unchanged."""
     if markup.kind != "xml":
         return list(tokens)
     parts = []
     for token in tokens:
-        at = 0
+        start = 0
         for entity in ENTITY.finditer(token.raw) if token.kind == "text" else ():
             if html.unescape(entity[0]) == entity[0]:
-                parts += [MarkupToken("text", token.raw[at : entity.start()]), MarkupToken("raw", entity[0])]
-                at = entity.end()
-        parts.append(token._replace(raw=token.raw[at:]) if at else token)
+                parts += [MarkupToken("text", token.raw[start : entity.start()]), MarkupToken("raw", entity[0])]
+                start = entity.end()
+        parts.append(token._replace(raw=token.raw[start:]) if start else token)
     return [token for token in parts if token.raw]
 
 
 def _fold_line_end(blanks: re.Match[str]) -> str:
-    """Return a space for white space with a line end, which means no more in HTML; else the white space."""
+    """Return a space for white space with a line end, which is equivalent in HTML; else the white space."""
     return " " if "\n" in blanks[0] or "\r" in blanks[0] else blanks[0]

@@ -1,4 +1,4 @@
-"""Language identification among served languages, matching of language codes, and names of languages."""
+"""Identification of the served languages, matching of language codes, and names of languages."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-UNDETERMINED = "und"  # ISO 639-2 code for the languages of a model whose config names none
+UNDETERMINED = "und"  # ISO 639-2 code for the unknown languages of a model
 
-# English names of the languages that models are most often trained for.
+# English names of the most common languages of models.
 NAMES = {
     "ar": "Arabic", "bg": "Bulgarian", "ca": "Catalan", "cs": "Czech", "da": "Danish", "de": "German", "el": "Greek",
     "en": "English", "es": "Spanish", "et": "Estonian", "fa": "Persian", "fi": "Finnish", "fr": "French", "ga": "Irish",
@@ -20,23 +20,23 @@ NAMES = {
 }  # fmt: skip
 
 
-CERTAIN = 0.75  # confidence that most texts of two words or more in a served language reach, and others do not
+CERTAIN = 0.75  # confidence that most texts of two or more words in a served language reach, but other texts do not
 
 
 class Language(NamedTuple):
-    """Language of a text; ``confidence`` from 0 to 1, among the served languages."""
+    """Language of a text, with the confidence (0 to 1) among the served languages."""
 
     code: str
     confidence: float
 
     @property
     def uncertain(self) -> bool:
-        """Return whether the text may be in another language: texts of a word or two, and languages not served, are."""
+        """True if the text may be in another language, as for very short texts and languages that are not served."""
         return self.confidence < CERTAIN
 
 
 class LanguageIdentifier:
-    """Identifier of a text's language among the source languages of the models, by py3langid, loaded at first use."""
+    """Identifier of the language of a text among the source languages of the models, by py3langid."""
 
     def __init__(self, languages: Sequence[str | None]) -> None:
         self.codes = sorted({code for code in languages if code})
@@ -44,7 +44,7 @@ class LanguageIdentifier:
         self._library: Any = None
 
     def __call__(self, text: str) -> list[Language]:
-        """Return the languages, most likely first; empty if no model names its source language.
+        """Return the languages, most probable first; an empty list if no source language is known.
 
         A single language has confidence 1.
         """
@@ -52,12 +52,12 @@ class LanguageIdentifier:
             return [Language(code, 1.0 if len(self.codes) == 1 else 0.0) for code in self.codes]
         with self._lock:
             ranked = {code: float(probability) for code, probability in self._identifier().rank(text)}
-        # A language that py3langid does not know gets 0.
+        # A language that py3langid does not support has confidence 0.
         languages = [Language(code, ranked.get(base_language(code), 0.0)) for code in self.codes]
         return sorted(languages, key=lambda language: -language.confidence)
 
     def _identifier(self) -> Any:
-        """Return py3langid's identifier, restricted to the served languages; loaded at first use."""
+        """Return the identifier of py3langid, restricted to the served languages, and load it at first use."""
         if self._library is None:
             from py3langid.langid import MODEL_FILE
             from py3langid.langid import LanguageIdentifier as LibraryIdentifier
@@ -73,26 +73,27 @@ def base_language(code: str) -> str:
     return _normalize(code).partition("-")[0]
 
 
-def match_language(language: str | None, wanted: str | None) -> int | None:
-    """Return how well a model's language matches the wanted one.
+def match_language(language: str | None, requested: str | None) -> int | None:
+    """Return the rank of the match between the language of a model and the requested one.
 
-    3: same code; 2: the model's has no region; 1: another region; 0: one of the two is open (None); None: no match.
+    3: same code; 2: the language of the model has no region; 1: another region; 0: one of both is None (any); None: no
+    match.
     """
-    if wanted is None:
+    if requested is None:
         return 0
-    if _normalize(wanted) == UNDETERMINED:
+    if _normalize(requested) == UNDETERMINED:
         return 3 if language is None else None
     if language is None:
         return 0
-    if _normalize(language) == _normalize(wanted):
+    if _normalize(language) == _normalize(requested):
         return 3
-    if base_language(language) != base_language(wanted):
+    if base_language(language) != base_language(requested):
         return None
     return 1 if "-" in _normalize(language) else 2
 
 
 def _normalize(code: str) -> str:
-    """Return a code in lower case, with hyphens."""
+    """Return a code in lower case with hyphens."""
     return code.strip().lower().replace("_", "-")
 
 

@@ -1,4 +1,4 @@
-"""Documents in Markdown: blocks are found by their lines, and only the text in them is replaced."""
+"""Documents in Markdown: blocks are located by their lines, and only their text is replaced."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ FRONT_MATTER = re.compile(  # metadata of a file, in YAML or TOML
     r"[ \t]*(?:\r?\n|\Z)",
     re.DOTALL | re.MULTILINE,
 )
-LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")  # lines as markdown-it counts them
+LINE = re.compile(r"([^\r\n]*)(\r\n?|\n|\Z)")  # same line counting as markdown-it
 LONE_TAG = re.compile(r"[ \t]*<[^<>\r\n]*>[ \t]*(?:\r\n?|\n)")
 HTML = Markup("html")
 
 
 class SourceLine(NamedTuple):
-    """Line of a text: its characters, the position of the first in the text, and the line end."""
+    """Line of a text: its characters, its start in the text, and the line end."""
 
     text: str
     start: int
@@ -42,27 +42,27 @@ class Replacement(NamedTuple):
 
 
 def parse_markdown(text: str, language: str | None, deadline: Deadline = NO_DEADLINE) -> Document:
-    """Return the document of a text in Markdown; ``language``: the code for splitting sentences.
+    """Return the document of a text in Markdown; ``language`` is the language code for sentence splitting.
 
-    Paragraphs, headings, cells of tables and blocks of HTML are translated; code, addresses and marks stay.
+    Paragraphs, headings, table cells and HTML blocks are translated; code, addresses and marks stay unchanged.
     """
     front_matter = FRONT_MATTER.match(text)
     begin = front_matter.end() if front_matter else 0
     lines = [SourceLine(match[1], match.start(), match[2]) for match in LINE.finditer(text, begin)]
     env: dict[str, Any] = {"deadline": deadline}
     parts: list[str | Document] = []
-    at = 0
-    for found in _replacements(PARSER.parse(text[begin:], env), lines, env, language):
-        if found.start >= at:
-            parts += [text[at : found.start], found.document]
-            at = found.end
-    return CompositeDocument([*parts, text[at:]])
+    end = 0
+    for replacement in _replacements(PARSER.parse(text[begin:], env), lines, env, language):
+        if replacement.start >= end:
+            parts += [text[end : replacement.start], replacement.document]
+            end = replacement.end
+    return CompositeDocument([*parts, text[end:]])
 
 
 def _replacements(
     tokens: Sequence[Token], lines: Sequence[SourceLine], env: dict[str, Any], language: str | None
 ) -> Iterator[Replacement]:
-    """Yield the parts of the text to replace; a block whose lines are not found as markdown-it read them stays."""
+    """Yield the parts of the text to replace; a block whose lines cannot be located stays unchanged."""
     row, column = -1, 0  # line and column where the last cell of a table ended
     for number, token in enumerate(tokens):
         env["deadline"].check()
@@ -88,7 +88,7 @@ def _replacements(
 
 
 def _html_block(token: Token, lines: Sequence[SourceLine], language: str | None) -> Iterator[Replacement]:
-    """Yield a block of HTML, unless it stands in another block, whose marks are among its lines."""
+    """Yield a block of HTML, unless it is inside another block, whose marks are in its lines."""
     start, end = lines[0].start, lines[-1].start + len(lines[-1].text)
     if "\n".join(line.text for line in lines).strip() == token.content.strip():
         whole = "".join(line.text + line.ending for line in lines)[: end - start]
@@ -96,7 +96,7 @@ def _html_block(token: Token, lines: Sequence[SourceLine], language: str | None)
 
 
 class _HtmlBlock(MarkupDocument):
-    """Block of HTML in Markdown. A tag alone on the first line stays alone: otherwise the block is a paragraph."""
+    """Block of HTML in Markdown; a tag alone on the first line stays there, or the block would become a paragraph."""
 
     def __init__(self, text: str, language: str | None) -> None:
         super().__init__(text, HTML, language)
@@ -105,7 +105,9 @@ class _HtmlBlock(MarkupDocument):
         self._opening = opening[0] if opening else ""
 
     def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
-        text = self._indent + super().join(sentences, alignments).lstrip(" \t")  # more would make a block of code
+        text = self._indent + super().join(sentences, alignments).lstrip(
+            " \t"
+        )  # more white space would make a code block
         before, tag, after = text.partition(self._opening.strip() or text)
         if not self._opening or not tag or before.strip() or text.startswith(self._opening):
             return text
@@ -113,14 +115,14 @@ class _HtmlBlock(MarkupDocument):
 
 
 def _cell_span(content: str, line: SourceLine, column: int) -> list[tuple[int, int]]:
-    """Return the span of a cell in its line, from ``column`` on; no span if it is not found."""
+    """Return the span of a cell in its line after ``column``; an empty list if it is not found."""
     raw = content.replace("|", "\\|")
     start = line.text.find(raw, column)
     return [(start, start + len(raw))] if start >= 0 else []
 
 
 def _line_spans(content: str, lines: Sequence[SourceLine]) -> list[tuple[int, int]]:
-    """Return the span of each line of ``content`` in its line of the text; no spans if one is not found."""
+    """Return the span of each line of ``content`` in its line of the text; an empty list if one is not found."""
     spans = []
     for text, line in zip(content.split("\n"), lines, strict=False):
         core = text.strip()
@@ -132,7 +134,7 @@ def _line_spans(content: str, lines: Sequence[SourceLine]) -> list[tuple[int, in
 
 
 def _breaks(lines: Sequence[SourceLine], spans: Sequence[tuple[int, int]]) -> list[str]:
-    """Return the strings between each two lines of a block: the line end, and the marks before the next line's text."""
+    """Return the strings between the lines of a block: the line end, and the marks before the text of the next line."""
     return [
         line.ending + after.text[:start] for line, after, (start, _) in zip(lines, lines[1:], spans[1:], strict=False)
     ]

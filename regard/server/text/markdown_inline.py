@@ -1,4 +1,4 @@
-"""Inline Markdown: the text of a paragraph, a heading or a cell, and the marks in it."""
+"""Inline Markdown: the text of a paragraph, a heading or a table cell, with its marks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ ESCAPED = re.compile(
     r"\\[!-/:-@\[-`{-~]|&#?\w+;"
 )  # text that Markdown would show without the backslash, or as an entity
 LINE_START = re.compile(r"^([-+#=]|\d{1,9}(?=[.)]))", re.MULTILINE)  # start of a line that would begin a block
-DELIMITERS = frozenset("|-: \t>\n")  # of the line between the head and the rows of a table
-MISSING_CELLS = 1_000  # of a table, beyond three times the number of those that it has
+DELIMITERS = frozenset("|-: \t>\n")  # characters of the line between the header and the rows of a table
+MISSING_CELLS = 1_000  # maximum number of missing cells in a table, plus three times the number of written cells
 VERBATIM_TYPES = ("code_inline", "html_inline", "footnote")
 
 
@@ -43,12 +43,12 @@ def _parser() -> MarkdownIt:
     parser.block.ruler.before("code", "deadline", _check_deadline)
     parser.inline.ruler.before("text", "deadline", _check_deadline)
     for ruler in (parser.core.ruler, parser.block.ruler, parser.inline.ruler, parser.inline.ruler2):
-        ruler.getRules("")  # compiles the rules now: two threads must not do it at once later
+        ruler.getRules("")  # compile the rules now, because two threads must not compile them at the same time
     return parser
 
 
 def _record_span(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateInline, bool], bool]:
-    """Wrap a rule so that its tokens record their characters (start, end) as ``span``, links also ``label``."""
+    """Wrap a rule to record the characters (start, end) of its tokens as ``span``, and of link texts as ``label``."""
 
     def recording(state: StateInline, silent: bool) -> bool:
         """Apply the rule and record the positions of its tokens."""
@@ -69,25 +69,25 @@ def _record_span(rule: Callable[[StateInline, bool], bool]) -> Callable[[StateIn
 
 
 def _footnote(state: StateInline, silent: bool) -> bool:
-    """Parse ``[^1]`` as a footnote, before it is read as a link."""
-    found = FOOTNOTE.match(state.src, state.pos, state.posMax)
-    if found is None:
+    """Parse ``[^1]`` as a footnote, before it is parsed as a link."""
+    match = FOOTNOTE.match(state.src, state.pos, state.posMax)
+    if match is None:
         return False
     if not silent:
-        state.push("footnote", "", 0).content = found[0]
-    state.pos = found.end()
+        state.push("footnote", "", 0).content = match[0]
+    state.pos = match.end()
     return True
 
 
 def _check_deadline(state: StateBlock | StateInline, *_: object) -> bool:
-    """Raise DeadlineExceeded if the time of the request is over; as a rule that never matches."""
+    """Raise DeadlineExceeded if the time of the request is over; a rule that never matches."""
     if (deadline := state.env.get("deadline")) is not None:
         deadline.check()
     return False
 
 
 def _table(state: StateBlock, line: int, end: int, silent: bool) -> bool:
-    """Parse a table, unless most of its cells are missing: a line of one letter would make a cell for each column."""
+    """Parse a table, unless most of its cells are missing: each line would be filled up with empty cells."""
     if not silent and line + 1 < end:
         delimiters = state.getLines(line + 1, line + 2, 0, False)
         columns, missing, written = delimiters.count("|") + 1, 0, 0
@@ -123,10 +123,13 @@ class MarkdownInline(CompositeDocument):
     ) -> None:
         """Build the document.
 
-        ``inline``: the token of the block's text, by ``PARSER``. ``breaks``: the strings between its lines: the line
-        end and the marks that begin the next. ``env``: the environment of parsing, with the references of the text.
-        ``language``: the code for splitting sentences. ``paragraph``: the output must again be one paragraph.
-        ``cell``: the text is a cell of a table, where a bar is escaped.
+        Args:
+            inline: the token of the text of the block, from ``PARSER``.
+            breaks: the strings between its lines: the line end, and the marks before the text of the next line.
+            env: the environment of the parser, with the references of the text.
+            language: the language code for sentence splitting.
+            paragraph: whether the output must again be one paragraph.
+            cell: whether the text is a table cell, in which bars are escaped.
         """
         self._source, self._children, self._breaks, self._env = inline.content, inline.children or [], breaks, env
         self._paragraph, self._cell = paragraph, cell
@@ -134,16 +137,13 @@ class MarkdownInline(CompositeDocument):
         super().__init__(self._inline_parts)
 
     def join(self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment]) -> str:
-        """Return the Markdown with ``sentences`` in place of its own.
-
-        A backslash precedes characters that would otherwise be read as marks.
-        """
+        """Return the Markdown with ``sentences`` in place of its own, escaping characters that would become marks."""
         sentences = [sentence.replace("\n", " ") for sentence in sentences]
         text = self._write(sentences, alignments, str)
         texts = [*sentences, *(child.content for child in self._children if child.type == "text")]
         if any(map(ESCAPED.search, texts)) or not self._parses_alike(text):
             text = LINE_START.sub(_escape_line_start, self._write(sentences, alignments, _escape))
-            if self._paragraph and not self._parses_alike(text):  # marks that only their old place made harmless
+            if self._paragraph and not self._parses_alike(text):  # marks that would now begin a block
                 text = LIST_START.sub(r"\1\\\2", text)
         lines, breaks = text.split("\n"), self._hard_breaks()
         whole = lines[0] + "".join(f"{before}{line}" for before, line in zip(breaks, lines[1:], strict=True))
@@ -152,25 +152,25 @@ class MarkdownInline(CompositeDocument):
     def _write(
         self, sentences: Sequence[str], alignments: Mapping[int, WordAlignment], escape: Callable[[str], str]
     ) -> str:
-        """Return the text with ``sentences`` in place of its own, its lines not joined.
+        """Return the text with ``sentences`` in place of its own, before its lines are joined.
 
-        ``escape``: for text between marks.
+        ``escape`` escapes text between marks.
         """
-        texts, at = [], 0
+        texts, start = [], 0
         for part in self._inline_parts:
             if isinstance(part, str):
                 texts.append(part)
                 continue
-            end = at + len(part.sentences)
-            inner = {number - at: alignments[number] for number in range(at, end) if number in alignments}
-            texts.append(part.join(sentences[at:end], inner, escape))
-            at = end
-        return "".join(texts).lstrip(" \t")  # white space that left a tag would make a block of code
+            end = start + len(part.sentences)
+            inner = {number - start: alignments[number] for number in range(start, end) if number in alignments}
+            texts.append(part.join(sentences[start:end], inner, escape))
+            start = end
+        return "".join(texts).lstrip(" \t")  # white space moved out of a tag would make a code block
 
     def _hard_breaks(self) -> list[str]:
-        """Return the strings between the lines that a hard break ends; all other lines are joined."""
-        places = [child.meta["span"][0] for child in self._children if child.type == "hardbreak"]
-        return [self._breaks[self._source.count("\n", 0, place)] for place in places]
+        """Return the strings between the lines that end with a hard break; all other lines are joined."""
+        starts = [child.meta["span"][0] for child in self._children if child.type == "hardbreak"]
+        return [self._breaks[self._source.count("\n", 0, start)] for start in starts]
 
     def _parses_alike(self, text: str) -> bool:
         """Return whether ``text`` parses to the same marks as the source."""
@@ -200,7 +200,7 @@ def _structure(children: Sequence[Token]) -> list[tuple[str, str, str]]:
 
 
 def _parts(source: str, children: Sequence[Token], language: str | None) -> list[str | InlineMarkup]:
-    """Return the documents of a block's text, and between them the marks that split it."""
+    """Return the documents of the text of a block, and between them the marks that split it."""
     tokens, splits = _tokens(source, children)
     before = [0, *accumulate(splits)]
     parts: list[str | InlineMarkup] = []
@@ -228,16 +228,16 @@ def _inline_document(tokens: Sequence[MarkupToken], language: str | None) -> str
 
 
 def _tokens(source: str, children: Sequence[Token]) -> tuple[list[MarkupToken], list[bool]]:
-    """Return the tokens of a block and whether each splits the text.
+    """Return the tokens of a block, and whether each token splits the text.
 
-    Hard breaks and tags without a partner do, and images where the block has no other text: then the description of an
-    image is translated.
+    Hard breaks and tags without a partner split it. Images do if the block has no other text; then their descriptions
+    are translated.
     """
     only_images = not any(child.type == "text" and any(map(str.isalnum, child.content)) for child in children)
     builder = _TokenBuilder()
     in_autolink = False
     for child in children:
-        if in_autolink:  # the text of <https://…>, which stays with its marks
+        if in_autolink:  # the text of <https://…> stays unchanged with its marks
             in_autolink = child.type != "link_close"
         elif child.markup == "autolink":
             in_autolink = True
@@ -269,9 +269,12 @@ def _tokens(source: str, children: Sequence[Token]) -> tuple[list[MarkupToken], 
 
 
 class _TokenBuilder:
-    """Tokens of a block, in order of the text.
+    """Tokens of a block, in the order of the text.
 
-    ``splits``: whether each token splits the text. ``unclosed``: number and name of each open tag.
+    Attributes:
+        tokens: the tokens.
+        splits: for each token, whether it splits the text.
+        unclosed: the index and the name of each open tag.
     """
 
     def __init__(self) -> None:
@@ -290,9 +293,9 @@ class _TokenBuilder:
         self.add("open", raw)
 
     def close(self, name: str, raw: str) -> None:
-        """Append a closing tag and match it with the innermost open one of its name.
+        """Append a closing tag and match it with the innermost open tag of the same name.
 
-        Tags opened inside the pair and never closed split the text.
+        Tags that are opened inside the pair and never closed split the text.
         """
         self.add("close", raw)
         last = len(self.tokens) - 1
@@ -305,7 +308,7 @@ class _TokenBuilder:
             self.splits[number] = True
 
     def html_tag(self, raw: str) -> None:
-        """Append a tag of HTML. One that closes nothing, or would cross a mark of Markdown, splits the text."""
+        """Append an HTML tag. A closing tag without an open one, or across a Markdown mark, splits the text."""
         kind, name = _tag(raw)
         if kind == "open":
             self.open(name, raw)
@@ -316,17 +319,17 @@ class _TokenBuilder:
 
 
 def _tag(raw: str) -> tuple[TokenKind, str]:
-    """Return kind and name (with ``<``) of a tag of HTML; comments and the like are ``empty``."""
-    found = TAG.match(raw)
-    name = f"<{found[2].lower()}" if found else ""
-    if found and found[1]:
+    """Return the kind and the name (with ``<``) of an HTML tag; comments and similar tokens are ``empty``."""
+    match = TAG.match(raw)
+    name = f"<{match[2].lower()}" if match else ""
+    if match and match[1]:
         return "close", name
-    return ("empty" if not found or raw.endswith("/>") or name[1:] in VOID_ELEMENTS else "open"), name
+    return ("empty" if not match or raw.endswith("/>") or name[1:] in VOID_ELEMENTS else "open"), name
 
 
 def _is_closable(open: Sequence[tuple[int, str]], name: str) -> bool:
-    """Return whether a tag of this name is open with no open mark of Markdown inside it."""
-    within = takewhile(lambda each: each.startswith("<"), (inner for _, inner in reversed(open)))
+    """Return whether a tag of this name is open, without an open Markdown mark inside it."""
+    within = takewhile(lambda tag: tag.startswith("<"), (inner for _, inner in reversed(open)))
     return name in within
 
 
@@ -339,7 +342,7 @@ def _source_of(source: str, child: Token) -> str:
 def _link_marks(source: str, child: Token) -> tuple[str, str]:
     """Return the marks before and after the text of a link or an image.
 
-    A reference by its own text becomes a full reference, since the text will change.
+    A shortcut reference becomes a full reference, because its text will change.
     """
     start, end = child.meta["span"]
     first, last = (start + 2, start + 2 + len(child.content)) if child.type == "image" else child.meta["label"]
@@ -352,13 +355,13 @@ def _description(image: Token) -> str:
     return "".join(child.content or " " for child in image.children or [] if child.nesting == 0)
 
 
-def _escape_line_start(found: re.Match[str]) -> str:
-    """Return the start of a line with a backslash that keeps it from beginning a block."""
-    return f"{found[0]}\\" if found[0].isdigit() else f"\\{found[0]}"
+def _escape_line_start(match: re.Match[str]) -> str:
+    """Return the start of a line with a backslash, which prevents a new block."""
+    return f"{match[0]}\\" if match[0].isdigit() else f"\\{match[0]}"
 
 
 def _escape(text: str) -> str:
-    """Return ``text`` with backslashes before all characters that may begin a mark."""
+    """Return ``text`` with backslashes before all characters that can begin a mark."""
     return SPECIAL.sub(r"\\\g<0>", text)
 
 

@@ -1,4 +1,4 @@
-"""Documents in HTML and XML: blocks of text between the tags that split it, each with its inline markup."""
+"""Documents in HTML and XML: blocks of text with inline markup, separated by tags that split the text."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from regard.server.text.documents import CompositeDocument, Document
 from regard.server.text.inline_markup import parse_inline
 from regard.server.text.markup_tokenizer import MAX_DEPTH, Markup, MarkupToken, pair_depths, tokenize_markup
 
+# HTML elements that form blocks; browsers display unknown elements inline.
 BLOCK_ELEMENTS = frozenset(
-    "address article aside audio base blockquote body br canvas caption center col colgroup dd details dialog dir div"
-    " dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe"
-    " legend li link main menu meta nav noframes noscript object ol optgroup option p param picture pre search section"
-    " select source summary table tbody td template textarea tfoot th thead title tr track ul video".split()
-)  # of HTML; browsers show unknown elements inline
-VERBATIM_ELEMENTS = ("pre", "textarea")  # elements whose line ends count
+    " ".join((
+        "address article aside audio base blockquote body br canvas caption center col colgroup dd details dialog dir",
+        "div dl dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html",
+        "iframe legend li link main menu meta nav noframes noscript object ol optgroup option p param picture pre",
+        "search section select source summary table tbody td template textarea tfoot th thead title tr track ul video",
+    )).split()
+)  # fmt: skip
+VERBATIM_ELEMENTS = ("pre", "textarea")  # elements with significant line ends
 
 
 class MarkupDocument(CompositeDocument):
@@ -50,7 +53,7 @@ def _parts(
 def _splits_text(tokens: Sequence[MarkupToken], markup: Markup) -> list[bool]:
     """Return for each token whether it splits the text.
 
-    A tag does by its name, if its partner does, if a tag between the two does, or if it has no partner.
+    A tag splits the text by its name, if its partner or a tag between both does, or if it has no partner.
     """
     (parents, has_text), depths = _parents(tokens), pair_depths(tokens)
     direct = [
@@ -70,19 +73,19 @@ def _splits_text(tokens: Sequence[MarkupToken], markup: Markup) -> list[bool]:
     ]
 
 
-def _splits_by_name(token: MarkupToken, stands_in_text: bool, markup: Markup) -> bool:
-    """Return whether an element splits the text; ``stands_in_text``: its parent has text of its own."""
+def _splits_by_name(token: MarkupToken, in_text: bool, markup: Markup) -> bool:
+    """Return whether an element splits the text; ``in_text``: whether its parent has its own text."""
     if token.name in markup.splitting or token.name in markup.non_splitting:
         return token.name not in markup.non_splitting
     if markup.kind == "html":
         return token.name in BLOCK_ELEMENTS
-    return markup.outline and not stands_in_text
+    return markup.outline and not in_text
 
 
 def _parents(tokens: Sequence[MarkupToken]) -> tuple[list[int], list[bool]]:
-    """Return each token's parent tag (−1 for none), and whether each parent has text of its own.
+    """Return the index of the parent tag of each token (−1 without one), and whether each parent has its own text.
 
-    The last list is indexed by the number of the parent plus one.
+    The index of the second list is the index of the parent plus one.
     """
     parents, has_text = [], [False] * (len(tokens) + 1)
     open = [-1]

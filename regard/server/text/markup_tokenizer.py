@@ -1,4 +1,4 @@
-"""Tokenizer of HTML and XML: one pass over any text; no entity or address is resolved or fetched."""
+"""Tokenizer of HTML and XML: one pass over any text, without resolving entities or fetching addresses."""
 
 from __future__ import annotations
 
@@ -13,31 +13,35 @@ TAG_START = re.compile(r"</?(?:[A-Za-z_][^\s/<>]*|[0-9]+(?=\s*/?>))|<!--|<!\[CDA
 CLOSINGS = {"<!--": "-->", "<![CDATA[": "]]>"}
 QUOTE_OR_END = re.compile("[\"'>]")
 VOID_ELEMENTS = frozenset("area base br col embed hr img input link meta param source track wbr".split())
-MAX_DEPTH = 64  # pairs of tags inside each other, in HTML, XML and Markdown; tags inside of more split the text
+MAX_DEPTH = 64  # maximum depth of nested tags in HTML, XML and Markdown; deeper tags split the text
 RAW_TEXT_ELEMENTS = ("script", "style")
 ENTITY = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);")
 UNTRANSLATED = re.compile(r"""\stranslate\s*=\s*["']?no\b|\sclass\s*=\s*["'][^"']*\bnotranslate\b""", re.IGNORECASE)
 
 
 class Markup(NamedTuple):
-    """Format of a text, and element names with a special treatment.
+    """Format of a text, and element names with special treatment.
 
-    ``ignore``: elements whose content is not translated. ``splitting``: elements that split a text like a paragraph.
-    ``non_splitting``: elements that never do.
+    Attributes:
+        kind: the format.
+        ignore: elements whose content is not translated.
+        splitting: elements that split a text like a paragraph.
+        non_splitting: elements that never split a text.
+        outline: in XML, whether elements without text next to them split the text.
     """
 
     kind: Literal["html", "xml", "markdown"]
     ignore: frozenset[str] = frozenset()
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
-    outline: bool = True  # in XML: elements with no text beside them split the text
+    outline: bool = True
 
     @classmethod
     def create(
         cls, kind: Literal["html", "xml", "markdown"], ignore: Collection[str] = (), splitting: Collection[str] = (),
         non_splitting: Collection[str] = (), *, outline: bool = True,
     ) -> Markup:  # fmt: skip
-        """Return a Markup; names of HTML elements are lower-cased. The arguments are the fields of the class."""
+        """Return a Markup with the names of HTML elements in lower case. The arguments are the fields of the class."""
         first, second, third = (
             frozenset(name.lower() if kind == "html" else name for name in names)
             for names in (ignore, splitting, non_splitting)
@@ -46,10 +50,13 @@ class Markup(NamedTuple):
 
 
 class MarkupToken(NamedTuple):
-    """Part of a text with tags.
+    """Token of a text with tags.
 
-    ``raw``: the part as it stands. ``name``: the element of a tag. ``partner``: for a tag, the number of the token that
-    closes or opens it, if any.
+    Attributes:
+        kind: the type of the token.
+        raw: the unchanged source text of the token.
+        name: the element name of a tag.
+        partner: the index of the token that closes or opens a tag, if any.
     """
 
     kind: TokenKind
@@ -59,79 +66,83 @@ class MarkupToken(NamedTuple):
 
 
 def tokenize_markup(text: str, markup: Markup) -> list[MarkupToken]:
-    """Return the tokens of ``text``, whose ``raw`` join to it.
+    """Return the tokens of ``text``; their ``raw`` texts join to ``text``.
 
-    An untranslated element is one token of kind ``raw``, with its content.
+    An untranslated element with its content is one token of kind ``raw``.
     """
-    found = _match_tags(_split_tokens(text, markup))
+    matched = _match_tags(_split_tokens(text, markup))
     tokens: list[MarkupToken] = []
-    at = 0
-    while at < len(found):
-        token = found[at]
+    index = 0
+    while index < len(matched):
+        token = matched[index]
         untranslated = token.name in markup.ignore or UNTRANSLATED.search(token.raw)
         if token.kind == "open" and token.partner is not None and untranslated:
-            tokens.append(MarkupToken("raw", "".join(each.raw for each in found[at : token.partner + 1])))
-            at = token.partner
+            tokens.append(MarkupToken("raw", "".join(inner.raw for inner in matched[index : token.partner + 1])))
+            index = token.partner
         else:
             tokens.append(token)
-        at += 1
+        index += 1
     return _match_tags(tokens)
 
 
 def _split_tokens(text: str, markup: Markup) -> list[MarkupToken]:
     """Return the tokens of ``text``, tags without their partners."""
-    found: list[MarkupToken] = []
-    last = {character: text.rfind(character) for character in "\"'>"}  # bounds for searches: keeps the pass linear
-    at = 0
-    while start := TAG_START.search(text, at):
+    tokens: list[MarkupToken] = []
+    last = {character: text.rfind(character) for character in "\"'>"}  # bounds of searches, which keep the pass linear
+    position = 0
+    while start := TAG_START.search(text, position):
         end = _tag_end(text, start, last)
         if end < 0:
             break
-        if start.start() > at:
-            found.append(MarkupToken("text", text[at : start.start()]))
-        raw, at = text[start.start() : end], end
+        if start.start() > position:
+            tokens.append(MarkupToken("text", text[position : start.start()]))
+        raw, position = text[start.start() : end], end
         if start[0].startswith(("<!", "<?")):
-            found.append(MarkupToken("raw", raw))
+            tokens.append(MarkupToken("raw", raw))
             continue
         name = start[0].strip("</")
         name = name.lower() if markup.kind == "html" else name
         if start[0].startswith("</"):
-            found.append(MarkupToken("close", raw, name))
+            tokens.append(MarkupToken("close", raw, name))
             continue
         empty = raw.endswith("/>") or (markup.kind == "html" and name in VOID_ELEMENTS)
         if markup.kind == "html" and name in RAW_TEXT_ELEMENTS and not empty:
-            closing = re.compile(rf"</{name}\b[^<>]*>", re.IGNORECASE).search(text, at) if at <= last[">"] else None
-            at = closing.end() if closing else len(text)
-            found.append(MarkupToken("raw", raw + text[end:at], name))
+            closing = (
+                re.compile(rf"</{name}\b[^<>]*>", re.IGNORECASE).search(text, position)
+                if position <= last[">"]
+                else None
+            )
+            position = closing.end() if closing else len(text)
+            tokens.append(MarkupToken("raw", raw + text[end:position], name))
             continue
-        found.append(MarkupToken("empty" if empty else "open", raw, name))
-    if at < len(text):
-        found.append(MarkupToken("text", text[at:]))
-    return found
+        tokens.append(MarkupToken("empty" if empty else "open", raw, name))
+    if position < len(text):
+        tokens.append(MarkupToken("text", text[position:]))
+    return tokens
 
 
 def _tag_end(text: str, start: re.Match[str], last: dict[str, int]) -> int:
-    """Return the position after a tag: that of the first > outside quotation marks; −1 if it never ends.
+    """Return the position after a tag, that is, after the first > outside quotation marks; −1 if it never ends.
 
-    ``last``: the last position of each quotation mark and of > in ``text``.
+    ``last`` has the last position of each quotation mark and of > in ``text``.
     """
     if start[0] in CLOSINGS:
         closing = text.find(CLOSINGS[start[0]], start.end())
         return closing + 3 if closing >= 0 else len(text)
-    at = start.end()
-    while at <= last[">"]:
-        character = QUOTE_OR_END.search(text, at)
-        assert character is not None  # at least the last > is ahead
+    position = start.end()
+    while position <= last[">"]:
+        character = QUOTE_OR_END.search(text, position)
+        assert character is not None  # at least the last > follows
         if character[0] == ">":
             return character.end()
-        if character.start() >= last[character[0]]:  # a quotation mark that is never closed has no meaning
+        if character.start() >= last[character[0]]:  # an unclosed quotation mark is ignored
             return text.find(">", character.end()) + 1
-        at = text.find(character[0], character.end()) + 1
+        position = text.find(character[0], character.end()) + 1
     return text.find(">", start.end()) + 1 if start.end() <= last[">"] else -1
 
 
 def _match_tags(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
-    """Return the tokens with partners. An element left open ends, unmatched, with the element around it."""
+    """Return the tokens with their partners. An unclosed element stays unmatched and ends with its parent."""
     partners: dict[int, int] = {}
     open: list[int] = []
     names: Counter[str] = Counter()
@@ -150,7 +161,7 @@ def _match_tags(tokens: Sequence[MarkupToken]) -> list[MarkupToken]:
 
 
 def pair_depths(tokens: Sequence[MarkupToken]) -> list[int]:
-    """Return for each token the number of pairs of tags around it."""
+    """Return the number of pairs of tags around each token."""
     depths, depth = [], 0
     for token in tokens:
         if token.kind == "close" and token.partner is not None:
@@ -162,14 +173,14 @@ def pair_depths(tokens: Sequence[MarkupToken]) -> list[int]:
 
 
 def unescape(text: str, markup: Markup) -> str:
-    """Replace known entities in the text of a token; tokens of Markdown hold none."""
+    """Replace known entities in the text of a token; tokens of Markdown do not contain entities."""
     if markup.kind == "markdown":
         return text
-    return html.unescape(text) if markup.kind == "html" else ENTITY.sub(lambda found: html.unescape(found[0]), text)
+    return html.unescape(text) if markup.kind == "html" else ENTITY.sub(lambda match: html.unescape(match[0]), text)
 
 
 def escape(text: str, markup: Markup) -> str:
-    """Replace characters that cannot stand between tags by entities; texts of Markdown stay."""
+    """Replace characters that are not allowed between tags by entities; texts of Markdown stay unchanged."""
     if markup.kind == "markdown":
         return text
     plain = html.escape(text, quote=False)
@@ -177,5 +188,5 @@ def escape(text: str, markup: Markup) -> str:
 
 
 def strip_tags(text: str) -> str:
-    """Replace tags by spaces: an approximation of the visible text, for identifying its language."""
+    """Replace tags by spaces: an approximation of the visible text, to identify its language."""
     return re.sub(r"<[^<>]*>", " ", text)

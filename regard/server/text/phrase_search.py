@@ -1,6 +1,6 @@
-"""Search for many phrases in a text at once, in time that grows with their words and not with phrases × text.
+"""Simultaneous search for many phrases in a text, in time O(words of phrases + words of text), not their product.
 
-An automaton of Aho and Corasick (1975) reads the text from its end, so that the phrases it reports at a word are those
+An automaton of Aho and Corasick (1975) reads the text from its end; the phrases that it reports at a word are those
 that begin there.
 """
 
@@ -19,7 +19,7 @@ ROOT = 0
 
 
 class PhraseMatch(NamedTuple):
-    """Phrase ``words[first:end]`` of a text, and the value of the phrase."""
+    """Occurrence of a phrase, ``words[first:end]``, and the value of the phrase."""
 
     first: int
     end: int
@@ -27,11 +27,11 @@ class PhraseMatch(NamedTuple):
 
 
 class PhraseSearch:
-    """Phrases, each with a value, as an automaton over words.
+    """Phrases with values, as an automaton over words.
 
-    A node stands for the last words of some phrases. ``_lengths``: of the phrase that a node completes, 0 for none.
-    ``_shorter``: the node of the longest shorter phrase that begins at the same word. ``_skips``: one further on in
-    that chain, so that a phrase of a given length is found in logarithmic time.
+    A node represents the last words of some phrases. ``_lengths`` has the length of the phrase that a node completes, 0
+    without one. ``_shorter`` has the node of the longest shorter phrase that begins at the same word. ``_skips`` has
+    nodes further along that chain, to find a phrase of a given length in logarithmic time.
     """
 
     def __init__(self, phrases: Mapping[Phrase, str], deadline: Deadline = NO_DEADLINE) -> None:
@@ -57,7 +57,7 @@ class PhraseSearch:
         self._lengths[node], self._values[node] = len(phrase), value
 
     def _link(self, deadline: Deadline) -> None:
-        """Set the links of all nodes, those of fewer words first."""
+        """Set the links of all nodes, in order of their number of words."""
         queue = deque([ROOT])
         while queue:
             node = queue.popleft()
@@ -88,32 +88,32 @@ class PhraseSearch:
         return node
 
     def find(self, words: Sequence[str], deadline: Deadline = NO_DEADLINE) -> list[PhraseMatch]:
-        """Return the phrases in ``words``, in order. Of overlapping ones the longest counts, then the first.
+        """Return the phrases in ``words``, in order. Of overlapping phrases, the longest is chosen, then the first.
 
-        A word at which a phrase begins is looked at a bounded number of times: a second time for a shorter phrase, up
-        to the next phrase that was taken.
+        A word at which a phrase begins is examined at most twice: the second time for a shorter phrase that ends before
+        the next chosen phrase.
         """
         nodes = [ROOT] * len(words)
         node = ROOT
         for first in range(len(words) - 1, -1, -1):
             nodes[first] = node = self._step(node, words[first])
-        found = ((self._longest(each, len(words)), first) for first, each in enumerate(nodes))
-        waiting = [(-self._lengths[each], first) for each, first in found if self._lengths[each]]
+        longest = ((self._longest(node, len(words)), first) for first, node in enumerate(nodes))
+        waiting = [(-self._lengths[node], first) for node, first in longest if self._lengths[node]]
         heapq.heapify(waiting)
-        starts: list[int] = []  # of the phrases that are taken, rising
-        taken: dict[int, PhraseMatch] = {}
+        starts: list[int] = []  # starts of the chosen phrases, in ascending order
+        chosen: dict[int, PhraseMatch] = {}
         while waiting:
             deadline.check()
             negative, first = heapq.heappop(waiting)
-            at = bisect_left(starts, first)
-            if at and taken[starts[at - 1]].end > first:
+            index = bisect_left(starts, first)
+            if index and chosen[starts[index - 1]].end > first:
                 continue
-            room = (starts[at] if at < len(starts) else len(words)) - first
+            room = (starts[index] if index < len(starts) else len(words)) - first
             node = self._longest(nodes[first], min(-negative, room))
             length = self._lengths[node]
             if length == -negative:
                 insort(starts, first)
-                taken[first] = PhraseMatch(first, first + length, self._values[node])
+                chosen[first] = PhraseMatch(first, first + length, self._values[node])
             elif length:
                 heapq.heappush(waiting, (-length, first))
-        return [taken[first] for first in starts]
+        return [chosen[first] for first in starts]

@@ -1,4 +1,4 @@
-"""Projection of tags from a source text onto its translation: each once, nested as before."""
+"""Projection of tags from a source text to its translation: each tag once, with the same nesting."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from regard.server.text.word_spans import WordSpan
 class TagNode:
     """Pair of tags around the source words ``first`` to ``end`` (exclusive), or one token before the word ``first``.
 
-    ``closing`` is None for one token. ``touches``: whether no white space is before it, and none after it.
-    ``output_start``, ``output_end``: the output words that it is put around; equal where it encloses none.
+    Attributes:
+        opening: the opening tag.
+        closing: the closing tag; None for one token.
+        first: the first source word.
+        end: the end of the source words.
+        touches: whether white space is missing before and after it.
+        children: the nodes inside the pair.
+        output_start: the first output word inside the pair.
+        output_end: the end of the output words; equal to ``output_start`` if the pair contains no words.
     """
 
     opening: str
@@ -35,13 +42,18 @@ def project_tags(
     words: Sequence[WordSpan],
     escape: Callable[[str], str] = str,
 ) -> str:
-    """Return the output ``text`` with the tags of the source in it.
+    """Return the output ``text`` with the tags of the source.
 
-    A pair goes around the output words aligned with the source words that it enclosed, first to last; if words of
-    another pair stand between them, around the longest run. A tag that encloses nothing stays beside its neighbor.
+    A pair is placed around the output words that are aligned with its source words, from the first to the last; if
+    words of another pair are between them, around the longest run. A tag without words stays next to its neighbor.
 
-    ``nodes``: the tags of the source, which has ``source_count`` words. ``alignment``: a source word for each of
-    ``words``, the words of ``text``. ``escape``: applied to all text between tags.
+    Args:
+        nodes: the tags of the source.
+        source_count: the number of source words.
+        alignment: the source word of each output word.
+        text: the output text.
+        words: the words of ``text``.
+        escape: escapes all text between tags.
     """
     positions = _NeighborPositions(source_count, alignment)
     _assign_positions(nodes, (0, source_count), (0, len(words)), alignment, positions)
@@ -73,9 +85,9 @@ class _NeighborPositions:
         self._aligned = firsts
 
     def position(self, word: int, touches: tuple[bool, bool]) -> int:
-        """Return the output word before which a tag stands that stood before the source word ``word``.
+        """Return the output word before which to place a tag that was before the source word ``word``.
 
-        The tag follows the next word, unless that has no output word or the tag touched the previous word alone.
+        The tag moves with the next word, unless that has no output word or the tag only touched the previous word.
         """
         if word in self._aligned and touches != (True, False):
             return self._next[word]
@@ -89,9 +101,9 @@ def _assign_positions(
     alignment: Sequence[int],
     positions: _NeighborPositions,
 ) -> None:
-    """Set ``output_start`` and ``output_end`` of sibling nodes and their children; siblings share no word.
+    """Set ``output_start`` and ``output_end`` of sibling nodes and their children; siblings do not share words.
 
-    ``source``, ``target``: the source and output words (start, end) that the parent encloses.
+    ``source`` and ``target`` are the source and output words (start, end) of the parent.
     """
     pairs = [node for node in nodes if node.closing is not None and node.first < node.end]
     placed = []
@@ -115,9 +127,9 @@ def _assign_positions(
 def _longest_runs(
     pairs: Sequence[TagNode], target: tuple[int, int], alignment: Sequence[int]
 ) -> list[tuple[TagNode, tuple[int, int]]]:
-    """Return the pairs that enclose output words, each with its longest run (first, last) between words of others."""
+    """Return the pairs with output words, each with its longest run (first, last) without words of other pairs."""
     firsts = [pair.first for pair in pairs]
-    runs: list[tuple[int, int, int]] = []  # number of the pair, first word, last word
+    runs: list[tuple[int, int, int]] = []  # index of the pair, first word, last word
     for word in range(*target):
         number = bisect_right(firsts, alignment[word]) - 1
         if number >= 0 and alignment[word] < pairs[number].end:
@@ -135,7 +147,7 @@ def _longest_runs(
 def _empty_position(
     node: TagNode, source: tuple[int, int], target: tuple[int, int], positions: _NeighborPositions
 ) -> int:
-    """Return the output position of a node without words; first or last in its parent if it was."""
+    """Return the output position of a node without words; it stays first or last in its parent."""
     if node.first <= source[0]:
         return target[0]
     if node.first >= source[1]:
@@ -144,7 +156,7 @@ def _empty_position(
 
 
 def _move_outside(position: int, node: TagNode, pair: TagNode) -> int:
-    """Return ``position`` moved out of ``pair``, a sibling of ``node``, to the side where ``node`` stood."""
+    """Return ``position`` moved out of ``pair``, a sibling of ``node``, to the side where ``node`` was."""
     if not pair.output_start < position < pair.output_end:
         return position
     return pair.output_start if node.first <= pair.first else pair.output_end
@@ -153,22 +165,21 @@ def _move_outside(position: int, node: TagNode, pair: TagNode) -> int:
 def _write_tags(
     nodes: Sequence[TagNode], parent_end: int | None, after_word: list[str], before_word: list[str]
 ) -> None:
-    """Append the tags of ``nodes`` to the strings around each word.
-
-    ``parent_end``: the word where the parent closes.
-    """
+    """Append the tags of ``nodes`` to the strings around each word; the parent ends at the word ``parent_end``."""
     for node in sorted(nodes, key=lambda node: (node.output_start, node.output_end)):
-        at, (left, right) = node.output_start, node.touches
-        if at < node.output_end:
-            before_word[at] += node.opening
+        position, (left, right) = node.output_start, node.touches
+        if position < node.output_end:
+            before_word[position] += node.opening
             _write_tags(node.children, node.output_end, after_word, before_word)
             after_word[node.output_end] += node.closing or ""
-        elif at == parent_end:
-            after_word[at] += ("" if left else " ") + _serialize(node)
-        elif left and not right and not before_word[at]:
-            after_word[at] += _serialize(node)
+        elif position == parent_end:
+            after_word[position] += ("" if left else " ") + _serialize(node)
+        elif left and not right and not before_word[position]:
+            after_word[position] += _serialize(node)
         else:
-            before_word[at] += _serialize(node) + ("" if left or right or at == len(before_word) - 1 else " ")
+            before_word[position] += _serialize(node) + (
+                "" if left or right or position == len(before_word) - 1 else " "
+            )
 
 
 def _serialize(node: TagNode) -> str:

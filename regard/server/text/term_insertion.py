@@ -1,4 +1,4 @@
-"""Insertion of required terms that an output lacks, next to the words aligned with their neighbors."""
+"""Insertion of missing required terms into an output, next to the words aligned with their neighbors."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ OPENING = "([{«„“‘（"
 
 
 def insert_terms(source: str, output: str, alignment: WordAlignment, terms: Sequence[RequiredTerm]) -> str:
-    """Return ``output`` with all of ``terms`` in it, each next to the words aligned with its neighbors in the source.
+    """Return ``output`` with all ``terms`` inserted, each next to the words aligned with its neighbors in the source.
 
-    Output words aligned with a term are replaced: all of them by a term of a glossary; by a protected span only marks
-    and words that are a part of it, which are what the model made of it.
+    A glossary term replaces all output words that are aligned with it. A protected span replaces only aligned marks and
+    words that are a part of it, because these are its translation by the model.
     """
-    places = _Places(source, output, alignment)
+    locator = _TermLocator(source, output, alignment)
     changes: list[tuple[int, int, RequiredTerm]] = []
-    for (start, end), term in sorted((places.span(term), term) for term in terms):
-        taken = changes[-1][1] if changes else 0
-        changes.append((start, end, term) if start >= taken else (taken, taken, term))
-    # From the last to the first: the text after a term decides about the space before it. ``parts`` are reversed.
+    for (start, end), term in sorted((locator.span(term), term) for term in terms):
+        used = changes[-1][1] if changes else 0
+        changes.append((start, end, term) if start >= used else (used, used, term))
+    # Insert from last to first, because the space after a term depends on the text that follows. ``parts`` is reversed.
     parts: list[str] = []
     after, end = output[:0], len(output)
     for start, stop, term in reversed(changes):
         after = _push(parts, output[stop:end], after)
-        if after[:2] == "  ":  # the model left a word out between two spaces
+        if after[:2] == "  ":  # the replaced word was between two spaces
             parts[-1], after = parts[-1][1:], after[1:]
         right = " " if after and not after[0].isspace() and after[0] not in CLOSING else ""
         before = output[start - 1 : start]
@@ -41,23 +41,23 @@ def insert_terms(source: str, output: str, alignment: WordAlignment, terms: Sequ
 
 
 def _push(parts: list[str], text: str, after: str) -> str:
-    """Append ``text`` to ``parts``, unless it is empty; return the first two characters from it on."""
+    """Append ``text`` to ``parts`` unless it is empty; return the first two characters of the text so far."""
     if text:
         parts.append(text)
     return (text + after)[:2]
 
 
-class _Places:
-    """Places of source words in an output, found in logarithmic time each."""
+class _TermLocator:
+    """Search for the position of source terms in an output, in logarithmic time per term."""
 
     def __init__(self, source: str, output: str, alignment: WordAlignment) -> None:
         self._output, self._words = output, word_spans(output)
         words = word_spans(source)
         self._starts, self._ends = [word.start for word in words], [word.end for word in words]
         self._links = sorted((link, number) for number, link in enumerate(alignment))
-        self._firsts = [number for _, number in self._links]  # of the words from a link on, the first
-        for at in range(len(self._firsts) - 2, -1, -1):
-            self._firsts[at] = min(self._firsts[at], self._firsts[at + 1])
+        self._firsts = [number for _, number in self._links]  # first output word of this and all later links
+        for index in range(len(self._firsts) - 2, -1, -1):
+            self._firsts[index] = min(self._firsts[index], self._firsts[index + 1])
 
     def span(self, term: RequiredTerm) -> tuple[int, int]:
         """Return the characters of the output (start, end) that a term replaces; an empty span to insert it."""
@@ -81,7 +81,7 @@ class _Places:
 
 
 def _longest_run(numbers: Sequence[int]) -> list[int]:
-    """Return the longest run of consecutive numbers; the first of several."""
+    """Return the longest run of consecutive numbers, the first of equal ones."""
     runs: list[list[int]] = [[]]
     for number in numbers:
         if runs[-1] and number != runs[-1][-1] + 1:
@@ -91,7 +91,7 @@ def _longest_run(numbers: Sequence[int]) -> list[int]:
 
 
 def _is_replaced(word: str, term: RequiredTerm) -> bool:
-    """Return whether an output word aligned with ``term`` gives way to it."""
+    """Return whether ``term`` replaces an output word that is aligned with it."""
     if term.source != term.text:
         return any(map(str.isalnum, word))
     if term.is_number:

@@ -1,4 +1,4 @@
-"""Word alignment of an output with its source, by the attention head that aligns best."""
+"""Word alignment of an output with its source, by the attention head with the best alignment."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from regard.inference.results import Translation
 from regard.inspection.aligner import Aligner
 from regard.server.text.word_spans import WordSpan, word_spans
 
-# For each word of the output (``word_spans``) the number of a source word; empty where the source has no words.
+# The index of a source word for each word of the output (``word_spans``); empty if the source has no words.
 WordAlignment = Sequence[int]
 
 
 def even_alignment(source_count: int, target_count: int) -> list[int]:
-    """Align words by position alone: both sides advance from first to last word at an even pace."""
+    """Align words by position only, in equal proportions of both sides."""
     if not source_count:
         return []
     return [round(word * (source_count - 1) / max(target_count - 1, 1)) for word in range(target_count)]
 
 
 def align_words(translation: Translation, aligner: Aligner | None) -> list[int]:
-    """Align the best output with its source by the weights of ``aligner``'s head; costs one pass of the model.
+    """Align the best output with its source by the weights of a head. Costs one pass of the model.
 
-    Words without weights are aligned by position, and so are all words where ``aligner`` is None or the input was cut
-    into parts.
+    Words without weights are aligned by position. So are all words if ``aligner`` is None or the input was split into
+    parts.
     """
     source, target = word_spans(translation.source), word_spans(translation.text)
     even = even_alignment(len(source), len(target))
@@ -35,7 +35,7 @@ def align_words(translation: Translation, aligner: Aligner | None) -> list[int]:
         return even
     try:
         weights = aligner.weights(dict(translation.attention)).float().cpu()
-    except ConfigError:  # the input was cut into parts: there is no one matrix of weights
+    except ConfigError:  # the input was split into parts, which have separate matrices of weights
         return even
     source_overlap = _overlaps(source, piece_spans(translation.pieces, translation.source))
     target_overlap = _overlaps(target, piece_spans(translation.candidates[0].pieces, translation.text))
@@ -47,21 +47,21 @@ def align_words(translation: Translation, aligner: Aligner | None) -> list[int]:
 
 
 def _overlaps(words: Sequence[WordSpan], pieces: Sequence[WordSpan]) -> Tensor:
-    """Return a matrix (words, pieces): 1 where a piece shares a character with a word, else 0."""
+    """Return a matrix (words, pieces): 1 if a piece shares a character with a word, else 0."""
     starts, ends = (torch.tensor([word[side] for word in words]) for side in (0, 1))
     first, last = (torch.tensor([piece[side] for piece in pieces], dtype=torch.int64) for side in (0, 1))
     return ((starts[:, None] < last) & (first < ends[:, None])).float()
 
 
 def piece_spans(pieces: Sequence[str], text: str) -> list[WordSpan]:
-    """Return the span of each piece, as spelled for a reader, in ``text``; an empty span where it is not found."""
-    spans, at, folded = [], 0, text.casefold()
-    if len(folded) != len(text):  # a letter that folds to two would shift all positions after it
+    """Return the span of the text of each piece in ``text``; an empty span if it is not found."""
+    spans, end, folded = [], 0, text.casefold()
+    if len(folded) != len(text):  # case folding to more characters would shift all later positions
         folded = text
     for piece in pieces:
         plain = piece.replace("\N{LOWER ONE EIGHTH BLOCK}", " ").strip().removesuffix("@@")
-        spelled = plain if folded is text else plain.casefold()
-        start = folded.find(spelled, at, at + len(spelled) + 40) if spelled else -1
-        spans.append(WordSpan(start, start + len(spelled)) if start >= 0 else WordSpan(at, at))
-        at = spans[-1].end
+        needle = plain if folded is text else plain.casefold()
+        start = folded.find(needle, end, end + len(needle) + 40) if needle else -1
+        spans.append(WordSpan(start, start + len(needle)) if start >= 0 else WordSpan(end, end))
+        end = spans[-1].end
     return spans

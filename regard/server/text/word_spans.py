@@ -1,4 +1,4 @@
-"""Words of a text with their positions: runs of letters and digits, single marks, single CJK characters."""
+"""Words of a text with their positions: runs of letters and digits, single punctuation marks, CJK characters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import NamedTuple
 
 MARKS = r"!-/:-@\[-`{-~¡-©«-´¶-¹»-¿‐-‧‰-⁞、-〃〈-】〔-〟！-／：-＠［-｀｛-･"
-CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # scripts that put no spaces between words
+CJK = r"\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # scripts without spaces between words
 WORD = re.compile(rf"[{CJK}]|[^\s{MARKS}{CJK}]+|[{MARKS}]")
 
 

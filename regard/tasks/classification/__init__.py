@@ -1,1 +1,1 @@
-"""Classification: one or several texts to a label."""
+"""Classification: predict labels or numbers of texts or series."""

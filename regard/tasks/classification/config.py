@@ -17,7 +17,7 @@ from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS, input_of
 from regard.tasks.encoder_run_config import EncoderRunConfig
 
-# The figures that may choose a checkpoint, of each kind of label.
+# The metrics that ``train.best_by`` may name, by type of label.
 METRICS = {
     "class": ("accuracy", "macro_f1", "calibration_error"),
     "several": ("micro_f1", "exact_match"),
@@ -26,7 +26,7 @@ METRICS = {
 
 
 class ClassificationConfig(EncoderRunConfig):
-    """Everything that decides a classifier's run. Frozen; every key has its value in the saved file."""
+    """Config of a classifier's run. Frozen; the saved file has a value for every key."""
 
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
@@ -52,29 +52,26 @@ class ClassificationConfig(EncoderRunConfig):
         )
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
         from regard.tasks.classification.automatic_config import confidence
 
-        return confidence(files, valid, given)
+        return confidence(files, valid, overrides)
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one .tsv of two columns, the second of which is a label, or columns whose names tell text and label.
-
-        Or for files of another input.
-        """
-        proposals = (input_of(name).propose(files, valid, given) for name in INPUTS)
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        """Propose a config for a .tsv of texts and labels, for columns named as text and label, or for other inputs."""
+        proposals = (input_of(name).propose(files, valid, overrides) for name in INPUTS)
         return next((proposal for proposal in proposals if proposal is not None), None)
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         size = INPUTS[self.data.input].size
         if spec.keys() != {size, "classes"}:
-            raise ValueError(f"it should have the size of the input, {size}, and the number of classes")
+            raise ValueError(f"expected the keys `{size}` (size of the input) and `classes` (number of classes)")
 
     @property
     def reads_with(self) -> tuple[str, Any]:
         if self.data.input != "text":
-            raise ConfigError(f"this model reads {self.data.input}, and has no vocabulary", where="data.input")
+            raise ConfigError(f"a model with the input {self.data.input} has no vocabulary", where="data.input")
         return super().reads_with
 
     @model_validator(mode="after")
@@ -82,14 +79,14 @@ class ClassificationConfig(EncoderRunConfig):
         takes_encoder = self.start is not None and self.start.part == "encoder"
         for key, value in (("model.affixes", self.model.affixes), ("model.encoder.from", takes_encoder)):
             if value and self.data.input != "text":
-                why = f"it needs the vocabulary of texts, and {self.data.input} have none"
-                raise InvalidCombination(key, "data.input", why=why, help="leave it out")
+                why = f"it requires a vocabulary, which the input {self.data.input} does not have"
+                raise InvalidCombination(key, "data.input", why=why, help=f"remove {key}")
         return self
 
     @model_validator(mode="after")
     def _pairs_are_two(self) -> Self:
         if self.model.pairs == "apart" and len(self.data.text) != 2:
-            why = f"two texts are compared, and data.text names {len(self.data.text)}"
+            why = f"exactly two texts can be compared, but data.text names {len(self.data.text)}"
             raise InvalidCombination("model.pairs", "data.text", why=why, help="--set model.pairs=together")
         return self
 
@@ -98,7 +95,7 @@ class ClassificationConfig(EncoderRunConfig):
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:
             raise InvalidCombination(
-                "train.best_by", "data.label_kind", why=f"{by} is not measured of a {kind}",
+                "train.best_by", "data.label_kind", why=f"{by} is not a metric for label_kind = {kind}",
                 help=f"--set train.best_by={METRICS[kind][0]}",
             )  # fmt: skip
         return self

@@ -1,4 +1,4 @@
-"""The config of labeled texts: which columns are read, and as what. Imports no torch."""
+"""The section ``data`` of a classifier: the columns of texts and labels. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,65 +15,65 @@ from regard.tasks.classification.inputs import INPUTS
 Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_length=1)]
 
 
-def _as_list(given: Any) -> Any:
-    return [given] if isinstance(given, str | int) else given
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str | int) else value
 
 
 TEXT_KEYS = ("text", "label", "tokenizer", "reverse_complement", "hidden_tokens")
 
 
 class LabeledDataConfig(DataSection):
-    """Labeled texts, and how they become token numbers and classes."""
+    """Files of labeled texts, their columns, and how they become tokens and classes."""
 
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    train: tuple[FilesConfig, ...]  # empty for an imported model without data
     valid: tuple[FilesConfig, ...] | None = None
-    input: Literal[tuple(INPUTS)] = Field("text", description="what an example is")  # type: ignore[valid-type]
+    input: Literal[tuple(INPUTS)] = Field("text", description="type of an example")  # type: ignore[valid-type]
     text: Annotated[tuple[Column, ...], BeforeValidator(_as_list)] = Field(
         (1,),
         min_length=1,
         max_length=8,
-        description="columns that are read one after the other, two for pairs: numbers from 1, or names of the first "
-        "line; keys of JSON lines",
+        description="columns that are read as one sequence, two for pairs: numbers from 1, names of the header row, or "
+        "keys of JSON lines",
     )
     label: Column | tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         2,
-        description="column or key of the label; of several labels also a list of columns, each named as its label, "
-        "with 1 or true where it is told and 0, false or nothing where not",
+        description="column or key of the label; for several labels also a list of columns named as the labels, with 1 "
+        "or true if the label applies, and 0, false or empty if not",
     )
     label_kind: Literal["class", "several", "number"] = Field(
-        "class", description="what is told of a text: one of the labels, any of them, or a number"
+        "class", description="prediction for a text: one label (class), any number of labels (several), or a number"
     )
-    label_separator: str = Field(
-        ",", min_length=1, description="what stands between the labels of a text where there are several"
-    )
-    tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="of all text columns")
+    label_separator: str = Field(",", min_length=1, description="separator of the labels of a text, for several labels")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="tokenizer of all text columns")
     max_length: int = Field(
-        256, ge=1, le=1 << 20, description="pieces of a text column; longer ones are cut, and counted"
+        256, ge=1, le=1 << 20, description="maximum number of pieces of a text column; longer texts are truncated"
     )
     reverse_complement: bool = Field(
-        False, description="of DNA: training reads the other strand of every second text, drawn anew each epoch"
+        False, description="for DNA: train on the reverse complement of a random half of the texts in each epoch"
     )
     hidden_tokens: float = Field(
         0.0,
         ge=0,
         lt=1,
-        description="share of the pieces that training shows as unknown, without affixes, drawn anew each epoch: "
-        "what is told must not hang on a single word",
+        description="word dropout: share of the pieces that are replaced by the unknown token, without affixes, drawn "
+        "in each epoch",
     )
     class_weights: Literal["none", "balanced"] = Field(
-        "none", description="each example counts the same, or each class: by examples / (classes · its examples)"
+        "none",
+        description="balanced: weight each example by examples / (classes · examples of its class), to give all "
+        "classes equal weight",
     )
 
     @property
     def labels(self) -> tuple[Column, ...]:
-        """The columns that labels are read from."""
+        """Columns of the labels."""
         if self.input != "text":
             return ("label",)
         return self.label if isinstance(self.label, tuple) else (self.label,)
 
     @property
     def by_default(self) -> bool:
-        """Return whether nothing was said of columns."""
+        """True if the columns are the default ones."""
         return (*self.text, *self.labels) == (1, 2)
 
     @model_validator(mode="after")
@@ -83,7 +83,7 @@ class LabeledDataConfig(DataSection):
         if self.input != "text" and changed:
             key = f"data.{changed[0]}"
             raise InvalidCombination(
-                key, "data.input", why=f"it is a key of texts, and {self.input} have none", help="leave it out"
+                key, "data.input", why=f"it applies to texts, and the input is {self.input}", help=f"remove {key}"
             )
         return self
 
@@ -95,8 +95,8 @@ class LabeledDataConfig(DataSection):
             raise InvalidCombination(
                 "data.label",
                 "data.label_kind",
-                why="columns of labels are two or more different ones, of which each row may tell several",
-                help="--set data.label_kind=several, or the name of one column",
+                why="a list of label columns requires label_kind = several and at least two different columns",
+                help="--set data.label_kind=several, or name one column",
             )
         return self
 
@@ -107,16 +107,16 @@ class LabeledDataConfig(DataSection):
             raise InvalidCombination(
                 "data.label",
                 "data.text",
-                why="columns are all numbers, or all names of the first line",
+                why="columns must be either all numbers or all names of the header row",
                 help="--set data.text=1 --set data.label=2",
             )
         if self.label_kind != "class" and self.class_weights != "none":
-            why = f"a {self.label_kind} is told, and only classes have weights"
+            why = f'`class_weights` requires label_kind = "class", not "{self.label_kind}"'
             raise InvalidCombination(
                 "data.class_weights", "data.label_kind", why=why, help="--set data.class_weights=none"
             )
         if {*self.labels} & {*self.text}:
             raise InvalidCombination(
-                "data.label", "data.text", why="the label's column is no text", help="--set data.label=2"
+                "data.label", "data.text", why="a column cannot be both text and label", help="--set data.label=2"
             )
         return self

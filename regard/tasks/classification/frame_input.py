@@ -1,7 +1,7 @@
 """Series of frames from .npz files as the input of a classifier.
 
-A file has the arrays ``frames`` (positions, numbers), of all examples one after the other, ``offsets`` (examples + 1,),
-where each example begins and the last one ends, and ``label`` (examples,), names or numbers.
+A file has three arrays: ``frames`` (positions, numbers), the concatenated examples; ``offsets`` (examples + 1,), the
+start of each example and the end of the last one; ``label`` (examples,), names or numbers.
 """
 
 from __future__ import annotations
@@ -29,35 +29,39 @@ from regard.runs.run_config import Proposal
 from regard.tasks.classification.automatic_config import training_settings
 from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labeled_text import make_answer
-from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts
 
 FRAMES, OFFSETS, LABEL = "frames", "offsets", "label"
-SMALL, CLASSES = 20_000, 20  # examples of a small file; numbers of more values are no classes
-MAX_LENGTH = 4096  # frames of an example that the automatic choice does not cut
+SMALL, CLASSES = 20_000, 20  # examples of a small file; maximum number of values of numeric class labels
+MAX_LENGTH = 4096  # maximum length that the automatic choice sets, in frames
 
 
 def read_examples(path: Path, *, labeled: bool, part: tuple[str, str] | None = None) -> Iterator[Row]:
-    """Yield the frames of each example, an array, and its label.
+    """Yield the frames of each example, as an array, and its label.
 
     Args:
-        path: a .npz file; the row's number is that of the example, from 1.
+        path: the .npz file; row numbers are numbers of examples, from 1.
         labeled: whether rows have labels.
-        part: an array of texts (examples,), and the text of the examples to yield.
+        part: the name of an array of texts (examples,), and the text of the examples to yield.
 
     Raises:
-        DataError: the arrays do not fit together, or reading them takes more memory than a file of its size may.
+        DataError: if the arrays do not match, or reading them takes more memory than a file of this size may.
     """
     if form_of(path) != "npz":
         raise DataError(
-            "frames are read from .npz files", where=str(path), help="save them by numpy.savez: docs/how-to/classify.md"
+            "frames are read from .npz files only",
+            where=str(path),
+            help="save them with numpy.savez: docs/how-to/classify.md",
         )
     arrays = read_arrays(path)
     frames, offsets = _array(arrays, FRAMES, "iuf", 2, path), _array(arrays, OFFSETS, "iu", 1, path).astype(np.int64)
     if len(offsets) < 2 or offsets[0] != 0 or offsets[-1] != len(frames) or (np.diff(offsets) <= 0).any():
-        why = f"they should rise from 0 to {len(frames):,}, the number of frames, one for each example and the end"
+        why = (
+            f"expected increasing numbers from 0 to {len(frames):,}, the number of frames, one per example and the end"
+        )
         if len(wrong := np.flatnonzero(np.diff(offsets) <= 0)):
-            why += f"; example {wrong[0] + 1} goes from {offsets[wrong[0]]} to {offsets[wrong[0] + 1]}"
-        raise DataError(f"the array {OFFSETS} does not cut the frames", where=str(path), why=why)
+            why += f"; example {wrong[0] + 1} ranges from {offsets[wrong[0]]} to {offsets[wrong[0] + 1]}"
+        raise DataError(f"the array {OFFSETS} does not match the frames", where=str(path), why=why)
     names = ([LABEL] if labeled else []) + ([part[0]] if part else [])
     cells = {name: _cells(arrays, name, len(offsets) - 1, path) for name in names}
     for number, (start, end) in enumerate(pairwise(offsets.tolist())):
@@ -68,23 +72,27 @@ def read_examples(path: Path, *, labeled: bool, part: tuple[str, str] | None = N
 
 
 def _array(arrays: Mapping[str, npt.NDArray[Any]], name: str, kinds: str, dimensions: int, path: Path) -> Any:
-    """Return an array. Raises DataError if it is missing, or of another type or shape."""
+    """Return an array; raise DataError if it is missing or has another type or number of dimensions."""
     array = arrays.get(name)
     if array is None:
-        why = f"the file has {', '.join(arrays) or 'none'}"
+        why = f"the arrays of the file are {', '.join(arrays)}" if arrays else "the file has no arrays"
         raise DataError(f"the array {name} is missing", where=str(path), why=why, help="docs/how-to/classify.md")
     if array.dtype.kind not in kinds or array.ndim != dimensions:
-        why = f"it has the type {array.dtype} and {pluralize(array.ndim, 'dimension')}, not {dimensions}"
-        raise DataError(f"the array {name} cannot be used", where=str(path), why=why, help="docs/how-to/classify.md")
+        types = " or ".join({"i": "integers", "f": "floats", "U": "texts"}[kind] for kind in kinds if kind != "u")
+        expected = f"expected {types} with {pluralize(dimensions, 'dimension')}"
+        why = f"{expected}, found {array.dtype} with {pluralize(array.ndim, 'dimension')}"
+        raise DataError(
+            f"the array {name} has the wrong type or shape", where=str(path), why=why, help="docs/how-to/classify.md"
+        )
     return array
 
 
 def _cells(arrays: Mapping[str, npt.NDArray[Any]], name: str, examples: int, path: Path) -> list[str]:
-    """Return the texts or numbers of an array, one for each example, as texts."""
+    """Return the texts or numbers of an array, one per example, as texts."""
     array = _array(arrays, name, "iufU", 1, path)
     if len(array) != examples:
         what = f"the array {name} has {pluralize(len(array), 'entry', 'entries')} for {pluralize(examples, 'example')}"
-        raise DataError(what, where=str(path), why=f"{OFFSETS} has one entry more than there are examples")
+        raise DataError(what, where=str(path), why=f"{OFFSETS} has one more entry than there are examples")
     with foreign_errors(f"the array {name} is damaged", path):
         cells = [str(cell) for cell in array.tolist()]
         "".join(cells).encode()
@@ -100,7 +108,7 @@ def _rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
 
 
 def _key(row: Row) -> str:
-    """Return the frames as a text, by whose hash examples are dealt to parts."""
+    """Return the frames as a text, by whose hash examples are divided into parts."""
     frames: Any = row.cells[FRAMES]
     return str(frames.tobytes().decode("latin-1"))
 
@@ -124,9 +132,9 @@ def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str,
         yield field.text(field.value(row)), "\n".join(sorted(answer.value(row))), row.where
 
 
-def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """Choose a classifier for .npz files that have frames and labels."""
-    corpus = found_corpus(files)
+def _propose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+    """Return the config of a classifier for .npz files with frames and labels; else None."""
+    corpus = detect_corpus(files)
     if corpus is None or corpus.head.form != "npz" or FRAMES not in corpus.head.names:
         return None
     labels, lengths = [], []
@@ -135,14 +143,14 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
             labels.append(str(row.cells[LABEL]))
             lengths.append(len(row.cells[FRAMES]))
     numbers = len({*labels}) > CLASSES and all("." in label for label in labels)
-    kind, different = ("number", "numbers") if numbers else ("class", pluralize(len({*labels}), "class", "classes"))
+    kind, values = ("number", "numbers") if numbers else ("class", pluralize(len({*labels}), "class", "classes"))
 
     def keys(corpus: FilesConfig) -> Iterator[str]:
         return map(_key, _rows(None, [corpus]))
 
-    parts, held_out = held_out_parts(corpus, valid, examples="series", hashed="their numbers", keys=keys)
+    parts, held_out = held_out_parts(corpus, valid, examples="series", hashed="their content", keys=keys)
     longest, small = max(lengths), len(lengths) <= SMALL
-    settings = training_settings(given, epochs=60 if small else 10, early_stopping=10)
+    settings = training_settings(overrides, epochs=60 if small else 10, early_stopping=10)
     if "valid" not in parts:
         settings.pop("early_stopping", None)
     config = {
@@ -151,8 +159,8 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, A
         "model": {"preset": "tiny" if small else "small", "pooling": "attention"},
         "train": settings,
     }
-    size = f"{pluralize(len(lengths), 'series', 'series')} of up to {pluralize(longest, 'frame')}, {different}"
-    what = f"{size}: a classifier (task.kind = classification)"
+    size = f"{pluralize(len(lengths), 'series', 'series')} of up to {pluralize(longest, 'frame')}, {values}"
+    what = f"{size} → classification"
     return Proposal(config, [what, held_out, *describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})])
 
 

@@ -1,4 +1,4 @@
-"""The inputs of a classifier, by ``data.input``. Imports no torch."""
+"""The types of input of a classifier, by ``data.input``. Imports no torch."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class InputPlace(NamedTuple):
-    """The module whose INPUT is a ``ClassifierInput``, and the size of its network in ``Task.small_spec``."""
+    """The module that defines the ``ClassifierInput`` INPUT, and the key of its size in ``Task.small_spec``."""
 
     module: str
     size: str
 
 
-# A new input is a field in ``regard/fields``, a module, an entry here, and a page in the docs.
+# A new input needs a field in ``regard/fields``, a module, an entry here, and a page in the docs.
 INPUTS = {
     "text": InputPlace("regard.tasks.classification.text_input", "types"),
     "frames": InputPlace("regard.tasks.classification.frame_input", "channels"),
@@ -30,11 +30,17 @@ INPUTS = {
 
 
 class ClassifierInput(NamedTuple):
-    """Everything that depends on the input of a classifier.
+    """All functions that depend on the input of a classifier.
 
-    ``field``: (data, model) to the input's field. ``network``: (model, spec) to the first layer, a ``models.input``.
-    ``rows``, ``row_inputs``, ``lint_rows``: see ``Supervised`` and ``Task``. ``lint_unit``: None of what is no text.
-    ``propose``: see ``RunConfig.propose``.
+    Attributes:
+        field: maps (data, model) to the field of the input.
+        network: maps (model, spec) to the first layer, a ``models.input``.
+        rows: see ``Supervised``.
+        row_inputs: see ``Task``.
+        lint_rows: see ``Task``.
+        lint_unit: see ``Task``; None for an input that is not text.
+        propose: see ``RunConfig.propose``.
+        card: the model card.
     """
 
     field: Callable[[Any, Any], Any]
@@ -48,6 +54,6 @@ class ClassifierInput(NamedTuple):
 
 
 def input_of(name: str) -> ClassifierInput:
-    """Return the input of this name; its module loads torch."""
+    """Return the input with this name. Imports torch."""
     declared: ClassifierInput = import_module(INPUTS[name].module).INPUT
     return declared

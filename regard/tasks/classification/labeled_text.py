@@ -1,4 +1,4 @@
-"""Labeled texts from TSV, JSON lines, FASTA and tables with named columns, strict about what they accept."""
+"""Strict readers of labeled texts from TSV, JSON lines, FASTA and tables with named columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from regard.tasks.row_inputs import require_text_rows
 
 
 class LabeledText(NamedTuple):
-    """The texts of one example, its label or labels, and where they stand."""
+    """The texts of one example, its labels, and its file and line."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...]
@@ -30,7 +30,7 @@ class LabeledText(NamedTuple):
 
 
 def make_text(data: LabeledDataConfig, model: ClassifierModelConfig | None = None) -> Text:
-    """Return the field of the texts; without ``model`` it reads values alone."""
+    """Return the field of the texts; without ``model``, it only reads values."""
     return Text(
         data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
         word_dropout=data.hidden_tokens, other_strand=data.reverse_complement,
@@ -49,10 +49,10 @@ def make_answer(data: LabeledDataConfig) -> OneClass | SeveralLabels | Number:
 
 
 def labeled_rows(data: LabeledDataConfig, corpora: Sequence[FilesConfig]) -> Iterator[Row]:
-    """Yield the rows of files, in their order, with cells under the columns of the config.
+    """Yield the rows of files in order, with cells named by the columns of the config.
 
     Raises:
-        DataError: with file and line, for a row without one of the columns.
+        DataError: with file and line, if a row lacks one of the columns.
     """
     for corpus in corpora:
         for path in named_files(corpus.source):
@@ -65,16 +65,15 @@ def labeled_rows(data: LabeledDataConfig, corpora: Sequence[FilesConfig]) -> Ite
 
 
 def read_labeled(corpora: Sequence[FilesConfig], data: LabeledDataConfig) -> Iterator[LabeledText]:
-    """Yield the examples of files, in their order. DataError, with file and line, for one without a text or a label."""
+    """Yield the examples of files in order; raise DataError with file and line if a text or label is missing."""
     text, answer = make_text(data), make_answer(data)
     for row in labeled_rows(data, corpora):
         yield LabeledText(text.value(row), answer.value(row), row.where)
 
 
-def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the texts of each row, tabs between several: see ``core.task.Task.row_inputs``."""
+def read_texts(config: Any, path: Path, columns: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the texts of each row, separated by tabs: see ``core.task.Task.row_inputs``."""
     data: LabeledDataConfig = config.data
-    columns: Sequence[Column] = given
     if not columns:
         require_text_rows(path)
         names = column_names(path)
@@ -82,8 +81,8 @@ def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tup
         if form_of(path) != "fasta" and all(isinstance(column, int) for column in columns) and names:
             columns = text_columns(names) if len(text_columns(names)) == len(columns) else columns
     if len(columns) != len(data.text):
-        what = f"an input of this model has {pluralize(len(data.text), 'text column')}"
-        raise ConfigError(what, where="--column", why=f"{len(columns)} given")
+        what = f"this model needs {pluralize(len(data.text), 'text column')}, but {len(columns)} are selected"
+        raise ConfigError(what, where="--column", help="repeat --column for each text")
     for row in read_rows(path, columns):
         texts = [text_of(row, column) for column in columns]
         yield row.where, texts[0] if len(texts) == 1 else "\t".join(text.replace("\t", " ") for text in texts)
@@ -92,8 +91,8 @@ def read_texts(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tup
 def _columns(path: Path, data: LabeledDataConfig) -> tuple[Sequence[Column], Sequence[Column]]:
     """Return the columns of texts and of labels in a file.
 
-    Where the config names none they are ``text`` and ``label`` of JSON lines and of tables that have both, and else
-    the first two.
+    If the config does not name them, they are ``text`` and ``label`` for JSON lines and for tables with both names, and
+    otherwise the first two columns.
     """
     form = form_of(path)
     if data.by_default and (

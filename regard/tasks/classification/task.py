@@ -1,4 +1,4 @@
-"""Classification: an input, such as one or several texts, to a class, to several labels or to a number."""
+"""Classification: predict a class, several labels or a number for an input such as one or several texts."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceCla
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """Short texts of which the label is the first word's kind."""
+    """Write short texts whose label depends on their first word."""
     kinds = {"good": "fine great lovely".split(), "bad": "poor dull awful".split()}
     lines = [
-        f"{word} {' '.join('a film it is'.split()[: 1 + at])}\t{label}\n"
-        for label, words in kinds.items() for at, word in enumerate(words)
+        f"{word} {' '.join('a film it is'.split()[: 1 + number])}\t{label}\n"
+        for label, words in kinds.items() for number, word in enumerate(words)
     ]  # fmt: skip
     (folder / "sample.tsv").write_text("".join(lines), encoding="utf-8")
     corpus = {"source": str(folder / "sample.tsv")}
@@ -49,9 +49,9 @@ def _export_form(config: ClassificationConfig) -> EncoderForm:
     if model.pooling != "first":
         obstacles[f"its pooling is {model.pooling}"] = "model.pooling=first"
     if model.pairs == "apart":
-        obstacles["it reads texts apart"] = "model.pairs=together"
+        obstacles["it encodes texts separately"] = "model.pairs=together"
     if data.input != "text":
-        obstacles[f"it reads {data.input}, and the model there reads tokens"] = ""
+        obstacles[f"its input is {data.input}, but the exported model reads tokens"] = ""
     rows = input_of(data.input).lint_rows
     return EncoderForm(
         head="sequence", longest=config.longest, label_kind=data.label_kind, obstacles=obstacles,

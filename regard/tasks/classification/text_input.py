@@ -19,7 +19,7 @@ def _network(model: Any, spec: Mapping[str, int]) -> Input:
 
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield texts, labels and places: see ``core.task.Task.lint_rows``."""
+    """Yield texts, labels and row names: see ``core.task.Task.lint_rows``."""
     for example in read_labeled(corpora, data):
         yield "\t".join(example.texts), "\n".join(sorted(example.labels)), example.where
 

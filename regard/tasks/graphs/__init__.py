@@ -1,1 +1,1 @@
-"""Graphs: a class or a number of each graph as a whole."""
+"""Graphs: predict a class or a number of a whole graph."""

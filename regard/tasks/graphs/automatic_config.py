@@ -1,4 +1,4 @@
-"""The automatic choice of a model of graphs for files, with the reason of each setting."""
+"""Automatic choice of a graph model's config for files, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
 from regard.errors import RegardError
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import common_head, found_corpus, held_out_parts
+from regard.tasks.detect_files import common_head, detect_corpus, held_out_parts
 
 SAMPLED = 2_000  # graphs
-WALKS, WALKED = 8, 256  # steps of walks, on graphs of at most so many nodes: they cost nodes times edges
-CLASSES = 20  # numbers of more different values are numbers, not classes
+WALKS, WALKED = 8, 256  # steps of random walks, and the size limit of graphs: walks cost nodes × edges
+CLASSES = 20  # maximum number of values of numeric class labels
 
 
-def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``: for JSON lines with edges."""
+def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``. Reads JSON lines with edges."""
     common = common_head(files)
     return Confidence.FORM if common is not None and _holds_graphs(common.files[0]) else Confidence.NONE
 
 
-def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """Choose a model of graphs for JSON lines with edges and a label; else None."""
-    data = given.get("data", {})
-    corpus = found_corpus(files)
+def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+    """Return the config of a graph model for JSON lines with edges and a label; else None."""
+    data = overrides.get("data", {})
+    corpus = detect_corpus(files)
     if corpus is None or not _holds_graphs(corpus.first):
         return None
     label = str(data.get("label", "label"))
@@ -41,13 +41,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         return (line.digest() for line in read_graph_lines([part], label))
 
     graphs = _first_graphs(corpus.first, label)
-    parts, held_out = held_out_parts(corpus, valid, examples="graphs", hashed="what they hold", keys=keys)
+    parts, held_out = held_out_parts(corpus, valid, examples="graphs", hashed="their content", keys=keys)
     kind = data.get("label_kind", "number" if _are_numbers(graphs) else "class")
     what = "a number" if kind == "number" else "a class"
     settings: dict[str, Any] = {"batch_tokens": _batch(graphs), "clip_norm": 1.0, "precision": "float32"}
-    if "optimizer" not in given:
+    if "optimizer" not in overrides:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "schedule": "constant", "warmup": 50}
-    if not set(TRAINING_ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
     walks = WALKS if max((graph.nodes for graph in graphs), default=0) <= WALKED else 0
     if "valid" not in parts:
@@ -58,12 +58,12 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "model": {"kind": "gatv2"},
         "train": settings,
     }
-    reasons = [f"its lines have edges: {what} of each graph (task.kind = graphs)", held_out, _network(graphs, walks)]
+    reasons = [f"lines with edges → graphs ({what} per graph)", held_out, _network(graphs, walks)]
     return Proposal(config, reasons)
 
 
 def _holds_graphs(path: Path) -> bool:
-    """Return whether the first line that is not blank is an object with a list of edges, right or wrong."""
+    """Return whether the first non-blank line is an object with a list of edges, valid or not."""
     if not path.is_file() or not has_ending(path, JSON_LINES):  # a pipe can be read only once
         return False
     try:
@@ -81,7 +81,7 @@ def _first_graphs(path: Path, key: str) -> list[GraphLine]:
 
 
 def _are_numbers(graphs: Sequence[GraphLine]) -> bool:
-    """Return whether labels are numbers of which many differ."""
+    """Return whether the labels are numbers with many different values."""
     labels = {graph.label or "" for graph in graphs}
     try:
         return len(labels) > CLASSES and all(abs(float(label)) < float("inf") for label in labels)
@@ -90,16 +90,16 @@ def _are_numbers(graphs: Sequence[GraphLine]) -> bool:
 
 
 def _batch(graphs: Sequence[GraphLine]) -> int:
-    """Return the nodes of an update: those of some 32 graphs."""
+    """Return the batch size in nodes, for about 32 graphs."""
     return max(256, round(32 * sum(graph.nodes for graph in graphs) / max(len(graphs), 1)))
 
 
 def _network(graphs: Sequence[GraphLine], walks: int) -> str:
-    inputs = ["the number of their neighbors"]
+    inputs = ["degree"]
     if any(graph.features.shape[1] for graph in graphs):
-        inputs.insert(0, "their features")
+        inputs.insert(0, "features")
     if any(graph.kinds for graph in graphs):
-        inputs.insert(0, "their labels")
+        inputs.insert(0, "label")
     if walks:
-        inputs.append(f"how often walks of up to {pluralize(walks, 'step')} come back")
-    return f"nodes are described by {', '.join(inputs)}; three layers of graph attention, pooled by attention"
+        inputs.append(f"return probabilities of random walks of up to {pluralize(walks, 'step')}")
+    return f"inputs of a node: {', '.join(inputs)}; network: three layers of graph attention, attention pooling"

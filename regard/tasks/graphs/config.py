@@ -1,4 +1,4 @@
-"""The config of a model of whole graphs. Imports no torch."""
+"""The config of a graph model. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,52 +12,55 @@ from regard.models.graph.config import GraphNetConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.graph_run_config import GraphRunConfig
 
-# The figures that may choose a checkpoint, of each kind of label.
+# The metrics that ``train.best_by`` may name, by type of label.
 METRICS = {"class": ("accuracy", "macro_f1", "calibration_error"), "number": ("rmse", "mae", "pearson")}
 
 
 class GraphsDataConfig(DataSection):
-    """Files of graphs, and what describes a node beside its features and its label."""
+    """Files of graphs, and additional features of nodes."""
 
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    train: tuple[FilesConfig, ...]  # empty for an imported model without data
     valid: tuple[FilesConfig, ...] | None = None
-    label: str = Field("label", description="the key of a graph's label")
-    label_kind: Literal["class", "number"] = Field("class", description="one of some classes, or a number")
-    directed: bool = Field(False, description="an edge lets its first node see its second alone")
+    label: str = Field("label", description="key of the label of a graph")
+    label_kind: Literal["class", "number"] = Field("class", description="prediction for a graph: a class or a number")
+    directed: bool = Field(False, description="directed edges: only the first node of an edge attends to the second")
     degrees: int = Field(
-        16, ge=0, le=1024, description="describe a node by the number of its neighbors, which count up to this one"
+        16, ge=0, le=1024, description="add the degree of a node, clipped at this number, as a one-hot feature"
     )
     walks: int = Field(
         0,
         ge=0,
         le=64,
-        description="describe a node by the chance that a random walk of 2 … this many steps returns to it, which sees "
-        "cycles that layers cannot; time goes with a graph's nodes times its edges",
+        description="add the probabilities that random walks of 2 to this number of steps return to a node, which show "
+        "cycles that the layers cannot detect; costs nodes × edges per graph",
     )
     noise: int = Field(
-        0, ge=0, le=256, description="random features of a node, drawn anew each time in training (Sato et al. 2021)"
+        0,
+        ge=0,
+        le=256,
+        description="number of random features of a node, drawn for each visit in training (Sato et al. 2021)",
     )
 
 
 class GraphsModelConfig(GraphNetConfig):
-    """A network over the nodes, and how they become one answer."""
+    """A network over the nodes of a graph, and the pooling of their outputs."""
 
-    layers: int = Field(3, ge=1, le=64, description="as many edges away a node can see")
-    width: int = Field(16, ge=1, le=1 << 14, description="features a head")
+    layers: int = Field(3, ge=1, le=64, description="number of layers: a node attends to nodes up to this distance")
+    width: int = Field(16, ge=1, le=1 << 14, description="features per head")
     heads: int = Field(
-        4, ge=1, le=1 << 10, description="of all layers but the last, side by side; gcn and gin have one"
+        4, ge=1, le=1 << 10, description="heads of all layers except the last, concatenated; gcn and gin have one"
     )
     dropout: float = Field(
-        0.1, ge=0, lt=1, description="of the inputs of each layer, and before the last of the answer"
+        0.1, ge=0, lt=1, description="dropout of the inputs of each layer, and before the output layer"
     )
-    attention_dropout: float = Field(0.0, ge=0, lt=1, description="of attention weights, an edge at a time")
+    attention_dropout: float = Field(0.0, ge=0, lt=1, description="dropout of attention weights, per edge")
     pooling: Literal["mean", "sum", "max", "attention"] = Field(
-        "attention", description="of the nodes of a graph; attention shows the weight of each node"
+        "attention", description="pooling of the nodes of a graph; attention returns the weight of each node"
     )
 
 
 class GraphsConfig(GraphRunConfig):
-    """Everything that decides the run of a model of graphs. Frozen; saved with every value."""
+    """Config of a graph model's run. Frozen; the saved file has a value for every key."""
 
     automatic: ClassVar[str] = "regard.tasks.graphs.automatic_config"
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
@@ -74,7 +77,7 @@ class GraphsConfig(GraphRunConfig):
         by, kind = self.train.best_by, self.data.label_kind
         if by != "loss" and by not in METRICS[kind]:
             raise InvalidCombination(
-                "train.best_by", "data.label_kind", why=f"{by} is not measured of a {kind}",
+                "train.best_by", "data.label_kind", why=f"{by} is not a metric for label_kind = {kind}",
                 help=f"--set train.best_by={METRICS[kind][0]}",
             )  # fmt: skip
         return self

@@ -1,4 +1,4 @@
-"""The predictor of whole graphs: weights of nodes in their order, and attention along the edges."""
+"""The predictor of whole graphs, with the weights of nodes and the attention along the edges."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from regard.data.graphs import Graph
 from regard.tasks.net_outputs import run_network
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
-MAX_SHOWN = 64  # nodes; of a graph that has more, those with the greatest weights
+MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, those with the greatest weights
 
 
 class GraphPredictor(SupervisedPredictor):
-    """A trained network of graphs: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``."""
+    """A trained graph model: ``regard.load("runs/rings")([{"edges": [[0, 1], [1, 2]]}])[0].label``."""
 
     def __call__(self, inputs: Sequence[GraphLine | Mapping[str, Any]], **settings: Any) -> list[Any]:
-        """Return a prediction for each graph, an object as in a line of a file. Its weights are those of the nodes."""
+        """Return a prediction for each graph, an object as in a line of a file; ``weights`` are those of the nodes."""
         return [
             output._replace(weights=[weight for _, weight in output.weights])
             for output in super().__call__(inputs, **settings)
@@ -29,7 +29,7 @@ class GraphPredictor(SupervisedPredictor):
 
     @torch.no_grad()
     def inspect(self, graph: GraphLine | Mapping[str, Any]) -> Observation:
-        """Return attention along the edges in each layer, the weights of nodes in the prediction, and the labels."""
+        """Return the attention along the edges in each layer, the pooling weights of the nodes, and the prediction."""
         values = self._accept(graph)
         (row,) = self._encode([values]).rows
         inputs = self._padded([row])
@@ -54,15 +54,15 @@ class GraphPredictor(SupervisedPredictor):
 
 
 def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
-    """Return the weights (heads, shown, shown) of each layer of attention, 0 where there is no edge.
+    """Return the attention weights (heads, shown, shown) of each layer, 0 for a pair without an edge.
 
-    They are computed row by row: a table of all nodes may not fit into memory.
+    They are computed row by row, because the weights of all nodes may not fit into memory.
     """
     weights: dict[int, Tensor] = {}
     for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
         for row, node in enumerate(shown.tolist()):
-            others = torch.from_numpy(graph.neighbors(node))
-            table[:, row, others] = layer.weights(inputs, node, others.to(batch.values.device)).float().cpu()
+            neighbors = torch.from_numpy(graph.neighbors(node))
+            table[:, row, neighbors] = layer.weights(inputs, node, neighbors.to(batch.values.device)).float().cpu()
         weights[number] = table[:, :, shown]
     return weights

@@ -1,4 +1,4 @@
-"""Graphs: a graph to a class or a number."""
+"""Graphs: predict a class or a number of a graph."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
 
 
 def sample_graphs(folder: Path) -> dict[str, Any]:
-    """Write rings and stars of three to eight nodes, with a feature of little use, and return the files."""
+    """Write rings and stars of three to eight nodes, with an uninformative feature, and return the files."""
     lines = []
     for nodes in range(3, 9):
         ring, star = [[n, (n + 1) % nodes] for n in range(nodes)], [[0, n] for n in range(1, nodes)]
@@ -62,7 +62,7 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield contents, labels and places: see ``core.task.Task.lint_rows``."""
+    """Yield contents, labels and row names: see ``core.task.Task.lint_rows``."""
     for graph in read_graph_lines(corpora, data.label):
         yield graph.digest(), graph.label, graph.where or ""
 

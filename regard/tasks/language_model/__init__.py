@@ -1,1 +1,1 @@
-"""Language models: the next token of a text, given those before it."""
+"""Language models: predict the next token of a text."""

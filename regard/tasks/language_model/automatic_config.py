@@ -1,14 +1,15 @@
-"""A language model's config for a text nobody wrote a recipe for, each choice with its reason."""
+"""Automatic choice of a language model config for texts or documents, with the reason of each setting."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import shortened
+from regard.core.wording import pluralize
 from regard.data.column_names import document_columns, label_like
 from regard.data.documents import (
     Cut,
@@ -27,18 +28,18 @@ from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
 from regard.errors import DataError
 from regard.runs.run_config import Proposal
-from regard.tasks.found_files import FoundCorpus, describe_columns, found_corpus, held_out_parts, refuse_rows
+from regard.tasks.detect_files import DetectedCorpus, describe_columns, detect_corpus, held_out_parts, refuse_rows
 
-CHARACTERS = 512  # so few different ones are pieces of their own
-HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # for validation where no text is given: whichever is fewer characters
-COMPUTED = 10_000_000_000  # characters, above which the order of an epoch is computed rather than listed
-FEWEST = 2_000  # characters: of a shorter text nothing is held out
-FEWEST_DOCUMENTS, HELD_OUT_DOCUMENTS = 10, 2_000  # of fewer none is held out, and never more
-GIVE_SOME = "--valid-file FILE gives a text to validate on"
+CHARACTERS = 512  # up to 512 different characters, a small text has one piece per character
+HELD_OUT_SHARE, HELD_OUT = 0.1, 1_000_000  # held out without validation data: the smaller of both, in characters
+COMPUTED = 10_000_000_000  # characters above which the order of an epoch is computed instead of stored as a list
+MIN_CHARACTERS = 2_000  # nothing is held out of a shorter text
+MIN_DOCUMENTS, HELD_OUT_DOCUMENTS = 10, 2_000  # no document is held out below the first, and at most the second
+ADD_VALIDATION = "(--valid-file adds validation data)"
 
 
 class _Size(NamedTuple):
-    """Up to so many characters: this preset, dropout, context and epochs."""
+    """Settings for texts of up to ``characters`` characters."""
 
     characters: float
     preset: str
@@ -54,49 +55,50 @@ SIZES = (
     _Size(float("inf"), "base", 0.0, 512, 1),
 )
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
-NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "pitches and ends of frames as pieces")
-LOOKED_AT = 20  # documents, to tell whether they are music
+NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "notes tokenizer")
+SAMPLED = 20  # documents that are checked for music
 
 
-def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal:
-    """Read the text once and choose. ``given``: keys of ``train`` that the user sets. DataError for an empty text.
+def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal:
+    """Read the text once and choose a config; ``overrides`` are the settings of the user. DataError for empty files.
 
-    JSON lines are a document each, and so are the files of a folder; any other text is one stream.
+    Each JSON line is a document, and so is each file of a folder; any other text is one stream.
     """
-    kind, count, seen, digests = _kind(files, named="task" in given), 0, set[str](), set[bytes]()
+    kind, count, seen, digests = _kind(files, named="task" in overrides), 0, set[str](), set[bytes]()
     for piece in _pieces(files, kind, digests):
         count += len(piece)
         if len(seen) <= CHARACTERS:
             seen.update(piece)
     if not count:
-        raise DataError("there is no text to learn from", where=str(files[0]), why="it is empty")
+        raise DataError("no training text", where=str(files[0]), why="the file is empty")
     small = len(seen) <= CHARACTERS and count <= SIZES[1].characters
     music = kind == "json-line" and _is_music(files)
     size = MUSIC if music else next(size for size in SIZES if count <= size.characters)
     tokenizer, pieces = NOTES if music else _tokenizer(len(seen), small=small)
     order = {"order": "feistel"} if count > COMPUTED else {}
     packed = {} if kind == "stream" else {"documents": kind}
-    corpus = found_corpus(files) if packed and not any(file.is_dir() for file in files) else None
+    corpus = detect_corpus(files) if packed and not any(file.is_dir() for file in files) else None
     if corpus is not None and corpus.split is not None:
-        parts, told = held_out_parts(corpus, valid, examples="documents", hashed="their content")
+        parts, reason = held_out_parts(corpus, valid, examples="documents", hashed="their content")
     else:
-        parts, told = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
-    settings: dict[str, Any] = {} if "optimizer" in given else {
+        parts, reason = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
+    settings: dict[str, Any] = {} if "optimizer" in overrides else {
         "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
         "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
-        "schedule": "linear" if {"steps", "minutes", "tokens"} & given.keys() else "inverse-sqrt",
+        "schedule": "linear" if {"steps", "minutes", "tokens"} & overrides.keys() else "inverse-sqrt",
     }  # fmt: skip
-    settings |= division(given)
-    if not set(TRAINING_ENDS) & given.keys():
+    settings |= division(overrides)
+    if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
-    other = ": music" if music else "" if packed else "; two files would train a translation model"
+    content = pluralize(len(digests), "different document") if packed else "text without columns"
     reasons = [
-        f"{_documents(len(digests), 'different') if packed else 'one text alone'}: a language model "
-        f"({count:,} characters, {pieces}, preset {size.preset}){other}",
-        told,
-        *_described(corpus, given),
+        f"{content}{' of music' if music else ''} → language model "
+        f"({pluralize(count, 'character')}, {pieces}, preset `{size.preset}`)"
+        f"{'' if packed else '; two files would train a translation model'}",
+        reason,
+        *_described(corpus, overrides),
         *_unread(files),
-        *(["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []),
+        *(['data.order = "feistel": the text is too large for a list of its windows'] if order else []),
     ]
     config = {
         "task": {"kind": "language-model"},
@@ -107,62 +109,59 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
     return Proposal(config, reasons)
 
 
-def _described(corpus: FoundCorpus | None, given: Mapping[str, Any]) -> list[str]:
-    """Return the line on the columns that are read.
+def _described(corpus: DetectedCorpus | None, overrides: Mapping[str, Any]) -> list[str]:
+    """Return the reason line about the columns that are read.
 
-    DataError where the columns that are not read look like labels or targets, unless the task was named.
+    Raises:
+        DataError: an unused column looks like a label or a target, and the user did not name the task.
     """
     if corpus is None or not corpus.head.names:
         return []
     read = document_columns(corpus.head.names) or ()
     dropped = label_like(name for name in corpus.head.names if name not in read)
-    if dropped and "task" not in given:
+    if dropped and "task" not in overrides:
         raise DataError(
-            f"a language model would not read the column {dropped[0]!r}, which looks like a label or a target",
+            f"the column {dropped[0]!r} looks like a label or a target, and a language model would ignore it",
             where=str(corpus.first),
             why=f"the columns are {shortened(', '.join(corpus.head.names))}",
-            help="--set data.text=… --set data.label=… names the columns of a classifier; "
-            f"--task language-model reads {' and '.join(read)} alone",
+            help="--set data.text=… --set data.label=… selects the columns of a classifier; "
+            f"--task language-model reads only {' and '.join(read)}",
         )
     roles = {"prompt": read[:1], "completion": read[1:]} if len(read) > 1 else {"text": read}
     return describe_columns(corpus, roles)
 
 
 def _unread(files: Sequence[Path]) -> list[str]:
-    """Return lines on what may be labels and is not read: the lines above sequences, and the names of folders."""
+    """Return reason lines about unused possible labels: FASTA header lines and the names of subfolders."""
     lines = []
     if any(map(is_fasta, named_files(tuple(files)))):
-        lines.append(
-            "the lines above the sequences are not read; --task classification learns their last words as labels"
-        )
+        lines.append("FASTA header lines are ignored; --task classification uses their last words as labels")
     for folder in filter(Path.is_dir, files):
         names = sorted({path.relative_to(folder).parts[0] for path in text_files(folder)})
         if len(names) > 1 and all((folder / name).is_dir() for name in names):
-            told = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
+            shown = f"{', '.join(names[:5])}{' …' if len(names) > 5 else ''}"
             lines.append(
-                f"the names of the folders ({told}) are not read as labels; a .csv with text and label has them"
+                f"the folder names ({shown}) are not used as labels; a classifier needs a .csv with text and label"
             )
     return lines
 
 
 def _tokenizer(characters: int, *, small: bool) -> tuple[dict[str, Any], str]:
-    """The tokenizer of a text, and how to call its pieces."""
+    """Return the tokenizer table and its description."""
     if small:
-        return {"kind": "character"}, f"{characters} different ones as pieces"
-    return {"kind": "byte-bpe", "size": 8_000}, "8,000 pieces of bytes"
+        return {"kind": "character"}, f"character tokenizer of {pluralize(characters, 'piece')}"
+    return {"kind": "byte-bpe", "size": 8_000}, "byte-bpe tokenizer of 8,000 pieces"
 
 
 def _is_music(files: Sequence[Path]) -> bool:
-    """Return whether every word of the first documents names a pitch (``data/notes``)."""
-    documents = islice(
-        (each for file in files for each in read_documents(TextConfig(source=file), Cut("json-line"))), LOOKED_AT
-    )
-    words = [word for each in documents for word in (each.prompt + each.text).split()]
+    """True if every word of the first documents is the name of a pitch (``data/notes``)."""
+    documents = chain.from_iterable(read_documents(TextConfig(source=file), Cut("json-line")) for file in files)
+    words = [word for document in islice(documents, SAMPLED) for word in (document.prompt + document.text).split()]
     return bool(words) and all(pitch_of(word) is not None for word in words)
 
 
 def _kind(files: Sequence[Path], *, named: bool) -> DocumentKind:
-    """Return how texts are cut. DataError where they are rows, unless the task was named."""
+    """Return the kind of documents in the files; DataError for rows, unless ``named``: the user named the task."""
     for file in files:
         _require_documents(file)
     for file in () if named else named_files(tuple(files)):
@@ -175,7 +174,7 @@ def _kind(files: Sequence[Path], *, named: bool) -> DocumentKind:
 
 
 def _require_documents(file: Path) -> None:
-    """DataError for a table or JSON lines whose columns tell no task."""
+    """Raise DataError for a table or JSON lines whose columns match no task."""
     if file.is_dir() or not (is_table(file) or is_json_lines(file)) or holds_documents(file):
         return
     source = (
@@ -186,16 +185,16 @@ def _require_documents(file: Path) -> None:
         else "columns"
     )
     raise DataError(
-        "the names of the columns do not tell what is to be learned",
+        "the column names match no task",
         where=str(file),
         why=f"the {source} are {shortened(', '.join(column_names(file)))}",
-        help="name them text and label, source and target, prompt and completion, tokens and tags, items, or text; or "
-        "say which is the text and which the label: --set data.text=… --set data.label=…",
+        help="rename them to text and label, source and target, prompt and completion, tokens and tags, items, or "
+        "text; or select columns for a classifier: --set data.text=… --set data.label=…",
     )
 
 
 def _pieces(files: Sequence[Path], kind: DocumentKind, digests: set[bytes]) -> Iterator[str]:
-    """All text, piece by piece; ``digests`` gets that of each document."""
+    """Yield all text in pieces, and add the digest of each document to ``digests``."""
     for text in (TextConfig(source=file) for file in files):
         if kind == "stream":
             yield from read_text_lines(text)
@@ -206,50 +205,45 @@ def _pieces(files: Sequence[Path], kind: DocumentKind, digests: set[bytes]) -> I
 
 
 def _held_out(files: Sequence[Path], valid: Sequence[Path], number: int) -> tuple[dict[str, Any], str]:
-    """The tables ``train`` and ``valid`` of so many different documents, and the reason."""
+    """Return the tables ``train`` and ``valid`` for ``number`` different documents, and the reason."""
     train = [{"source": str(file)} for file in files]
     if valid:
-        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
-    if number < FEWEST_DOCUMENTS:
-        return {
-            "train": train
-        }, f"fewer than {FEWEST_DOCUMENTS} documents: none is held out, so there is no validation; {GIVE_SOME}"
+        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, _validation_files(valid)
+    if number < MIN_DOCUMENTS:
+        return {"train": train}, f"no validation: fewer than {MIN_DOCUMENTS} documents {ADD_VALIDATION}"
     held = min(max(round(HELD_OUT_SHARE * number), 1), HELD_OUT_DOCUMENTS)
     share = 1 - held / number
     parts = {"train": [0.0, share], "valid": [share, 1.0]}
     tables = {name: [{"source": str(file), "share": part} for file in files] for name, part in parts.items()}
-    are = "is" if held == 1 else "are"
-    return tables, f"no validation text given: {_documents(held, 'whole')} {are} held out, drawn by their content"
+    return tables, f"validation: {pluralize(held, 'document')}, selected by a hash of the content"
 
 
-def _documents(number: int, which: str) -> str:
-    return f"{number:,} {which} document{'' if number == 1 else 's'}"
+def _validation_files(files: Sequence[Path]) -> str:
+    return f"validation: {', '.join(map(str, files))}"
 
 
-def division(given: Mapping[str, Any]) -> dict[str, int]:
-    """Two workers where a CPU has threads for them, unless ``given`` says how an update is divided.
+def division(overrides: Mapping[str, Any]) -> dict[str, int]:
+    """Return two workers for a CPU with several threads, unless ``overrides`` sets workers or shards.
 
-    Two of the two shards that an update has take less time than one after the other by twice the threads
-    (bench/nanogpt_speed.py): what is small is not worth splitting further, and the rest is half as large.
+    On a CPU, two workers with a shard each are faster than one worker with twice the threads that computes both shards
+    in turn (bench/nanogpt_speed.py).
     """
-    if {"workers", "shards"} & given.keys():
+    if {"workers", "shards"} & overrides.keys():
         return {}
-    import torch  # here, since a config that is refused needs none
+    import torch  # here, because an invalid config does not need it
 
-    threads = given.get("threads") or torch.get_num_threads()
+    threads = overrides.get("threads") or torch.get_num_threads()
     return {"workers": 2} if isinstance(threads, int) and threads > 1 and not torch.cuda.is_available() else {}
 
 
 def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[dict[str, Any], str]:
-    """The tables ``train`` and ``valid``, and the reason."""
+    """Return the tables ``train`` and ``valid`` for a text of ``count`` characters, and the reason."""
     train = [{"source": str(file)} for file in files]
     if valid:
-        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, "validates on the text given"
-    if count < FEWEST:
-        return {
-            "train": train
-        }, f"fewer than {FEWEST:,} characters: nothing is held out, so there is no validation; {GIVE_SOME}"
+        return {"train": train, "valid": [{"source": str(file)} for file in valid]}, _validation_files(valid)
+    if count < MIN_CHARACTERS:
+        return {"train": train}, f"no validation: fewer than {MIN_CHARACTERS:,} characters {ADD_VALIDATION}"
     share = round(1 - min(HELD_OUT_SHARE, HELD_OUT / count), 6)
-    held = [{"source": str(file), "share": [share, 1.0]} for file in files]
-    kept = [{"source": str(file), "share": [0.0, share]} for file in files]
-    return {"train": kept, "valid": held}, f"no validation text given: the last {1 - share:.1%} are held out"
+    held_out = [{"source": str(file), "share": [share, 1.0]} for file in files]
+    rest = [{"source": str(file), "share": [0.0, share]} for file in files]
+    return {"train": rest, "valid": held_out}, f"validation: the last {1 - share:.1%} of the text"

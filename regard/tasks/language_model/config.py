@@ -1,4 +1,4 @@
-"""The config of a language model: text, a stack of layers, and how it generates. Imports no torch."""
+"""Config of language models: text, a stack of layers, and generation. Does not import torch."""
 
 from __future__ import annotations
 
@@ -26,60 +26,62 @@ else:
     GenerationFields = config_model(GenerationSettings)
 
 CONTEXT = 256
-LOSSLESS = ("byte", "character", "byte-bpe", "notes")  # kinds of tokenizers that give every text back as it was
+LOSSLESS = ("byte", "character", "byte-bpe", "notes")  # tokenizer kinds whose tokens decode to the original text
 
 
 class TextDataConfig(DataSection):
-    """Texts, and how they become token numbers."""
+    """Texts and their conversion to token ids."""
 
-    train: tuple[TextConfig, ...]  # none where a model came without its data
+    train: tuple[TextConfig, ...]  # empty for a model without its data
     valid: tuple[TextConfig, ...] | None = None
     tokenizer: TokenizerConfig = Field(
         TokenizerConfig(kind="character"),
-        description="`character`, `byte` or `byte-bpe`, which give every text back; `notes` for music",
+        description="`character`, `byte` or `byte-bpe`, which are lossless; `notes` for music",
     )
-    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="tokens of a window: the most that a prediction sees")
+    context: int = Field(
+        CONTEXT, ge=1, le=1 << 20, description="window length in tokens: the maximum that a prediction sees"
+    )
     documents: DocumentKind = Field(
         "auto",
-        description="`stream`: each text is one, cut into windows; or what a document is, several of which are packed "
-        "into a row: `file`, `line`, `json-line`, or what stands between `blank-line` or `separator`; `auto`: JSON "
-        "lines and FASTA by their names, else stream",
+        description="`stream`: each text is cut into windows; otherwise documents are packed into rows, and a document "
+        "is a `file`, `line` or `json-line`, or ends at a `blank-line` or `separator`; `auto`: documents of JSON "
+        "lines and FASTA files, recognized by their names, else `stream`",
     )
-    separator: str | None = Field(None, min_length=1, description="the line between documents, for `separator`")
+    separator: str | None = Field(None, min_length=1, description="line between documents, for `separator`")
     loss_on: Literal["completion", "all"] = Field(
-        "completion", description="of a JSON line with a prompt: the completion and its end alone, or all of it"
+        "completion", description="tokens in the loss of a JSON line with a prompt: completion and its end, or all"
     )
     stride: int | None = Field(
         None,
         ge=1,
         le=1 << 20,
-        description="tokens from window to window of evaluation and validation; unset: the context",
+        description="offset in tokens between windows of evaluation and validation; unset: the context",
     )
 
     processes: int | None = Field(
-        None, ge=1, le=1024, description="that tokenize; unset: as many as cores for a large text, else 1"
+        None, ge=1, le=1024, description="processes that tokenize; unset: one per core for a large text, else 1"
     )
     order: Literal["shuffled", "feistel", "lanes"] = Field(
         "shuffled",
-        description="order of an epoch: drawn as a list of all windows, or computed batch by batch, for "
-        "texts too large for that; `lanes`: documents from beginning to end, side by side, and what the model "
-        "remembers is carried from one batch to the next, for mixers such as `segment-memory`",
+        description="order of an epoch: `shuffled`: a shuffled list of all windows; `feistel`: computed per batch, for "
+        "texts too large for a list; `lanes`: each row reads documents from beginning to end and keeps the model's "
+        "state between batches, for mixers such as `segment-memory`",
     )
 
     @property
     def cut(self) -> Cut:
-        """The way texts are cut into documents."""
+        """Rule that divides texts into documents."""
         return Cut(self.documents, self.separator, self.loss_on == "completion")
 
     def packed(self, texts: Sequence[TextConfig] | None) -> bool:
-        """Return whether these texts are documents packed into rows, not streams cut into windows."""
+        """True if these texts are documents packed into rows, False if they are streams cut into windows."""
         if self.documents == "auto":
             return any(holds_records(text.source) for text in texts or ())
         return self.documents != "stream"
 
     @property
     def described(self) -> dict[str, int | str]:
-        """Description of what is measured, for people: how long windows are, how far apart, and which tokens count."""
+        """Evaluated data, for reports: window length, stride, form of the documents, and the tokens that count."""
         prompts = self.loss_on == "completion" and any(
             self.documents in ("auto", "file", "json-line") and holds_prompts(text.source) for text in self.train
         )
@@ -92,43 +94,43 @@ class TextDataConfig(DataSection):
         }
 
     @model_validator(mode="after")
-    def _cut_as_it_can_be(self) -> Self:
+    def _check_documents(self) -> Self:
         if (self.documents == "separator") != (self.separator is not None):
             raise InvalidCombination(
                 "data.separator",
                 "data.documents",
-                why="a separator is the line between documents where data.documents is separator, and only there",
+                why='data.separator is required for data.documents = "separator", and only valid there',
                 help="--set data.documents=separator --set data.separator='<|endoftext|>'",
             )
         if self.order == "lanes" and self.stride not in (None, self.context):
             raise InvalidCombination(
                 "data.stride",
                 "data.order",
-                why="lanes read every token once, after all that is remembered of those before it",
+                why="lanes read every token exactly once",
                 help=f"--set data.stride={self.context}, or --set data.order=shuffled",
             )
         if (self.stride or 1) > self.context:
             raise InvalidCombination(
                 "data.stride",
                 "data.context",
-                why=f"windows of {self.context} tokens that lie {self.stride} apart leave tokens out",
+                why=f"a stride of {self.stride} skips tokens between windows of {pluralize(self.context, 'token')}",
                 help=f"--set data.stride={self.context}, or less",
             )
         return self
 
     @model_validator(mode="after")
-    def _gives_the_text_back(self) -> Self:
+    def _check_lossless(self) -> Self:
         if self.tokenizer.kind not in LOSSLESS or self.tokenizer.lowercase:
             raise InvalidCombination(
                 "data.tokenizer",
-                why=f"a language model's tokenizer gives the text back as it was: {', '.join(LOSSLESS)}, as written",
+                why=f"a language model requires a lossless tokenizer ({', '.join(LOSSLESS)}) without `lowercase`",
                 help="--set data.tokenizer.kind=byte-bpe",
             )
         return self
 
 
 class GenerateConfig(GenerationFields, ChoiceConfig):
-    """Settings of text generation, unless a command says otherwise."""
+    """Default settings of text generation."""
 
     @property
     def draw_temperature(self) -> float | None:
@@ -137,12 +139,12 @@ class GenerateConfig(GenerationFields, ChoiceConfig):
         return 1.0 if self.temperature is None else self.temperature
 
     def greedy(self) -> GenerateConfig:
-        """Return these settings with the most probable token always taken."""
+        """Return these settings with greedy decoding."""
         return self.model_copy(update={"beam": 1, "temperature": 0.0})
 
 
 class LanguageModelConfig(UnsmoothedRunConfig):
-    """Everything that decides a language model's run. Frozen; every key has its value in the saved file."""
+    """Config of a language model run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity", "nats_per_frame")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -178,31 +180,28 @@ class LanguageModelConfig(UnsmoothedRunConfig):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
-            raise ValueError("it should have the size of one vocabulary, types")
+            raise ValueError("expected the key `types` (size of the vocabulary)")
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
         from regard.data.documents import holds_documents
         from regard.data.rows import form_of
-        from regard.tasks.found_files import common_head
+        from regard.tasks.detect_files import common_head
 
         texts = len(files) > 2 and all(file.is_file() and form_of(file) == "text" for file in files)
         documents = files and all(map(holds_documents, files)) and common_head(files) is not None
         return Confidence.ANY_TEXT if len(files) == 1 or texts or documents else Confidence.NONE
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one text alone, files of JSON lines of documents, or a folder of texts."""
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        """Propose a config for a text, JSON lines of documents, or a folder of texts."""
         from regard.tasks.language_model.automatic_config import choose
 
-        return choose(files, valid, given) if cls.confidence(files, valid, given) else None
+        return choose(files, valid, overrides) if cls.confidence(files, valid, overrides) else None
 
     @classmethod
     def migrate_saved(cls, values: Mapping[str, Any]) -> None:
-        """Positions beside the side, where older runs saved them also for a mixer that uses none, are the decoder's.
-
-        A text was one stream, whatever its name.
-        """
+        """Convert values of older runs: positions belonged to the model, and every text was a stream."""
         data = values.get("data")
         if isinstance(data, dict):
             data.setdefault("documents", "stream")
@@ -215,39 +214,39 @@ class LanguageModelConfig(UnsmoothedRunConfig):
 
     @model_validator(mode="before")
     @classmethod
-    def _learns_a_position_for_each_token(cls, given: Any) -> Any:
-        """A learned table is as long as the context unless it says otherwise."""
-        model, data = (given.get(key) for key in ("model", "data")) if isinstance(given, dict) else (None, None)
+    def _default_positions(cls, values: Any) -> Any:
+        """Set the default length of a learned position table to the context."""
+        model, data = (values.get(key) for key in ("model", "data")) if isinstance(values, dict) else (None, None)
         if not isinstance(model, dict) or not isinstance(data, dict):
-            return given
-        return given | {"model": {"longest": data.get("context", CONTEXT)} | model}
+            return values
+        return values | {"model": {"longest": data.get("context", CONTEXT)} | model}
 
     @model_validator(mode="after")
-    def _has_frames(self) -> Self:
+    def _check_frames(self) -> Self:
         if self.train.best_by == "nats_per_frame" and self.data.tokenizer.kind != "notes":
             raise InvalidCombination(
                 "train.best_by",
                 "data.tokenizer.kind",
-                why="frames are of music, whose tokens are notes",
+                why='only music has frames (data.tokenizer.kind = "notes")',
                 help="--set train.best_by=loss",
             )
         return self
 
     @model_validator(mode="after")
-    def _windows_fit(self) -> Self:
+    def _check_window(self) -> Self:
         position = self.model.decoder.position
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
             raise InvalidCombination(
                 "model.decoder.position.longest",
                 "data.context",
-                why=f"a window of {self.data.context} tokens needs as many learned positions",
+                why=f"a window of {self.data.context} tokens exceeds {position.longest} learned positions",
                 help=f"--set model.position.longest={self.data.context}",
             )
         if self.train.batch_tokens < self.data.context:
             raise InvalidCombination(
                 "train.batch_tokens",
                 "data.context",
-                why=f"a batch of {self.train.batch_tokens:,} tokens holds no window of {self.data.context:,}",
+                why=f"a window of {self.data.context:,} tokens does not fit a batch of {self.train.batch_tokens:,}",
                 help=f"--set train.batch_tokens={self.data.context}, or a smaller data.context",
             )
         return self

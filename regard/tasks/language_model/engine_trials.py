@@ -1,4 +1,4 @@
-"""Trials of the engines that generate with a language model."""
+"""Timed trials of the engines that can generate with a language model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from regard.models.language_model import LanguageModel
 
 @dataclass(frozen=True)
 class CausalTrials:
-    """See ``inference.engine_choice.EngineTrials``."""
+    """Trials of a language model (``inference.engine_choice.EngineTrials``)."""
 
     run: RunFiles
     net: LanguageModel
@@ -35,7 +35,7 @@ class CausalTrials:
         return usable_engines(self.net.head.weight, obstacle(self.net), native_obstacle(self.net))
 
     def lines(self) -> Lines | None:
-        """Return a few windows of the prepared validation data, or else of the training data."""
+        """Return a few windows of the prepared validation data, or of the training data without it."""
         return first_lines(self.run.data, self._read)
 
     def _read(self, folder: Path) -> Lines | None:
@@ -49,7 +49,7 @@ class CausalTrials:
         return Lines(tokens[:, :longest], targets, torch.ones_like(targets, dtype=torch.bool))
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
-        model: Any = causal_decoder(self.net, engine)  # no candidate is the model itself
+        model: Any = causal_decoder(self.net, engine)  # every candidate engine has a decoder
         return ReadingTrial(model.chunked_step, partial(model.start, len(lines.inputs)), lines)
 
 
@@ -60,6 +60,6 @@ def _tokens(folder: Path) -> Tensor:
         stream = DocumentStream.open(folder)
     length = len(stream.tokens)
     if length < 2:
-        raise DataError("there is no text here", where=str(folder))
-    places = np.array(spread(max(length - COLUMNS, 1)))[:, None] + np.arange(COLUMNS + 1)
-    return torch.from_numpy(stream.tokens[np.minimum(places, length - 1)].astype(np.int64))
+        raise DataError("the prepared data has no text", where=str(folder))
+    positions = np.array(spread(max(length - COLUMNS, 1)))[:, None] + np.arange(COLUMNS + 1)
+    return torch.from_numpy(stream.tokens[np.minimum(positions, length - 1)].astype(np.int64))

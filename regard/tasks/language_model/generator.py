@@ -1,4 +1,4 @@
-"""A trained language model at work: text that goes on from a prompt, and the probability of given text."""
+"""Predictor of a language model: generation of text after a prompt, and the probability of a text."""
 
 from __future__ import annotations
 
@@ -44,13 +44,11 @@ from regard.tasks.language_model.scoring import TextScore, carried_scores, conti
 from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
 from regard.tasks.language_model.text_search import TextSearch
 
-ROWS = 64  # texts generated side by side at most
-
 
 class Generated(NamedTuple):
-    """``text`` goes on from the prompt, which it does not repeat; ``finished``: it ended before its length did.
+    """Generated text. ``text`` excludes the prompt; ``finished``: the text ended before the maximum length.
 
-    ``finish_reason``: see ``GeneratedPiece``; None for a part of a text that goes on.
+    ``finish_reason``: see ``GeneratedPiece``; None for a partial text.
     """
 
     prompt: str
@@ -58,17 +56,16 @@ class Generated(NamedTuple):
     log_probability: float  # nats, of the generated tokens
     finished: bool
     finish_reason: FinishReason | None = None
-    tokens: int = 0  # generated, those of a stop string and the end included
+    tokens: int = 0  # generated tokens, with the tokens of a stop string and the end
     sample: int = 0
 
 
 class Generator:
-    """Text in, more text out. ``context``: the most tokens that a prediction sees, as in training.
+    """Predictor that continues texts.
 
-    ``carried``: the model was trained to remember what it read before: it reads on without end, ``context`` at a time.
-
-    ``engine`` says what generates: the fast form of the model in float32 where there is one, unless given; scores are
-    the model's own.
+    ``context`` is the maximum number of tokens that a prediction sees, as in training. With ``carried`` the model was
+    trained to keep its state, and reads texts of any length in steps of ``context`` tokens. ``engine`` generates; by
+    default, it is the fast float32 form of the model if that exists. Scores always use the model itself.
     """
 
     def __init__(
@@ -88,7 +85,7 @@ class Generator:
 
     @cached_property
     def decoding(self) -> PromptDecoding:
-        """The model in the layout of its engine, made when first used."""
+        """Model in the layout of the engine, built on first use."""
         model, endless = causal_decoder(self.model, self.engine), self.carried or has_bounded_context(self.model)
         context = None if endless else self.context
         return PromptDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
@@ -112,23 +109,23 @@ class Generator:
         greedy: bool = False,
         **options: object,
     ) -> Generated | list[Generated]:
-        """``model("To be", length=100, temperature=0.8, seed=1)``; of several prompts a list, in order.
+        """``model("To be", length=100, temperature=0.8, seed=1)``; for several prompts, a list in their order.
 
-        ``options`` are settings of generation, see below. Each text is a function of its prompt and the seed.
+        ``options`` are settings of generation, listed below. Each text depends only on its prompt and the seed.
         """
         prompts = [prompt] if isinstance(prompt, str) else list(prompt)
-        if wrong := [each for each in prompts if not isinstance(each, str)]:
-            what = f"{type(wrong[0]).__name__} is no prompt"
+        if wrong := [entry for entry in prompts if not isinstance(entry, str)]:
+            what = f"expected a prompt, found {type(wrong[0]).__name__}"
             raise ConfigError(what, help='model("To be"), or a list of prompts: model(["To be"])')
-        found = list(self.generate(prompts, self.adjusted(options), seed=seed, greedy=greedy))
-        return found[0] if isinstance(prompt, str) else found
+        outputs = list(self.generate(prompts, self.adjusted(options), seed=seed, greedy=greedy))
+        return outputs[0] if isinstance(prompt, str) else outputs
 
     def samples(
         self, prompt: str, count: int, *, seed: int | None = None, greedy: bool = False, **options: object
     ) -> list[Generated]:
-        """Several texts that go on from one prompt: ``model.samples("To be", 3, seed=1)``.
+        """Return several continuations of one prompt: ``model.samples("To be", 3, seed=1)``.
 
-        Each is a function of the prompt, the seed and its number; the first is that of ``model("To be", seed=1)``.
+        Each text depends only on the prompt, the seed and its number; the first equals ``model("To be", seed=1)``.
         """
         return list(self.generate([prompt], self.adjusted(options), samples=count, seed=seed, greedy=greedy))
 
@@ -141,9 +138,10 @@ class Generator:
         seed: int | None = None,
         greedy: bool = False,
     ) -> Iterator[Generated]:
-        """The ``samples`` texts of each prompt, in order, generated side by side; each as soon as those before it are.
+        """Generate the ``samples`` texts of each prompt in parallel, and yield them in order.
 
-        ConfigError, before anything is generated, for a prompt that the vocabulary cannot spell.
+        Raises:
+            ConfigError: the vocabulary cannot encode a prompt; raised before generation begins.
         """
         pieces = self._pieces(prompts, settings, samples=samples, seed=seed, greedy=greedy)
         return self._in_order(prompts, samples, pieces)
@@ -162,21 +160,21 @@ class Generator:
                 following += 1
 
     def read(self, line: str) -> str:
-        """The line is a prompt; a blank one too. ConfigError where the vocabulary cannot spell it."""
+        """Return the line as a prompt, which may be blank; ConfigError if the vocabulary cannot encode it."""
         self._encode(line)
         return line
 
     def cost(self, prompt: str) -> int:
-        """Return how many numbers one layer holds at once for a prompt (``core.predictor_interface.input_cost``)."""
+        """Return the cost of a prompt: the numbers per layer (``core.predictor_interface.input_cost``)."""
         return min(len(self._encode(prompt)) + 1, self.context) ** 2
 
     def write(self, output: Generated, *, json: bool) -> str:
-        """The prompt and what goes on from it, line breaks as spaces; or an object, which keeps them."""
+        """Return prompt and text in one line, with spaces for line breaks, or as a JSON object, which keeps them."""
         text = output.prompt + output.text
         if not json:
             return " ".join(re.split("[\r\n]", text))
-        found = {name: getattr(output, name) for name in ("log_probability", "finished", "finish_reason", "tokens")}
-        return dumps({"text": text} | found | {"sample": output.sample, "prompt": output.prompt}, ensure_ascii=False)
+        fields = {name: getattr(output, name) for name in ("log_probability", "finished", "finish_reason", "tokens")}
+        return dumps({"text": text} | fields | {"sample": output.sample, "prompt": output.prompt}, ensure_ascii=False)
 
     def measure(
         self,
@@ -185,18 +183,20 @@ class Generator:
         names: Sequence[str],
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
-        """See ``core.task.Predictor``: the sizes of the raw texts, for the figures by byte and by character.
+        """Return the sizes of the raw texts, for metrics per byte and per character (``core.task.Predictor``).
 
-        A text is counted with its first window. DataError where a token of it is unknown: the probability of that says
-        nothing of the bytes it stands for.
+        The size of a text counts with its first window.
+
+        Raises:
+            DataError: a text has unknown tokens, whose probability does not determine that of their bytes.
         """
         texts: list[Stream | DocumentStream] = [*examples.texts_started(indices)]
         for text in texts:
             if number := text.unknown():
                 raise DataError(
-                    "bits per byte cannot be told of this text", where=text.name,
-                    why=f"the model's vocabulary lacks {number:,} of its {pluralize(len(text) - 2, 'token')}",
-                    help="--metric loss,perplexity, which are then of the text with <unk> in these places",
+                    "bits per byte are undefined for this text", where=text.name,
+                    why=f"{number:,} of its {pluralize(len(text) - 2, 'token')} are not in the vocabulary",
+                    help="--metric loss,perplexity evaluates the text with <unk> for these tokens",
                 )  # fmt: skip
         sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
         chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
@@ -205,11 +205,13 @@ class Generator:
     def stream(
         self, prompt: str, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
     ) -> Iterator[Generated]:
-        """Pieces of text as they are generated; ``log_probability`` is the sum so far.
+        """Return an iterator over the pieces of a text during generation; ``log_probability`` is cumulative.
 
-        Beyond ``context`` tokens the model reads the last half of them anew and goes on, unless its own context is
-        bounded (``inference.causal_decoding.has_bounded_context``). ConfigError, before the first
-        piece is asked for, for a prompt that the vocabulary cannot spell, and for what is no seed.
+        After ``context`` tokens the model reads the last half of them again and continues from there, unless its
+        memory is bounded (``inference.causal_decoding.has_bounded_context``).
+
+        Raises:
+            ConfigError: the vocabulary cannot encode the prompt, or the seed is invalid; raised by this call.
         """
         pieces = self._pieces([prompt], settings, samples=1, seed=seed, greedy=greedy)
         return (_generated(prompt, piece, 0) for piece in pieces)
@@ -217,9 +219,9 @@ class Generator:
     def stream_samples(
         self, prompt: str, count: int, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False
     ) -> Iterator[GeneratedPiece]:
-        """Pieces of several texts that go on from one prompt, in turn, each with the number of its text.
+        """Return an iterator over the pieces of several continuations of a prompt, each with the number of its text.
 
-        A piece comes with each token, empty where nothing is certain yet. ConfigError as of ``stream``.
+        Every token yields a piece, which is empty if the token completes no text. Raises ConfigError like ``stream``.
         """
         return self._pieces([prompt], settings, samples=count, seed=seed, greedy=greedy)
 
@@ -227,9 +229,9 @@ class Generator:
         self, prompts: Sequence[str], settings: GenerateConfig, *, samples: int, seed: int | None, greedy: bool
     ) -> Iterator[GeneratedPiece]:
         if not isinstance(greedy, bool):
-            raise ConfigError(f"greedy cannot be {shortened(repr(greedy))}", where="greedy", why="it is true or false")
+            raise ConfigError(f"invalid greedy {shortened(repr(greedy))}", where="greedy", why="expected true or false")
         if not isinstance(samples, int) or isinstance(samples, bool) or samples < 1:
-            raise ConfigError(f"samples cannot be {shortened(repr(samples))}", where="samples", why="it is 1 or more")
+            raise ConfigError(f"invalid samples {shortened(repr(samples))}", where="samples", why="the minimum is 1")
         settings = settings.greedy() if greedy else settings
         tokens = [self.tokens(prompt) for prompt in prompts]
         search = self.text_search(settings, seed)
@@ -240,13 +242,19 @@ class Generator:
         self, text: str, *, prompt: str | None = None, stride: int | None = None,
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> TextScore:  # fmt: skip
-        """The probability of a whole text, its end symbol left out, in windows of ``context`` tokens.
+        """Return the probability of a text without its end symbol, in windows of ``context`` tokens.
 
-        A model that carries what it remembers reads the text once, from its beginning. With a prompt, the probability
-        that the text goes on from it, read as in generation. With a ``stride`` windows
-        begin so far apart, the context unless given: of a token that is in several windows the first counts, which has
-        at least context − stride tokens before it. ``interrupted`` is asked before each window: where it says so,
-        PredictionInterrupted is raised.
+        A model that keeps its state reads the text once, from its beginning.
+
+        Args:
+            text: the text.
+            prompt: text before it, which is read as in generation and not scored.
+            stride: offset between windows, by default the context. A token in several windows is scored in the first of
+                them, where at least context − stride tokens precede it.
+            interrupted: called before each window.
+
+        Raises:
+            PredictionInterrupted: ``interrupted`` returned True.
         """
         scored = self._encode(text)
         if not scored:
@@ -254,8 +262,8 @@ class Generator:
         before = [BEGIN] if prompt is None else [BEGIN, *self._encode(prompt)]
         tokens = before + scored
         if self.carried and stride is None:
-            found = carried_scores(self.model, tokens, len(before), self.context, interrupted)
-            return _text_score(self.tokenizer, text, scored, found)
+            scores = carried_scores(self.model, tokens, len(before), self.context, interrupted)
+            return _text_score(self.tokenizer, text, scored, scores)
         if prompt is None or stride is not None:
             windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
@@ -263,17 +271,17 @@ class Generator:
         return _text_score(self.tokenizer, text, scored, window_scores(self.model, tokens, windows, interrupted))
 
     def inspect(self, text: str) -> Observation:
-        """Attention over a text, and the probability of each of its tokens given those before it."""
+        """Return the attention over a text, and the probability of each token given the tokens before it."""
         return observe_tokens(self.model, self.tokenizer, text, self._encode(text), context=self.context)
 
     def requested(self, request: GenerateRequest) -> GenerateConfig:
-        """See ``inference.search_model.Searches``."""
+        """Return the settings of a request (``inference.search_model.Searches``)."""
         options = request.model_dump(exclude={"greedy"}, exclude_unset=True)
         settings = self.adjusted({name: value for name, value in options.items() if value is not None})
         return settings.greedy() if request.greedy else settings
 
     def search_inputs(self, prompt: str, settings: GenerateConfig) -> list[SearchInput]:
-        """See ``inference.search_model.Searches``."""
+        """Return the search inputs of a prompt (``inference.search_model.Searches``)."""
         return [self.text_search(settings).input(self.tokens(prompt), 0, 0)]
 
     def output(
@@ -283,17 +291,17 @@ class Generator:
         hypotheses: Sequence[list[Hypothesis]],
         settings: GenerateConfig,
     ) -> Generated:
-        """See ``inference.search_model.Searches``."""
+        """Return the output of a search (``inference.search_model.Searches``)."""
         return _generated(prompt, self.text_search(settings).whole(0, hypotheses[0][0]), 0)
 
     def text_search(self, settings: GenerateConfig, seed: int | None = None) -> TextSearch:
-        """Return a search for texts; with the seed of the settings unless given, or else one that is drawn."""
+        """Return a text search with this seed, by default the seed of the settings, or a random one without it."""
         seed = settings.seed if seed is None else require_seed(seed)
         return TextSearch(self.decoding, self.tokenizer, settings, secrets.randbits(63) if seed is None else seed)
 
     @property
     def interface(self) -> PredictorInterface:
-        """Settings of a request, and generation that can be interrupted: for servers."""
+        """Settings of a request and interruptible generation, for servers."""
 
         def predict(prompt: str, requested: GenerateRequest, interrupted: Callable[[], bool]) -> Generated:
             parts = []
@@ -306,31 +314,32 @@ class Generator:
         return PredictorInterface("a prompt", "text that continues it", GenerateRequest.of(self.settings), predict)
 
     def tokens(self, prompt: str) -> list[int]:
-        """The tokens of a prompt after the one that begins a text. ConfigError where the vocabulary cannot spell it."""
+        """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""
         return [BEGIN, *self._encode(prompt)]
 
     @torch.no_grad()
     def token_scores(
         self, tokens: Sequence[int], alternatives: int = 0, interrupted: Callable[[], bool] = not_interrupted
     ) -> list[TokenScore]:
-        """Return the score of each token but the first, given those before it, read as in generation.
+        """Return the score of each token except the first, given the tokens before it, read as in generation.
 
-        Raises PredictionInterrupted where ``interrupted``, called before each window, returns True.
+        Raises:
+            PredictionInterrupted: ``interrupted``, called before each window, returned True.
         """
         scores: list[TokenScore] = []
         decoding = self.decoding
-        for begin, at, end in continued_windows(1, len(tokens), decoding.context):
+        for begin, scored, end in continued_windows(1, len(tokens), decoding.context):
             if interrupted():
                 raise PredictionInterrupted
             window = torch.tensor([tokens[begin:end]], device=self.device)
             log_p = decoding.model.step(window[:, :-1], decoding.model.start(1))[0][0]
-            for place in range(at, end):
-                row, token = log_p[place - begin - 1], tokens[place]
+            for position in range(scored, end):
+                row, token = log_p[position - begin - 1], tokens[position]
                 scores.append(TokenScore(token, float(row[token]), most_probable(row, alternatives)))
         return scores
 
     def adjusted(self, options: Mapping[str, object]) -> GenerateConfig:
-        """The model's settings with these instead. ConfigError for what they cannot be."""
+        """Return the settings of the model with these overrides; ConfigError for invalid values."""
         try:
             return GenerateConfig.model_validate({**self.settings.model_dump(), **options})
         except ValidationError as error:
@@ -340,13 +349,13 @@ class Generator:
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            why = f"it is not Unicode: U+{ord(text[error.start]):04X} is half of a surrogate pair"
-            raise ConfigError("this model cannot read the prompt", why=why) from error
+            why = f"U+{ord(text[error.start]):04X} is half of a surrogate pair, which is not valid Unicode"
+            raise ConfigError("the model cannot encode the prompt", why=why) from error
         tokens = self.tokenizer.encode(text)
         if UNKNOWN in tokens:
             unknown = ", ".join(map(repr, dict.fromkeys(self.tokenizer.unknown(text))))
             why = f"its vocabulary has no piece for {unknown}"
-            raise ConfigError("this model cannot read the prompt", why=why, help="leave that out of the prompt")
+            raise ConfigError("the model cannot encode the prompt", why=why, help="remove these characters")
         return tokens
 
 
@@ -356,6 +365,6 @@ def _generated(prompt: str, piece: GeneratedPiece, sample: int) -> Generated:
     return Generated(prompt, piece.text, piece.log_probability, finished, reason, piece.tokens, sample)
 
 
-def _text_score(tokenizer: Tokenizer, text: str, scored: list[int], found: list[float]) -> TextScore:
+def _text_score(tokenizer: Tokenizer, text: str, scored: list[int], scores: list[float]) -> TextScore:
     pieces = tokenizer.pieces(scored)
-    return TextScore(-math.fsum(found), len(scored), len(text.encode()), len(text), pieces, found)
+    return TextScore(-math.fsum(scores), len(scored), len(text.encode()), len(text), pieces, scores)

@@ -1,4 +1,4 @@
-"""Observation of a text by a language model: causal heads over its tokens, and the probability of each of them."""
+"""Observation of a language model: attention over the tokens of a text, and the probability of each token."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from torch import Tensor
 
 from regard.attention.observe import attention_maps, observe_calls, shared_copy
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
+from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 
-LONGEST = 256  # tokens; the weights of each head are their number squared
+LONGEST = 256  # tokens; each head has LONGEST² weights
 ALTERNATIVES = 10
 
 
@@ -21,23 +22,25 @@ ALTERNATIVES = 10
 def observe_tokens(
     model: LanguageModel, tokenizer: Tokenizer, text: str, tokens: Sequence[int], *, context: int
 ) -> Observation:
-    """One pass over ``tokens`` of ``text``: all attention, log probabilities, alternatives, and what may follow.
+    """Return all attention, log-probabilities and alternatives of one pass over ``tokens``, the tokens of ``text``.
 
-    The query of a row has just read the token of its name, and predicts the next. ConfigError for no token, or for
-    more than a prediction sees (``context``, with the begin symbol) or than can be shown.
+    The query of each row has read the token of its label and predicts the next one.
+
+    Raises:
+        ConfigError: there is no token, more than ``context`` with BEGIN, or more than an observation supports.
     """
     longest = min(LONGEST, context - 1)
     if not tokens:
-        raise ConfigError("there is no text to look at")
+        raise ConfigError("there is no text to inspect")
     if len(tokens) > longest:
-        why = f"the model sees {context} tokens, and {LONGEST} can be shown"
-        help = f"at most {longest} tokens"
-        raise ConfigError(f"a text of {len(tokens)} tokens is too long to look at", why=why, help=help)
-    read = [BEGIN, *tokens]
-    shared = shared_copy(model)  # hooks on the model itself would be seen by whoever generates meanwhile
+        why = f"the context of the model is {context} tokens, and an observation shows up to {LONGEST}"
+        help = f"shorten the text to {pluralize(longest, 'token')}"
+        raise ConfigError(f"the text is too long to inspect: {pluralize(len(tokens), 'token')}", why=why, help=help)
+    sequence = [BEGIN, *tokens]
+    shared = shared_copy(model)  # hooks on the model itself would affect concurrent generation
     with observe_calls(shared) as calls:
-        log_p, _ = shared.step(torch.tensor([read], device=next(model.parameters()).device), shared.start(1))
-    labels = token_labels(tokenizer, read)
+        log_p, _ = shared.step(torch.tensor([sequence], device=next(model.parameters()).device), shared.start(1))
+    labels = token_labels(tokenizer, sequence)
     query, key = Axis("token just read", labels), Axis("token attended to", labels)
     predictions = tuple(
         _prediction(tokenizer, row, place, labels[place + 2] if token is not None else None, token)
@@ -48,7 +51,7 @@ def observe_tokens(
 
 
 def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | None, token: int | None) -> Prediction:
-    """Return the prediction after a piece: of the token that follows, or of the likeliest after the last."""
+    """Return the prediction after a token: of the next token, or of the most probable one at the end of the text."""
     alternatives = _alternatives(tokenizer, log_p)
     if label is None or token is None:
         return Prediction.best(Site("after", (place,)), "token", alternatives)
@@ -56,14 +59,14 @@ def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | No
 
 
 def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]:
-    """The text of each token, or its spelling where it has none: a special one, or a part of a character."""
+    """Return the text of each token; the name of its piece for special tokens and parts of characters."""
     texts = [tokenizer.decode([token]) for token in tokens]
-    spelled = tokenizer.pieces(tokens)
-    return tuple(text if text and "\ufffd" not in text else piece for text, piece in zip(texts, spelled, strict=True))
+    pieces = tokenizer.pieces(tokens)
+    return tuple(text if text and "\ufffd" not in text else piece for text, piece in zip(texts, pieces, strict=True))
 
 
 def _alternatives(tokenizer: Tokenizer, log_p: Tensor) -> tuple[Alternative, ...]:
-    """The likeliest tokens that a text may have next; the end of the text is one."""
+    """Return the most probable next tokens, which include the end of the text."""
     allowed = log_p.clone()
     allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
     value, token = allowed.topk(min(ALTERNATIVES, len(allowed) - 3))

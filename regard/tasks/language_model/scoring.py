@@ -1,4 +1,4 @@
-"""The probability that a language model gives to a text: from its beginning, or as it goes on from a prompt."""
+"""Probability of a text under a language model, from its beginning or after a prompt."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from regard.core.predictor_interface import PredictionInterrupted
 from regard.core.task import not_interrupted
 from regard.models.language_model import LanguageModel
 
-Window = tuple[int, int, int]  # the first token that is read, the first that is scored, the place after the last
+Window = tuple[int, int, int]  # positions of the first input token, the first scored token, and the end
 
 
 class TextScore(NamedTuple):
-    """The probability of a text: ``nll`` in nats over ``tokens``, with ``bytes`` and ``characters`` of the raw text."""
+    """Probability of a text: ``nll`` in nats over ``tokens``; ``bytes`` and ``characters`` of the raw text."""
 
     nll: float
     tokens: int
     bytes: int
     characters: int
     pieces: Sequence[str] = ()
-    piece_log_probabilities: Sequence[float] = ()  # of each token, given those before
+    piece_log_probabilities: Sequence[float] = ()  # of each token, given the tokens before it
 
     @property
     def perplexity(self) -> float:
@@ -39,13 +39,13 @@ class TextScore(NamedTuple):
 
 
 def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window]:
-    """Windows for the tokens after a prompt, read as in generation: beyond the context the last half of it anew."""
+    """Yield windows for the tokens after a prompt; as in generation, a full context is replaced by its last half."""
     half = max(context // 2, 1)
-    at, begin = prompt, 0 if prompt <= context else prompt - half
-    while at < length:
+    scored, begin = prompt, 0 if prompt <= context else prompt - half
+    while scored < length:
         end = min(begin + context + 1, length)
-        yield begin, at, end
-        at, begin = end, end - half
+        yield begin, scored, end
+        scored, begin = end, end - half
 
 
 def window_scores(
@@ -54,18 +54,19 @@ def window_scores(
     windows: Iterable[Window],
     interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
-    """Log-probability of each scored token, given the tokens before it in its window.
+    """Return the log-probability of each scored token, given the tokens before it in its window.
 
-    Raises PredictionInterrupted where ``interrupted``, asked before each window, says so.
+    Raises:
+        PredictionInterrupted: ``interrupted``, called before each window, returned True.
     """
-    device, found = model.head.weight.device, list[float]()
-    for begin, at, end in windows:
+    device, scores = model.head.weight.device, list[float]()
+    for begin, scored, end in windows:
         if interrupted():
             raise PredictionInterrupted
         window = torch.tensor([tokens[begin:end]], device=device)
         log_p, _ = model.step(window[:, :-1], model.start(1))
-        found += log_p.gather(-1, window[:, 1:, None])[0, at - begin - 1 :, 0].tolist()
-    return found
+        scores += log_p.gather(-1, window[:, 1:, None])[0, scored - begin - 1 :, 0].tolist()
+    return scores
 
 
 def carried_scores(
@@ -75,16 +76,19 @@ def carried_scores(
     context: int,
     interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
-    """Log-probability of each token from number ``first`` on, given all that the model remembers of those before it.
+    """Return the log-probability of each token from position ``first``, given the state of the model before it.
 
-    Read ``context`` tokens at a time. Raises PredictionInterrupted where ``interrupted``, asked before each, says so.
+    The model reads ``context`` tokens per step.
+
+    Raises:
+        PredictionInterrupted: ``interrupted``, called before each step, returned True.
     """
-    state, found = model.start(1), list[float]()
-    every = torch.tensor([tokens], device=model.head.weight.device)
+    state, scores = model.start(1), list[float]()
+    sequence = torch.tensor([tokens], device=model.head.weight.device)
     for begin in range(0, len(tokens) - 1, context):
         if interrupted():
             raise PredictionInterrupted
         end = min(begin + context, len(tokens) - 1)
-        log_p, state = model.step(every[:, begin:end], state)
-        found += log_p.gather(-1, every[:, begin + 1 : end + 1, None])[0, :, 0].tolist()
-    return found[first - 1 :]
+        log_p, state = model.step(sequence[:, begin:end], state)
+        scores += log_p.gather(-1, sequence[:, begin + 1 : end + 1, None])[0, :, 0].tolist()
+    return scores[first - 1 :]

@@ -1,4 +1,4 @@
-"""Language modeling as a task: text in windows, cross-entropy of each next token, bits per byte."""
+"""Language modeling: text in windows, cross-entropy of each next token, bits per byte."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
-SUPPRESSED = -1e4  # a logit whose probability is 0, with a loss that stays finite even if it is smoothed
+SUPPRESSED = -1e4  # logit with probability 0 and a finite loss, also with label smoothing
 
 
 class TextCodec(NamedTuple):
-    """The tokenizer of a run."""
+    """Tokenizer of a run."""
 
     tokenizer: Tokenizer
 
@@ -66,12 +66,12 @@ def _open(run: RunFiles) -> CodecsAndSpec:
     return CodecsAndSpec(TextCodec(tokenizer), {"types": len(tokenizer)})
 
 
-def _prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
     config: LanguageModelConfig = run.config
     contents = run.contents
     if run.makes_codecs:
         tokenizer = train_tokenizer(_lines(config.data), config.data.tokenizer)
-        say(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
+        log(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
         tokenizer.save(run.tokenizers, "text")
         atomic_files.fault_point("vocabulary")
     codecs, spec = _open(run)
@@ -80,28 +80,28 @@ def _prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = Non
     def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples | PackExamples | LaneExamples:
         prepare = partial(_documents if config.data.packed(texts) else _stream, run, codecs.tokenizer)
         streams: Any = [
-            prepare(text, f"{name}-{number}", contents or {}, say, progress) for number, text in enumerate(texts)
+            prepare(text, f"{name}-{number}", contents or {}, log, progress) for number, text in enumerate(texts)
         ]
         digests.update({stream.folder.name: stream.content for stream in streams})
         kind: Any = PackExamples if config.data.packed(texts) else WindowExamples
         if config.data.order == "lanes":
             kind = LaneExamples
-        found: WindowExamples | PackExamples | LaneExamples = kind(
+        batches: WindowExamples | PackExamples | LaneExamples = kind(
             streams, context=config.data.context, tokens=config.train.batch_tokens, seed=config.seed,
             stride=config.data.stride, computed=config.data.order == "feistel",
         )  # fmt: skip
-        if not isinstance(found, WindowExamples):
-            say(f"{name}: {found.description}")
-        return found
+        if not isinstance(batches, WindowExamples):
+            log(f"{name}: {batches.description}")
+        return batches
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
     train = examples("train", config.data.train)
-    _warn_of_documents_in_both(train, valid, say)
+    _warn_of_documents_in_both(train, valid, log)
     return Data(train, valid, codecs, spec, digests, config.data.context)
 
 
 def _lines(data: TextDataConfig) -> Iterator[str]:
-    """The lines that a tokenizer learns from."""
+    """Yield the lines that train the tokenizer."""
     for text in data.train:
         if data.packed(data.train):
             for document in read_documents(text, data.cut):
@@ -110,14 +110,16 @@ def _lines(data: TextDataConfig) -> Iterator[str]:
             yield from read_text_lines(text)
 
 
-def _warn_of_documents_in_both(train: object, valid: object, say: Report) -> None:
-    learned, held = ([each for each in getattr(part, "streams", ()) if isinstance(each, DocumentStream)]
-                     for part in (train, valid))  # fmt: skip
-    if learned and held:
-        held_out = set[bytes]().union(*(stream.digests() for stream in held))
-        both = len(set[bytes]().union(*(stream.held(held_out) for stream in learned)))
+def _warn_of_documents_in_both(train: object, valid: object, log: Report) -> None:
+    training, validation = (
+        [stream for stream in getattr(part, "streams", ()) if isinstance(stream, DocumentStream)]
+        for part in (train, valid)
+    )
+    if training and validation:
+        held_out = set[bytes]().union(*(stream.digests() for stream in validation))
+        both = len(set[bytes]().union(*(stream.held(held_out) for stream in training)))
         if both:
-            say(f"warning: {both:,} of {pluralize(len(held_out), 'validation document')} are in the training data, too")
+            log(f"warning: {both:,} of {pluralize(len(held_out), 'validation document')} also in the training data")
 
 
 def _stream(
@@ -126,15 +128,15 @@ def _stream(
     text: TextConfig,
     name: str,
     contents: Mapping[str, str],
-    say: Report,
+    log: Report,
     progress: ProgressCallback | None,
 ) -> Stream:
     stream = open_or_prepare_stream(
         text, tokenizer, run.data / name, content=contents.get(name, ""), processes=run.config.data.processes,
         progress=progress,
     )  # fmt: skip
-    told = f"{pluralize(len(stream) - 1, 'token')} of {pluralize(stream.bytes, 'byte')}"
-    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
+    size = f"{pluralize(len(stream) - 1, 'token')}, {pluralize(stream.bytes, 'byte')}"
+    log(f"{stream.name}: {size} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
 
@@ -145,7 +147,7 @@ def _documents(
     text: TextConfig,
     name: str,
     contents: Mapping[str, str],
-    say: Report,
+    log: Report,
     progress: ProgressCallback | None,
 ) -> DocumentStream:
     cut = run.config.data.cut
@@ -158,10 +160,10 @@ def _documents(
         processes=run.config.data.processes,
         progress=progress,
     )
-    told = f"{pluralize(len(stream), 'token')} in {pluralize(stream.documents, 'document')}"
+    size = f"{pluralize(len(stream), 'token')} in {pluralize(stream.documents, 'document')}"
     if bool(stream.prompts.any()):
-        told += f", prompts of which ({pluralize(int(stream.prompts.sum()), 'token')}) do not count"
-    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
+        size += f", {pluralize(int(stream.prompts.sum()), 'prompt token')} not in the loss"
+    log(f"{stream.name}: {size} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
 
@@ -185,30 +187,30 @@ def _cannot_pack(config: LanguageModelConfig) -> ConfigError:
     return ConfigError(
         f"the mixer {kind!r} cannot read packed documents",
         where="model.decoder.mixer.kind",
-        why="it cannot keep the documents of one row apart",
-        help="--set model.mixer=dot, or --set data.documents=stream, for one stream of each text",
+        why="it does not support several documents per row",
+        help="--set model.mixer=dot, or --set data.documents=stream for one stream per text",
     )
 
 
 def _cannot_carry(config: LanguageModelConfig) -> ConfigError:
     kind = config.model.decoder.mixer.kind
     return ConfigError(
-        f"the mixer {kind!r} cannot read in lanes",
+        f'the mixer {kind!r} does not support data.order = "lanes"',
         where="model.decoder.mixer.kind",
-        why="what it remembers grows with each token, so that nothing can carry it from batch to batch",
+        why="its state grows with each token and cannot be kept between batches",
         help="--set model.mixer=segment-memory, or --set data.order=shuffled",
     )
 
 
 def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
-    """The bias of the output: learned, or there to keep some types from being predicted, or none."""
+    """Return the output bias: learned, or constant to suppress some types, or None."""
     if config.model.output_bias:
         return nn.Parameter(torch.zeros(types))
     never = config.model.never_predicted
     if not never:
         return None
     if max(never) >= types:
-        why = f"there are {types:,}, counted from 0"
+        why = f"the vocabulary has {pluralize(types, 'type')}, counted from 0"
         raise ConfigError(f"there is no type {max(never):,}", where="model.never_predicted", why=why)
     bias = torch.zeros(types)
     bias[list(never)] = SUPPRESSED
@@ -216,7 +218,7 @@ def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
 
 
 def _objective(config: LanguageModelConfig) -> Objective:
-    """Cross-entropy of every next token under the label smoothing of the config, in nats."""
+    """Return the cross-entropy of every next token in nats, with the label smoothing of the config."""
     smoothing, music = config.train.label_smoothing, config.data.tokenizer.kind == "notes"
 
     def loss(net: nn.Module, batch: TokenBatch, carry: Carry = ()) -> LossTerms:
@@ -229,25 +231,25 @@ def _objective(config: LanguageModelConfig) -> Objective:
             state = reset_rows(rebuilt(start, carry), start, batch.fresh) if carry else start
         features, state, losses = model(batch.input, batch_span(batch, state), state)
         loss_mask = batch.loss_mask if isinstance(batch.loss_mask, Tensor) else batch.valid
-        found = model.head.loss(features[loss_mask], batch.target[loss_mask], smoothing=smoothing)
+        terms = model.head.loss(features[loss_mask], batch.target[loss_mask], smoothing=smoothing)
         frames = {"frames": (batch.target[loss_mask] == FRAME_END).sum()} if music else {}
-        sums = {"nll": found.nll.detach(), "tokens": loss_mask.sum(), **frames}
-        left = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
-        return LossTerms(sum(losses.values(), found.smoothed), sums, left)
+        sums = {"nll": terms.nll.detach(), "tokens": loss_mask.sum(), **frames}
+        new_carry = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
+        return LossTerms(sum(losses.values(), terms.smoothed), sums, new_carry)
 
     return loss
 
 
 def batch_span(batch: TokenBatch, state: LanguageModelState | None) -> Span:
-    """Return the span of a batch, whose rows continue from ``state``, or start at position 0 where it is None."""
+    """Return the span of a batch whose rows continue from ``state``, or start at position 0 if it is None."""
     span = Span.of(batch.valid) if state is None else Span(state.length, batch.valid)
     return span._replace(segment=batch.segment, given_position=batch.position)
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per token, without smoothing; ``perplexity``: e to the power of it; bits by raw size.
+    """Return ``loss`` (nats per token without smoothing), ``perplexity`` (its exponential), and bits per raw size.
 
-    ``nats_per_frame``: of music, the joint −log p of all pitches of a frame and of its end (and of the piece's).
+    ``nats_per_frame``, for music, is the joint −log p of all pitches of a frame and its end (and the end of the piece).
     """
     nll = float(sums["nll"])
     loss = nll / float(sums["tokens"])
@@ -267,7 +269,7 @@ def _predictor(
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """A few rhyming lines."""
+    """Write a few rhyming lines."""
     text = "the cat sat on the mat\nthe rat sat on the hat\n" * 4
     (folder / "sample.txt").write_text(text, encoding="utf-8")
     parts = {"train": [0.0, 0.8], "valid": [0.8, 1.0]}
@@ -281,13 +283,13 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    contents = "the cat sat on the rat\n", "quick zebras\nthat ate hats and mats\n"
+    contents = "the cat sat on the rat\n", "striped zebras\nthat ate hats and mats\n"
     return validated_on(sample, folder, "valid.txt", contents)
 
 
-def _read_prompts(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the prompt of each row, or its text: see ``core.task.Task.row_inputs``."""
-    return rows_of_one_column(path, named_column(path, given, (), (*PROMPTS, *DOCUMENTS)))
+def _read_prompts(config: Any, path: Path, selected: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the row name and the prompt, or the text, of each row: see ``core.task.Task.row_inputs``."""
+    return rows_of_one_column(path, named_column(path, selected, (), (*PROMPTS, *DOCUMENTS)))
 
 
 def _export_form(config: LanguageModelConfig) -> CausalForm:

@@ -1,4 +1,4 @@
-"""One text in generation: what its tokens spell, piece by piece, and why it ended."""
+"""Generation of one text: the text of its tokens, in pieces, and the reason of its end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ FinishReason = Literal["end", "stop", "length"]
 
 
 class GeneratedPiece(NamedTuple):
-    """The next piece of text ``number``; the last of a text has a ``finish_reason``.
+    """Next piece of text ``number``; the last piece has a ``finish_reason``.
 
-    ``end``: the model ended the text; ``stop``: a stop string came, which is not part of the text; ``length``: it has
-    the maximum of tokens. ``log_probability`` and ``tokens`` are of the text so far, stop string and end included.
+    ``end``: the model ended the text; ``stop``: the model generated a stop string, which is not part of the text;
+    ``length``: the text has the maximum number of tokens. ``log_probability`` and ``tokens`` are cumulative and include
+    the stop string and the end.
     """
 
     number: int
@@ -28,7 +29,7 @@ class GeneratedPiece(NamedTuple):
 
 
 class TokenScore(NamedTuple):
-    """A token, its log-probability (nats), and the most probable tokens in its place with theirs."""
+    """Token, its log-probability (nats), and the most probable alternatives with theirs."""
 
     token: int
     log_probability: float
@@ -36,14 +37,14 @@ class TokenScore(NamedTuple):
 
 
 class TextStep(NamedTuple):
-    """One token of a text, and the text that is certain with it."""
+    """Token of a text, and the text that it completes."""
 
     piece: GeneratedPiece
     score: TokenScore
 
 
 class TextListener(TokenListener):
-    """Receiver of the tokens of one text (``search.rows.TokenListener``)."""
+    """Listener for the tokens of one text (``search.rows.TokenListener``)."""
 
     def __init__(
         self,
@@ -53,14 +54,14 @@ class TextListener(TokenListener):
         on_step: Callable[[TextStep], None],
         alternatives: int = 0,
     ) -> None:
-        """Listen to a text.
+        """Create a listener.
 
         Args:
-            number: of the text, for its pieces.
-            tokenizer: spells the tokens.
+            number: number of the text in its pieces.
+            tokenizer: decodes the tokens.
             settings: stop strings and length.
-            on_step: called with each token and the text that is certain with it.
-            alternatives: most probable tokens that are reported with each.
+            on_step: called with each token and the text that it completes.
+            alternatives: number of most probable tokens that are reported for each token.
         """
         self.number, self.alternatives = number, alternatives
         self._limit, self._on_step = settings.length, on_step
@@ -68,7 +69,7 @@ class TextListener(TokenListener):
         self._total = 0.0
 
     def add(self, token: int, log_probability: float, alternatives: Sequence[tuple[int, float]] = ()) -> bool:
-        """Take the next token. Return whether the text ends with it."""
+        """Add the next token; return True if the text ends with it."""
         self._total += log_probability
         text = "" if token == END else self._spelling.add(token)
         reason: FinishReason | None = None

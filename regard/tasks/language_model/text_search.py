@@ -1,4 +1,4 @@
-"""Search for texts that continue prompts, by rows that draw or by beams."""
+"""Search for texts that continue prompts, by independent rows or by beam search."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from regard.search.draws import Draws
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.text_listener import GeneratedPiece, TextListener, TextStep
 
-ROWS = 64  # maximum of texts that are searched at once
+ROWS = 64  # maximum number of texts in one search
 
 
 class TextSearch:
-    """Search with one model, its settings and a seed. Texts are numbered prompt by prompt, sample by sample."""
+    """Search with one model, settings and a seed; texts are numbered by prompt, then by sample."""
 
     def __init__(self, decoding: SearchModel, tokenizer: Tokenizer, settings: GenerateConfig, seed: int) -> None:
         self.decoding, self.tokenizer, self.settings, self.seed = decoding, tokenizer, settings, seed
 
     def rows(self, prompts: Sequence[list[int]], samples: int) -> Iterator[GeneratedPiece]:
-        """Yield pieces of all texts as their tokens are chosen."""
+        """Yield pieces of all texts while their tokens are selected."""
         pieces: list[GeneratedPiece] = []
         inputs = (
             (number, self.input(tokens, sample, number, lambda step: pieces.append(step.piece)))
@@ -35,10 +35,12 @@ class TextSearch:
             pieces.clear()
 
     def beams(self, prompts: Sequence[list[int]], samples: int) -> Iterator[GeneratedPiece]:
-        """Yield the best texts of each prompt, each in one piece. ConfigError for more than a beam holds."""
+        """Yield the best texts of each prompt, one piece per text; ConfigError for more texts than the beam width."""
         beam = self.settings.beam
         if samples > beam:
-            raise ConfigError(f"a beam of {beam} cannot give {samples} texts", where="samples", help=f"beam={samples}")
+            raise ConfigError(
+                f"a beam of {beam} cannot return {samples} texts", where="samples", help=f"beam={samples}"
+            )
         settings = self.settings.model_copy(update={"nbest": samples})
         inputs = enumerate(map(SearchInput, prompts))
         for finished in run_search(self.decoding, inputs, settings, rows=max(ROWS // beam, 1)):
@@ -47,12 +49,12 @@ class TextSearch:
                     yield self.whole(number * samples + sample, hypothesis)
 
     def whole(self, number: int, hypothesis: Hypothesis) -> GeneratedPiece:
-        """Return text ``number``, which was found whole, in one piece."""
+        """Return text ``number``, a complete hypothesis, in one piece."""
         steps = self.steps_of(number, hypothesis)
         return steps[-1].piece._replace(text="".join(step.piece.text for step in steps))
 
     def steps_of(self, number: int, hypothesis: Hypothesis) -> list[TextStep]:
-        """Return the steps of text ``number``, which was found whole."""
+        """Return the steps of text ``number``, a complete hypothesis."""
         steps: list[TextStep] = []
         listener = TextListener(number, self.tokenizer, self.settings, steps.append)
         ends = [END] * (len(hypothesis.token_log_probabilities) - len(hypothesis.tokens))
@@ -69,14 +71,14 @@ class TextSearch:
         on_step: Callable[[TextStep], None] = lambda step: None,
         alternatives: int = 0,
     ) -> SearchInput:
-        """Return a prompt as the input of a search for one text by rows.
+        """Return the search input of one text by rows.
 
         Args:
-            tokens: of the prompt.
-            sample: number of the text among those of its prompt: each has its own draws.
-            number: of the text, for its pieces.
+            tokens: tokens of the prompt.
+            sample: number of the text among the texts of its prompt; each has its own random numbers.
+            number: number of the text in its pieces.
             on_step: called with each token of the text.
-            alternatives: most probable tokens that are reported with each.
+            alternatives: number of most probable tokens that are reported for each token.
         """
         listener = TextListener(number, self.tokenizer, self.settings, on_step, alternatives)
         draws = [Draws(self.seed, sample, tokens)] if self.settings.draw_temperature is not None else []

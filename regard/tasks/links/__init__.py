@@ -1,1 +1,1 @@
-"""Links: whether two nodes of a graph belong together."""
+"""Links: predict edges between nodes of a graph."""

@@ -1,4 +1,4 @@
-"""The automatic choice of a model of links for the files of a graph, with the reason of each setting."""
+"""Automatic choice of a link model's config for the files of a graph, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Any
 
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.graph_found import graph_training, one_graph
+from regard.tasks.detect_graph_files import graph_training, one_graph
 
 
-def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``: for the files of one graph without labels."""
+def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``. Reads the files of one graph without labels."""
     return Confidence.FORM if one_graph(files, valid, labeled=False) else Confidence.NONE
 
 
-def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """Choose a model of links for the files of one graph without labels; else None."""
+def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+    """Return the config of a link model for the files of one graph without labels; else None."""
     graph = one_graph(files, valid, labeled=False)
     if graph is None:
         return None
@@ -24,12 +24,12 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "task": {"kind": "links"},
         "data": {"train": [graph.corpus], "valid": [graph.corpus]},
         "model": {"kind": "gcn", "width": 32, "dropout": 0.0},
-        "train": graph_training(given, epochs=300, early_stopping=50, learning_rate=1e-2, best_by="auc"),
+        "train": graph_training(overrides, epochs=300, early_stopping=50, learning_rate=1e-2, best_by="auc"),
     }
     reasons = [
-        f"{graph.description}: links between nodes (task.kind = links)",
+        f"{graph.description} → links",
         *graph.columns,
-        "a twentieth of the edges is held out to validate on, a tenth for regard evaluate",
-        "two layers of graph convolution, and products of what they give",
+        "held out: 5 % of the edges for validation, 10 % for regard evaluate",
+        "network: two layers of graph convolution, dot products of their outputs",
     ]
     return Proposal(config, reasons)

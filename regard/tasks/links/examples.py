@@ -1,4 +1,4 @@
-"""Edges held out of a graph, and pairs without an edge drawn beside them."""
+"""Held-out edges of a graph, and random pairs without an edge."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices
+from regard.core.wording import pluralize
 from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.tasks.graph_batch import GraphTensors, OneGraph
@@ -21,29 +22,34 @@ Numbers = npt.NDArray[np.int64]
 
 
 class EdgeParts(NamedTuple):
-    """The edges (number, 2) of each part, each once."""
+    """Edges (edges, 2) of each part, without repetition."""
 
     train: Numbers
     valid: Numbers
     test: Numbers
 
 
-def dealt_edges(graph: Graph, data: LinksDataConfig) -> EdgeParts:
-    """Deal the edges of a graph to three parts: a function of the graph and ``data.draw``."""
-    apart = graph.pairs[0] < graph.pairs[1] if not data.directed else graph.pairs[0] != graph.pairs[1]
-    edges = graph.pairs[:, apart].T
+def split_edges(graph: Graph, data: LinksDataConfig) -> EdgeParts:
+    """Divide the edges of a graph into three parts; the result depends only on the graph and ``data.draw``.
+
+    Raises:
+        DataError: if a part would be empty.
+    """
+    # Self-loops are not links; of an undirected edge, which is stored in both directions, one pair is kept.
+    once = graph.pairs[0] < graph.pairs[1] if not data.directed else graph.pairs[0] != graph.pairs[1]
+    edges = graph.pairs[:, once].T
     order = np.random.default_rng([data.draw, STREAM]).permutation(len(edges))
     valid, test = (round(share * len(edges)) for share in (data.valid_share, data.test_share))
     if min(valid, test, len(edges) - valid - test) < 1:
-        why = f"{valid:,} of {len(edges):,} would be to validate on and {test:,} to test on"
-        help = "give it more edges, or larger data.valid_share and data.test_share"
-        raise DataError("the graph has too few edges to hold some out", where=graph.where, why=why, help=help)
+        why = f"of {pluralize(len(edges), 'edge')}, validation gets {valid:,} and the test {test:,}"
+        help = "add edges, or increase data.valid_share and data.test_share"
+        raise DataError("the graph has too few edges for held-out parts", where=graph.where, why=why, help=help)
     parts = np.split(edges[order], [valid, valid + test])
     return EdgeParts(np.unique(parts[2], axis=0), parts[0], parts[1])
 
 
 class LinkBatch(NamedTuple):
-    """A graph, and pairs of its nodes: first those with an edge, then as many without one."""
+    """A graph and pairs of its nodes: first pairs with an edge, then the same number without one."""
 
     inputs: GraphTensors
     ends: Tensor  # (2, candidates)
@@ -53,26 +59,37 @@ class LinkBatch(NamedTuple):
 
 
 class LinkExamples(OneGraph):
-    """Edges of one part with as many pairs without an edge, drawn at each visit; for evaluation always the same ones.
+    """Edges of one part and the same number of pairs without an edge, drawn at each visit.
 
-    ``seen``: the graph that nodes look along. ``whole``: the graph of all edges, none of which is drawn.
+    In an evaluation, the drawn pairs are always the same.
+
+    Args:
+        visible: the graph whose edges the nodes attend along.
+        whole: the graph of all edges, which are never drawn as negative pairs.
+        edges: the edges (edges, 2) of the part.
+        seed: the seed of the drawn pairs.
+        stream: the number of the random stream.
     """
 
-    def __init__(self, seen: Graph, whole: Graph, edges: Numbers, *, seed: int, stream: int) -> None:
-        super().__init__(seen, 2 * len(edges))
+    def __init__(self, visible: Graph, whole: Graph, edges: Numbers, *, seed: int, stream: int) -> None:
+        super().__init__(visible, 2 * len(edges))
         self.edges, self._seed, self._stream = edges, seed, stream
-        self._codes = whole.pairs[0] * whole.nodes + whole.pairs[1]  # sorted, each node with itself among them
+        self._codes = whole.pairs[0] * whole.nodes + whole.pairs[1]  # sorted; includes each node with itself
         if len(self._codes) == whole.nodes**2:
-            raise DataError("every two nodes have an edge", where=whole.where, why="there is nothing to tell apart")
+            why = "training needs pairs of nodes without an edge"
+            raise DataError("all pairs of nodes have an edge", where=whole.where, why=why)
 
     def collate(self, examples: ExampleIndices) -> LinkBatch:
-        ends = np.concatenate([self.edges, self._strangers(int(examples.visit[0]))]).T
+        ends = np.concatenate([self.edges, self._negative_pairs(int(examples.visit[0]))]).T
         exists = torch.arange(ends.shape[1]) < len(self.edges)
         pairs = torch.from_numpy(np.ascontiguousarray(ends))
         return LinkBatch(self.tensors, pairs, exists, self.index, float(self.weight))
 
-    def _strangers(self, visit: int) -> Numbers:
-        """Return as many pairs as there are edges, drawn evenly from all without one; a pair may come twice."""
+    def _negative_pairs(self, visit: int) -> Numbers:
+        """Return one pair per edge, drawn uniformly and with replacement from all pairs without an edge.
+
+        Rejection sampling: draw pairs of nodes and drop those with an edge, until enough are left.
+        """
         draw, nodes, drawn = example_generator(self._seed, self._stream, 0, visit), self.graph.nodes, []
         missing = len(self.edges)
         while missing:

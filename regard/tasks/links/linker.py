@@ -1,4 +1,4 @@
-"""The predictor of links: two nodes to the probability of an edge, one node to its most likely links."""
+"""The predictor of links: the probability of an edge between two nodes, or the most probable links of one node."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ else:
     LinkSettings = request_model(LinkedNodeSettings)
 
 TOP_K: int = settings_of(LinkedNodeSettings)["top_k"].default
-ROWS = 256  # nodes that are compared with all at once
+ROWS = 256  # nodes that are compared with all nodes in one product
 
 
 class Link(NamedTuple):
-    """Two nodes and the probability of an edge between them, where half of the candidates have one."""
+    """Two nodes and the probability of an edge between them, if half of all candidates have an edge."""
 
     source: str
     target: str
@@ -42,14 +42,14 @@ class Link(NamedTuple):
 
 
 class BestLinks(NamedTuple):
-    """A node, and its most likely links to nodes to which the graph has no edge, the best first."""
+    """A node and its most probable links to nodes that are not its neighbors, best first."""
 
     source: str
     links: list[Link]
 
 
 class Linker(NodePredictor):
-    """A trained model of links: ``regard.load("runs/papers")([("17", "90")])``."""
+    """A trained link model: ``regard.load("runs/papers")([("17", "90")])``."""
 
     reads_json = True
 
@@ -59,15 +59,15 @@ class Linker(NodePredictor):
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
-        """Return a ``Link`` for two names of nodes, ``BestLinks`` for one.
+        """Return a ``Link`` for two node names, ``BestLinks`` for one.
 
         Args:
-            inputs: one or two names each.
+            inputs: the inputs, each of one or two names.
             top_k: the number of links of one node.
 
         Raises:
-            ConfigError: ``top_k`` is below 1.
-            DataError: the graph does not have a name.
+            ConfigError: if ``top_k`` is below 1.
+            DataError: if the graph has no node with a name.
         """
         require_list(inputs)
         require_count("top_k", top_k)
@@ -89,29 +89,29 @@ class Linker(NodePredictor):
             output: Link | BestLinks = self([names], top_k=settings.top_k)[0]
             return output
 
-        takes = "two nodes, with a space between them or as a JSON list; or one node"
-        gives = "the probability of an edge; of one node, those that it likeliest has an edge to"
+        takes = "two nodes, separated by a space or as a JSON list; or one node"
+        gives = "the probability of an edge; for one node, the most probable new neighbors"
         return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
-        """Return the number of one node, or of two that differ."""
+        """Return the numbers of one node or of two different nodes."""
         if len(names) not in (1, 2):
-            what = f"{pluralize_with_verb(len(names), 'node', 'is', 'are')} named"
-            raise DataError(what, why="two have a link, and one has its best links")
+            what = f"{pluralize_with_verb(len(names), 'node', 'is', 'are')} named; expected one or two"
+            raise DataError(what, why="two nodes give the probability of an edge, one node gives its best links")
         if len(names) == 1 and names[0] not in self.graph.node_numbers and len(names[0].split()) == 2:
             pair = tuple(names[0].split())
-            why = "a text is the name of one node, and two nodes are two texts"
-            help = f"a pair in Python: model([{shortened(repr(pair))}])"
+            why = "in Python, a text is the name of one node"
+            help = f"for two nodes, use a tuple: model([{shortened(repr(pair))}])"
             raise DataError(f"the graph has no node {shortened(names[0])!r}", why=why, help=help)
         nodes = [self.node(name) for name in names]
         if len(nodes) == 2 and nodes[0] == nodes[1]:
-            what, why = f"{names[0]!r} is both ends of the link", "no pair of a node and itself was trained on"
-            raise DataError(what, why=why, help="name another node, or this one alone")
+            what, why = f"both ends of the link are {names[0]!r}", "training has no links of a node with itself"
+            raise DataError(what, why=why, help="name two different nodes, or one node only")
         return nodes
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
-        columns = torch.tensor(pairs, device=self.device).T
-        probabilities: list[float] = self.net(*self._tensors[:3], columns).double().sigmoid().tolist()
+        ends = torch.tensor(pairs, device=self.device).T
+        probabilities: list[float] = self.net(*self._tensors[:3], ends).double().sigmoid().tolist()
         return probabilities
 
     def _states(self) -> Tensor:
@@ -119,7 +119,7 @@ class Linker(NodePredictor):
         return z
 
     def _logits(self, z: Tensor, nodes: Tensor) -> Tensor:
-        """Return (some, nodes): the logit of every pair without an edge, −∞ of one with an edge."""
+        """Return (some, nodes): the logits of pairs without an edge, and −∞ for pairs with an edge."""
         logits: Tensor = self.net.against_all(z, nodes).double().cpu()
         for row, node in zip(logits, nodes.tolist(), strict=True):
             row[torch.from_numpy(self.graph.neighbors(node))] = -math.inf
@@ -137,10 +137,13 @@ class Linker(NodePredictor):
 
     @torch.no_grad()
     def missing(self, number: int) -> list[Link]:
-        """Return the most likely pairs of the whole graph without an edge, the best first.
+        """Return the most probable missing edges of the whole graph, best first.
 
-        Of an undirected graph each pair comes once. Cost: the square of the nodes in time, and ``number`` and some
-        rows of it in memory.
+        In an undirected graph, each pair is returned once. Cost: O(nodes²) time; memory for ``number`` pairs and
+        ``ROWS`` rows of logits.
+
+        Args:
+            number: the number of pairs.
         """
         z, best = self._states(), list[tuple[float, int, int]]()
         for begin in range(0, self.graph.nodes, ROWS):
@@ -157,20 +160,20 @@ class Linker(NodePredictor):
         return [Link(name(one), name(other), 1 / (1 + math.exp(-max(logit, -700)))) for logit, one, other in best]
 
     def read(self, line: str) -> tuple[str, ...]:
-        """Return the names of a line: one, or two with a space between them, or a JSON list of them."""
+        """Return the names in a line: one name, two names separated by a space, or a JSON list of names."""
         value = json_value(line)
         names = value if isinstance(value, list) else line.split()
         if not isinstance(names, list) or len(names) not in (1, 2) or not all(isinstance(name, str) for name in names):
-            raise ValueError("a line names two nodes, with a space between them or as a JSON list; or one node")
+            raise ValueError("expected two nodes, separated by a space or as a JSON list; or one node")
         self._numbers(names)
         return tuple(names)
 
     def cost(self, names: Sequence[str]) -> int:
-        """Return the number of names: a prediction reads the graph of the model, whatever nodes are named."""
+        """Return the number of names: a prediction for any nodes reads the whole graph of the model."""
         return len(names)
 
     def write(self, output: Link | BestLinks, *, json: bool) -> str:
-        """Return the probability, or the names of the best nodes; or an object with both."""
+        """Return the probability, or the names of the best nodes; with ``json``, an object with both."""
         if isinstance(output, BestLinks):
             if not json:
                 return " ".join(link.target for link in output.links)
@@ -181,10 +184,10 @@ class Linker(NodePredictor):
 
     @torch.no_grad()
     def inspect(self, names: Sequence[str]) -> Observation:
-        """Return attention of the nodes to their neighbors, and the probability of an edge, or one node's best links.
+        """Return the attention of the nodes to their neighbors, and the probability of an edge or the best links.
 
         Raises:
-            DataError: the graph does not have a name.
+            DataError: if the graph has no node with a name.
         """
         nodes, maps, drawn = self._numbers(names), list[AttentionMap](), list[int]()
         for node in nodes:

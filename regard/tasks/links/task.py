@@ -1,4 +1,7 @@
-"""Links: two nodes of one graph to the probability of an edge. Written by hand as nodes are (``tasks.nodes.task``)."""
+"""Links: predict the probability of an edge between two nodes of a graph.
+
+The task is not a ``Supervised`` one, for the reason in ``tasks.nodes.task``.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +39,7 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.links import LinkNet
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.links.examples import LinkBatch, LinkExamples, dealt_edges
+from regard.tasks.links.examples import LinkBatch, LinkExamples, split_edges
 from regard.tasks.links.linker import Linker
 
 
@@ -44,14 +47,16 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
     config: LinksConfig = run.config
     data = config.data
     whole = graph_of(only_graph(data.train, "data.train"), data)
-    edges = dealt_edges(whole, data)
+    edges = split_edges(whole, data)
     visible = replace(whole, pairs=edge_pairs(edges.train, whole.nodes, directed=data.directed))
     if run.makes_codecs:
         save_in_run(visible, run)
     codec = visible if run.makes_codecs else open_saved(run)
     if (whole.nodes, whole.features) != (codec.nodes, codec.features):
-        why = f"it has {pluralize(whole.nodes, 'node')} of {pluralize(whole.features, 'feature')}"
-        raise DataError("this graph is not the model's", where=whole.where, why=why)
+        actual = f"{pluralize(whole.nodes, 'node')} with {pluralize(whole.features, 'feature')}"
+        expected = f"{pluralize(codec.nodes, 'node')} with {pluralize(codec.features, 'feature')}"
+        why = f"expected {expected}, found {actual}"
+        raise DataError("the graph differs from the graph of the model", where=whole.where, why=why)
     sizes = ", ".join(f"{len(part):,} {name}" for name, part in edges._asdict().items())
     parts = PreparedParts(run.contents, log)
     parts.add("graph", whole.digest(), f"links: {whole.describe()}; edges: {sizes}", what="graph", where=whole.where)
@@ -82,7 +87,7 @@ def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
 
 
 def _objective(config: LinksConfig) -> Objective:
-    """Return the cross-entropy of edge or none, in nats, over edges and as many pairs without one."""
+    """Return the binary cross-entropy, in nats, over edges and the same number of pairs without an edge."""
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
         logits = net(*batch.inputs[:3], batch.ends)
@@ -94,14 +99,14 @@ def _objective(config: LinksConfig) -> Objective:
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """Return the figures. ``auc`` is the chance that an edge ranks above a pair without one; guessing gives 1/2."""
+    """Return the metrics; ``auc`` is the probability that an edge ranks above a pair without one (1/2 by chance)."""
     counts = sums["ranking"].double()
     loss = float(sums["nll"]) / max(float(counts.sum()), 1.0)
     return {"loss": loss, "auc": area_under_curve(counts), "average_precision": average_precision(counts)}
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """Write a ring of twelve nodes, each of which is its own feature."""
+    """Write a ring of twelve nodes with one-hot features."""
     lines = ["node," + ",".join(f"f{feature}" for feature in range(12))]
     lines += [f"n{node}," + ",".join(str(int(feature == node)) for feature in range(12)) for node in range(12)]
     (folder / "nodes.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -115,10 +120,11 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Write thirty edges between far more nodes; then held-out edges lead from the same node to the next but one.
+    """Write two graphs with equal training edges and different held-out edges.
 
-    Each keeps its place in the order of the edges, by which they are dealt to parts. Of so many nodes, the pairs
-    without an edge that training draws are edges in neither graph.
+    In the second graph, a held-out edge ends one node later. Its position in the order of the edges, which determines
+    its part, does not change. There are many more nodes than edges, so the negative pairs that training draws are not
+    edges of either graph.
     """
     nodes = folder / "many.csv"
     nodes.write_text("node,a,b\n" + "".join(f"n{node},{node % 3},1\n" for node in range(900)), encoding="utf-8")
@@ -129,14 +135,14 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
         corpus = {"source": str(nodes), "edges": str(folder / f"{name}.csv")}
         tables = {**sample, "data": sample["data"] | {"train": [corpus], "valid": [corpus]}}
         data = LinksConfig.model_validate({**tables, "task": "links"}).data
-        trained = dealt_edges(graph_of(only_graph(data.train, "data.train"), data), data).train.tolist()
+        trained = split_edges(graph_of(only_graph(data.train, "data.train"), data), data).train.tolist()
         edges = [(one, one + 1 if [one, one + 1] in trained else one + 2) for one, _ in edges]
         configs.append(tables)
     return configs
 
 
 def _read_ends(config: Any, path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the ends of each row as a JSON list: see ``core.task.Task.row_inputs``."""
+    """Yield the name of each row and its two nodes as a JSON list: see ``core.task.Task.row_inputs``."""
     columns = columns or edge_columns(column_names(path)) or (1, 2)
     for row in read_rows(path, columns):
         yield row.where, json.dumps([text_of(row, column).strip() for column in columns], ensure_ascii=False)

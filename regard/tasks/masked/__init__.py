@@ -1,1 +1,1 @@
-"""Masked modeling: tokens in the middle of a text, predicted from both sides of them."""
+"""Masked modeling: predict tokens of a text from the tokens on both sides."""

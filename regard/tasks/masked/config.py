@@ -1,4 +1,4 @@
-"""The config of a masked model: texts, what is masked of them, an encoder, and how gaps are filled. No torch."""
+"""Config of masked models: texts, masking, an encoder, and settings for gaps. Does not import torch."""
 
 from __future__ import annotations
 
@@ -28,56 +28,56 @@ CONTEXT = 256
 
 
 class MaskedDataConfig(DataSection):
-    """Texts, what a text is, and how they become token numbers."""
+    """Files, their division into texts, and the conversion of texts to token ids."""
 
-    train: tuple[TextConfig, ...]  # none where a model came without its data
+    train: tuple[TextConfig, ...]  # empty for a model without its data
     valid: tuple[TextConfig, ...] | None = None
-    tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="any kind but `listed`")
+    tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="any kind except `listed`")
     context: int = Field(
         CONTEXT,
         ge=4,
         le=1 << 20,
-        description="tokens that are read at once at most; a longer text is in several pieces",
+        description="maximum number of tokens per input; a longer text is divided",
     )
     documents: Literal["file", "line", "blank-line", "separator", "json-line"] = Field(
-        "line", description="a text: a line, a file, a JSON line, or what stands between `blank-line` or `separator`"
+        "line", description="a text is a line, a file or a JSON line, or ends at a `blank-line` or `separator`"
     )
-    separator: str | None = Field(None, min_length=1, description="the line between texts, for `separator`")
+    separator: str | None = Field(None, min_length=1, description="line between texts, for `separator`")
     processes: int | None = Field(
-        None, ge=1, le=1024, description="that tokenize; unset: as many as cores for a large text, else 1"
+        None, ge=1, le=1024, description="processes that tokenize; unset: one per core for a large text, else 1"
     )
 
     @property
     def cut(self) -> Cut:
-        """The way files are cut into texts."""
+        """Rule that divides files into texts."""
         return Cut(self.documents, self.separator, completions=False)
 
     @model_validator(mode="after")
-    def _can_be_read(self) -> Self:
+    def _check_texts(self) -> Self:
         if (self.documents == "separator") != (self.separator is not None):
             raise InvalidCombination(
                 "data.separator",
                 "data.documents",
-                why="a separator is the line between texts where data.documents is separator, and only there",
+                why='data.separator is required for data.documents = "separator", and only valid there',
                 help="--set data.documents=separator --set data.separator='<|endoftext|>'",
             )
         if self.tokenizer.kind == "listed":
             raise InvalidCombination(
                 "data.tokenizer",
-                why="a listed vocabulary comes with an imported model of translation",
+                why="only imported translation models have a listed vocabulary",
                 help="--set data.tokenizer.kind=word",
             )
         return self
 
 
 class FillConfig(GapFields):
-    """Settings of filling gaps, unless a command says otherwise."""
+    """Default settings for filling gaps."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class MaskedConfig(RunConfig):
-    """Everything that decides a masked model's run. Frozen; every key has its value in the saved file."""
+    """Config of a masked model run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("perplexity", "accuracy")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -107,37 +107,37 @@ class MaskedConfig(RunConfig):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
-            raise ValueError("it should have the size of one vocabulary, types")
+            raise ValueError("expected the key `types` (size of the vocabulary)")
 
     @model_validator(mode="before")
     @classmethod
-    def _own_habits(cls, given: Any) -> Any:
-        """Label smoothing, a habit of translation, only where it is asked for; a learned table is as long as a text."""
-        if not isinstance(given, dict):
-            return given
-        found = dict(given)
-        if isinstance(given.get("train", {}), dict):
-            found["train"] = {"label_smoothing": 0.0} | given.get("train", {})
-        model, data = given.get("model"), given.get("data")
+    def _defaults(cls, values: Any) -> Any:
+        """Set the defaults of masked models: no label smoothing, and learned positions for the whole context."""
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        if isinstance(values.get("train", {}), dict):
+            filled["train"] = {"label_smoothing": 0.0} | values.get("train", {})
+        model, data = values.get("model"), values.get("data")
         if isinstance(model, dict) and isinstance(data, dict):
-            found["model"] = {"longest": data.get("context", CONTEXT)} | model
-        return found
+            filled["model"] = {"longest": data.get("context", CONTEXT)} | model
+        return filled
 
     @model_validator(mode="after")
-    def _texts_fit(self) -> Self:
+    def _check_context(self) -> Self:
         position = getattr(self.model.encoder, "position", None)
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
             raise InvalidCombination(
                 "model.encoder.position.longest",
                 "data.context",
-                why=f"a text of {self.data.context} tokens needs as many learned positions",
+                why=f"a text of {self.data.context} tokens exceeds {position.longest} learned positions",
                 help=f"--set model.position.longest={self.data.context}",
             )
         if self.train.batch_tokens < self.data.context:
             raise InvalidCombination(
                 "train.batch_tokens",
                 "data.context",
-                why=f"a batch of {self.train.batch_tokens:,} tokens holds no text of {self.data.context:,}",
+                why=f"a text of {self.data.context:,} tokens does not fit a batch of {self.train.batch_tokens:,}",
                 help=f"--set train.batch_tokens={self.data.context}, or a smaller data.context",
             )
         return self

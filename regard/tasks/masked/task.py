@@ -1,4 +1,4 @@
-"""Masked modeling as a task: texts with gaps, cross-entropy of what stood there, accuracy, fill-in."""
+"""Masked modeling: texts with gaps, cross-entropy and accuracy of the masked tokens, and filling of gaps."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
-COUNTS = "counts.json"  # how often each type stands in the training data: for the unigram model beside the figures
+COUNTS = "counts.json"  # number of each type in the training data, for the unigram baseline
 
 
 class MaskedCodec(NamedTuple):
-    """The tokenizer of a run, and the probability of each type by its share of the training data, if it is known."""
+    """Tokenizer of a run, and the frequency of each type in the training data if known."""
 
     tokenizer: Tokenizer
     frequencies: Tensor | None
@@ -65,12 +65,12 @@ def _open(run: RunFiles) -> CodecsAndSpec:
 
 
 def _frequencies(path: Path, types: int) -> Tensor | None:
-    """Shares of the types, each counted once more than it occurs, none of them special."""
+    """Return the frequencies of the types with add-one smoothing; 0 for special tokens."""
 
     def parse(value: Any) -> npt.NDArray[np.int64]:
         counts = np.array(value, np.int64)
         if counts.shape != (types,) or (counts < 0).any():
-            raise ValueError(f"it has not a count for each of {pluralize(types, 'type')}")
+            raise ValueError(f"expected a count for each of {pluralize(types, 'type')}")
         return counts
 
     if not path.is_file():
@@ -80,38 +80,38 @@ def _frequencies(path: Path, types: int) -> Tensor | None:
     return smoothed / smoothed.sum()
 
 
-def _prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
+def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
     config: MaskedConfig = run.config
     if run.makes_codecs:
-        make_text_tokenizer(run, _lines(config.data), say)
+        make_text_tokenizer(run, _lines(config.data), log)
         atomic_files.fault_point("vocabulary")
     tokenizer = load_tokenizer(run.tokenizers, "text")
     parts = {
-        part: [_documents(run, tokenizer, text, f"{part}-{number}", say, progress) for number, text in enumerate(texts)]
+        part: [_documents(run, tokenizer, text, f"{part}-{number}", log, progress) for number, text in enumerate(texts)]
         for part, texts in (("valid", config.data.valid or ()), ("train", config.data.train))
     }
     if run.makes_codecs:
         counts = sum(np.bincount(stream.tokens, minlength=len(tokenizer)) for stream in parts["train"])
         save_codec_file(run.tokenizers / COUNTS, np.asarray(counts).tolist())
     examples = {part: _examples(config, streams, tokenizer) for part, streams in parts.items() if streams}
-    for part, found in examples.items():
-        if not len(found):
-            where = ", ".join(stream.name for stream in found.streams)
-            raise DataError(f"there is nothing to mask ({part})", where=where, why="it holds no known token")
+    for part, texts_of_part in examples.items():
+        if not len(texts_of_part):
+            where = ", ".join(stream.name for stream in texts_of_part.streams)
+            raise DataError(f"there is nothing to mask ({part})", where=where, why="all tokens are unknown")
     digests = {stream.folder.name: stream.content for streams in parts.values() for stream in streams}
     codecs, spec = _open(run)
     return Data(examples["train"], examples.get("valid"), codecs, spec, digests, config.data.context)
 
 
 def _lines(data: MaskedDataConfig) -> Iterator[str]:
-    """The lines that a tokenizer learns from."""
+    """Yield the lines that train the tokenizer."""
     for text in data.train:
         for document in read_documents(text, data.cut):
             yield from document.text.splitlines()
 
 
 def _documents(
-    run: RunFiles, tokenizer: Tokenizer, text: TextConfig, name: str, say: Report, progress: ProgressCallback | None
+    run: RunFiles, tokenizer: Tokenizer, text: TextConfig, name: str, log: Report, progress: ProgressCallback | None
 ) -> DocumentStream:
     data: MaskedDataConfig = run.config.data
     stream = open_or_prepare_documents(
@@ -119,10 +119,10 @@ def _documents(
         processes=data.processes, progress=progress,
     )  # fmt: skip
     tokens = len(stream) - 2 * stream.documents
-    told = f"{pluralize(tokens, 'token')} in {pluralize(stream.documents, 'text')}"
+    size = f"{pluralize(tokens, 'token')} in {pluralize(stream.documents, 'text')}"
     if unknown := stream.unknown():
-        told += f", {unknown / max(tokens, 1):.1%} unknown, which are never masked"
-    say(f"{stream.name}: {told} ({name.partition('-')[0]})")
+        size += f", {unknown / max(tokens, 1):.1%} unknown (never masked)"
+    log(f"{stream.name}: {size} ({name.partition('-')[0]})")
     atomic_files.fault_point("corpus")
     return stream
 
@@ -139,7 +139,7 @@ def _build(config: MaskedConfig, spec: Mapping[str, int]) -> MaskedModel:
 
 
 def _objective(config: MaskedConfig) -> Objective:
-    """Cross-entropy at the chosen places, in nats; in evaluation, how many of them the likeliest type is right at."""
+    """Return the cross-entropy of the masked tokens in nats and, in evaluation, the number of correct predictions."""
     smoothing = config.train.label_smoothing
 
     def loss(net: nn.Module, batch: MaskedBatch, carry: Carry = ()) -> LossTerms:
@@ -156,17 +156,17 @@ def _objective(config: MaskedConfig) -> Objective:
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per masked token, without smoothing; ``unigram_…``: of a model that knows frequencies alone."""
+    """Return ``loss`` (nats per masked token without smoothing), and ``unigram_…`` for the unigram baseline."""
     loss = float(sums["nll"]) / float(sums["tokens"])
-    found = {"loss": loss, "perplexity": _exp(loss)}
+    metrics = {"loss": loss, "perplexity": _exp(loss)}
     if "correct" in sums:
-        found["accuracy"] = float(sums["correct"]) / float(sums["tokens"])
+        metrics["accuracy"] = float(sums["correct"]) / float(sums["tokens"])
     if "pseudo_nll" in sums:
-        found["pseudo_perplexity"] = _exp(float(sums["pseudo_nll"]) / float(sums["pseudo_tokens"]))
+        metrics["pseudo_perplexity"] = _exp(float(sums["pseudo_nll"]) / float(sums["pseudo_tokens"]))
     if "unigram_nll" in sums:
-        found["unigram_loss"] = float(sums["unigram_nll"]) / float(sums["unigram_tokens"])
-        found["unigram_accuracy"] = float(sums["unigram_correct"]) / float(sums["unigram_tokens"])
-    return found
+        metrics["unigram_loss"] = float(sums["unigram_nll"]) / float(sums["unigram_tokens"])
+        metrics["unigram_accuracy"] = float(sums["unigram_correct"]) / float(sums["unigram_tokens"])
+    return metrics
 
 
 def _exp(nats: float) -> float:
@@ -189,9 +189,11 @@ def _evaluated_as(config: MaskedConfig) -> dict[str, Any]:
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """A few rhyming lines."""
+    """Write a few rhyming lines."""
     lines = ["the cat sat on the mat", "the rat sat on the hat", "a cat", "the bat ate a rat on the mat"] * 3
-    (folder / "sample.txt").write_text("".join(f"{line} {at % 2}\n" for at, line in enumerate(lines)), encoding="utf-8")
+    (folder / "sample.txt").write_text(
+        "".join(f"{line} {number % 2}\n" for number, line in enumerate(lines)), encoding="utf-8"
+    )
     texts = {part: [{"source": str(folder / "sample.txt")}] for part in ("train", "valid")}
     return {
         "data": {**texts, "context": 8},
@@ -202,13 +204,13 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    contents = "the cat sat on the rat\n", "quick zebras\na hat that ate the mats\n"
+    contents = "the cat sat on the rat\n", "striped zebras\na hat that ate the mats\n"
     return validated_on(sample, folder, "valid.txt", contents)
 
 
-def _read_texts(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the text of each row: see ``core.task.Task.row_inputs``."""
-    return rows_of_one_column(path, named_column(path, given, (), DOCUMENTS))
+def _read_texts(config: Any, path: Path, selected: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the row name and the text of each row: see ``core.task.Task.row_inputs``."""
+    return rows_of_one_column(path, named_column(path, selected, (), DOCUMENTS))
 
 
 def _export_form(config: MaskedConfig) -> EncoderForm:

@@ -1,1 +1,1 @@
-"""Next items: what comes next in a session of things that somebody chose, played or read."""
+"""Next items: predict the next item of a session, such as a list of viewed products."""

@@ -1,4 +1,4 @@
-"""The automatic choice of a config for sessions of items, with a reason for each setting."""
+"""Automatic choice of a config for sessions of items, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -12,27 +12,29 @@ from regard.data.rows import FileHead
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import common_head, describe_columns, found_corpus, held_out_parts
+from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts
 
 
-def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``: these are next items in rows with a list ``items``, or a session and an item."""
+def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``. Reads rows with a list ``items``, or with a session and an item."""
     common = common_head(files)
     return Confidence.NONE if common is None or _columns(common.head) is None else Confidence.NAMES
 
 
-def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """Propose a config for rows with a list ``items``, or a session and an item. Returns None for other files."""
-    corpus = found_corpus(files)
+def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+    """Return a config for rows with a list ``items``, or with a session and an item; else None."""
+    corpus = detect_corpus(files)
     columns = None if corpus is None else _columns(corpus.head)
     if corpus is None or columns is None:
         return None
     time = time_column(corpus.head.names) if len(columns) == 2 else None
-    parts, split = held_out_parts(corpus, valid, examples="sessions", hashed="their items", keys=_read(columns, time))
+    parts, split = held_out_parts(
+        corpus, valid, examples="sessions", hashed="their items", keys=_key_reader(columns, time)
+    )
     settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
-    if "optimizer" not in given:
+    if "optimizer" not in overrides:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
-    if not set(TRAINING_ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": 40, "early_stopping": 5}
     if "valid" not in parts:
         settings.pop("early_stopping", None)
@@ -42,17 +44,17 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2},
         "train": settings,
     }
-    what = "its columns are" if corpus.head.form != "json-lines" or len(columns) > 1 else "its lines have lists of"
-    reasons = [f"{what} {' and '.join(columns)}: a model of next items (task.kind = next-item)", split]
+    what = "columns" if corpus.head.form != "json-lines" or len(columns) > 1 else "lines with lists of"
+    reasons = [f"{what} {' and '.join(columns)} → next-item", split]
     if len(columns) == 2:
         meanings = {"session": columns[:1], "item": columns[1:], "time": [] if time is None else [time]}
-        order = "in the order of the rows: no column is named timestamp" if time is None else f"sorted by {time}"
-        reasons += [*describe_columns(corpus, meanings), f"items of a session are {order}"]
+        order = "row order, because no column is named timestamp" if time is None else f"sorted by {time}"
+        reasons += [*describe_columns(corpus, meanings), f"order of the items in a session: {order}"]
     return Proposal(config, reasons)
 
 
 def _columns(head: FileHead) -> tuple[str, ...] | None:
-    """Return the column of lists of items, or those of a session and an item; None for other names."""
+    """Return the column of item lists, or the columns of a session and an item; None for other names."""
     if head.form not in ("csv", "parquet", "json-lines", "tsv"):
         return None
     items = first_of(head.names, ITEM_LISTS)
@@ -60,14 +62,14 @@ def _columns(head: FileHead) -> tuple[str, ...] | None:
 
 
 def _keys(columns: Sequence[str], time: str | None) -> dict[str, str]:
-    """Return the keys of data that name the columns."""
+    """Return the keys of ``data`` that name the columns."""
     if len(columns) == 1:
         return {"items": columns[0]}
     return {"session": columns[0], "item": columns[1]} | ({} if time is None else {"time": time})
 
 
-def _read(columns: Sequence[str], time: str | None) -> Callable[[FilesConfig], Iterator[str]]:
-    """Return the reader of the texts whose hash divides the sessions."""
+def _key_reader(columns: Sequence[str], time: str | None) -> Callable[[FilesConfig], Iterator[str]]:
+    """Return a function that yields a text for each session, by whose hash sessions are divided into parts."""
 
     def keys(corpus: FilesConfig) -> Iterator[str]:
         rows = read_sessions([corpus], SessionColumns(**_keys(columns, time)))

@@ -1,4 +1,4 @@
-"""The config of a model of next items: sessions, a causal stack, settings of recommending. Imports no torch."""
+"""The config of a next-item model: sessions, a causal network, prediction settings. Imports no torch."""
 
 from __future__ import annotations
 
@@ -29,43 +29,45 @@ Column = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_leng
 
 
 class SessionDataConfig(DataSection):
-    """Sessions, and how their items become numbers."""
+    """Files of sessions, their columns, and the vocabulary of items."""
 
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    train: tuple[FilesConfig, ...]  # empty for an imported model without data
     valid: tuple[FilesConfig, ...] | None = None
-    items: str = Field("items", min_length=1, description="column or key of the list of items of a row")
+    items: str = Field("items", min_length=1, description="column or key of the item list of a row")
     session: Column | None = Field(
         None,
-        description="column of the session, where a row is one item: a number from 1, or a name; unset: 1 in a TSV, "
-        "or a well-known name such as `user_id`",
+        description="column of the session, if a row is one item: a number from 1 or a name; unset: column 1 of a TSV, "
+        "or a common name such as `user_id`",
     )
     item: Column | None = Field(
-        None, description="column of the item, where a row is one item; unset: 2 in a TSV, or a name such as `item_id`"
+        None,
+        description="column of the item, if a row is one item; unset: column 2 of a TSV, or a name such as `item_id`",
     )
     time: Column | None = Field(
         None,
         description="column of the time by which the items of a session are sorted: numbers, or dates in ISO 8601; "
-        "unset: items are in the order of the rows",
+        "unset: row order",
     )
     tokenizer: TokenizerConfig = Field(
-        TokenizerConfig(kind="word"), description="`word`: an item is a piece; with `size`, only the most frequent are"
+        TokenizerConfig(kind="word"),
+        description="`word`: an item is a piece; `size` keeps only the most frequent items",
     )
-    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="items before the one that is predicted, at most")
+    context: int = Field(CONTEXT, ge=1, le=1 << 20, description="maximum number of items before the predicted one")
 
     @property
     def max_length(self) -> int:
-        """Items that are read at once."""
+        """Maximum number of items that the network reads."""
         return self.context
 
     @property
     def columns(self) -> SessionColumns:
-        """The columns of the files."""
+        """Columns of the files."""
         return SessionColumns(self.items, self.session, self.item, self.time)
 
     @model_validator(mode="before")
     @classmethod
     def _default_kind(cls, value: Any) -> Any:
-        """Let a tokenizer of which the config has the size alone be one of words."""
+        """Set the tokenizer's type to ``word`` if the config sets only other keys of it."""
         own = value.get("tokenizer") if isinstance(value, dict) else None
         return value | {"tokenizer": {"kind": "word"} | own} if isinstance(own, dict) else value
 
@@ -73,20 +75,20 @@ class SessionDataConfig(DataSection):
     def _an_item_is_a_piece(self) -> Self:
         if self.tokenizer.kind != "word":
             raise InvalidCombination(
-                "data.tokenizer.kind", why="an item is one piece, whatever its letters",
+                "data.tokenizer.kind", why="each item must be one piece",
                 help="--set data.tokenizer.kind=word",
             )  # fmt: skip
         return self
 
 
 class RecommendConfig(RankingFields):
-    """Settings of a prediction, unless a call has others."""
+    """Default settings of predictions."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class NextItemConfig(UnsmoothedRunConfig):
-    """The config of a run. Frozen; the saved file has a value for every key."""
+    """Config of a next-item run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("hit_rate_10", "ndcg_10")
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer",)
@@ -114,20 +116,20 @@ class NextItemConfig(UnsmoothedRunConfig):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
-            raise ValueError("it should have the size of one vocabulary, types")
+            raise ValueError("expected the key `types` (size of the vocabulary)")
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
         from regard.tasks.next_item.automatic_config import confidence
 
-        return confidence(files, valid, given)
+        return confidence(files, valid, overrides)
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
         """Propose a config for rows with a list of items, or with a session and an item."""
         from regard.tasks.next_item.automatic_config import choose
 
-        return choose(files, valid, given)
+        return choose(files, valid, overrides)
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:
@@ -135,7 +137,7 @@ class NextItemConfig(UnsmoothedRunConfig):
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
             raise InvalidCombination(
                 "model.decoder.position.longest", "data.context",
-                why=f"{self.data.context} items need as many learned positions",
+                why=f"{self.data.context} items need {self.data.context} learned positions",
                 help=f"--set model.position.longest={self.data.context}",
             )  # fmt: skip
         return self

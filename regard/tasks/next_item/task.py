@@ -1,4 +1,4 @@
-"""Next items: the items of a session to the item after them."""
+"""Next items: predict the next item from the items of a session."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ def _build(config: NextItemConfig, spec: Mapping[str, int]) -> LanguageModel:
     return language_model(layers, TokenInput(embedding), Head(projection, bias))
 
 
-def _read_items(config: NextItemConfig, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the items of each session as a JSON list: see ``core.task.Task.row_inputs``."""
+def _read_items(config: NextItemConfig, path: Path, selected: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the row name and the items of each session as a JSON list: see ``core.task.Task.row_inputs``."""
     columns = config.data.columns
-    if given:
-        columns = columns._replace(items=str(given[0]), session=None, item=None)
+    if selected:
+        columns = columns._replace(items=str(selected[0]), session=None, item=None)
     if columns.time is not None and columns.time not in column_names(path):
         columns = columns._replace(time=None)
     for row in read_sessions([FilesConfig(source=path)], columns):
@@ -57,13 +57,13 @@ def _read_items(config: NextItemConfig, path: Path, given: Sequence[Column]) -> 
 
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield items and places: see ``core.task.Task.lint_rows``."""
+    """Yield items and row names: see ``core.task.Task.lint_rows``."""
     for row in read_sessions(corpora, data.columns):
         yield " ".join(row.cells[ITEMS]), None, row.where
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """Walks around a ring of items, some of which turn back."""
+    """Write walks around a ring of items, in both directions."""
     walks = [
         [f"i{(start + step * number) % 6}" for number in range(2 + start)] for start in range(6) for step in (1, 5)
     ]
@@ -87,8 +87,8 @@ NEXT_ITEM = Supervised(
     rows=lambda data, corpora: read_sessions(corpora, data.columns),
     noun="session",
     wording=Wording(
-        "item", "items with spaces between them, or a JSON list of items",
-        "the likeliest next items, and their probabilities",
+        "item", "items separated by spaces, or a JSON list of items",
+        "the most probable next items, and their probabilities",
     ),
     network=run_causal,
 )  # fmt: skip

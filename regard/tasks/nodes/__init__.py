@@ -1,1 +1,1 @@
-"""Nodes: a class of each node of a graph."""
+"""Nodes: predict the class of nodes of a graph."""

@@ -1,4 +1,4 @@
-"""The predictor of nodes: names of nodes to classes."""
+"""The predictor of nodes: from names of nodes to classes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from regard.tasks.graph_batch import GraphTensors, graph_tensors
 from regard.tasks.named_nodes import NodePredictor
 from regard.tasks.nodes.sampling import SomeNodes
 
-MAX_ALTERNATIVES = 10  # of a node
+MAX_ALTERNATIVES = 10  # maximum number of classes that are shown for a node
 
 
 class NodeClass(NamedTuple):
-    """The most likely class of a node, its probability, and those of all classes."""
+    """The most probable class of a node, its probability, and the probabilities of all classes."""
 
     node: str
     label: str
@@ -33,9 +33,9 @@ class NodeClass(NamedTuple):
 
 
 class NodeClassifier(NodePredictor):
-    """A trained classifier of nodes: ``regard.load("runs/cora")(["31336"])[0].label``.
+    """A trained node classifier: ``regard.load("runs/cora")(["31336"])[0].label``.
 
-    With ``data.batch_nodes`` it reads so many nodes at a time, with their neighborhoods; without, the whole graph.
+    With ``data.batch_nodes`` it reads batches of nodes with their neighborhoods, otherwise the whole graph.
     """
 
     def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
@@ -45,7 +45,7 @@ class NodeClassifier(NodePredictor):
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
-        """Return a prediction for each name of a node. Raises DataError for a name that the graph does not have."""
+        """Return a prediction for each node name; raise DataError for an unknown name."""
         require_list(inputs)
         nodes = [self.node(name) for name in inputs]
         predictions = []
@@ -56,7 +56,7 @@ class NodeClassifier(NodePredictor):
         return predictions
 
     def _log_probabilities(self, nodes: Sequence[int]) -> Tensor:
-        """Return (nodes, classes), in the order of ``nodes``."""
+        """Return the log probabilities (nodes, classes), in the order of ``nodes``."""
         if self._whole is not None:
             logits: Tensor = self.net(*self._whole)[list(nodes)]
         else:
@@ -67,7 +67,7 @@ class NodeClassifier(NodePredictor):
 
     @torch.no_grad()
     def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
-        """Return the outputs (nodes, width) of the last hidden layer, or of the only layer. All ``nodes`` differ."""
+        """Return the outputs (nodes, width) of the last hidden layer, or of the only layer, for different ``nodes``."""
         place = -2 if len(self.net.layers) > 1 else -1
         if self._whole is not None:
             states: Tensor = self.net.states(*self._whole)[place][torch.from_numpy(nodes)]
@@ -81,23 +81,23 @@ class NodeClassifier(NodePredictor):
         return np.split(nodes, range(size, len(nodes), size))
 
     def _inputs(self, nodes: npt.NDArray[np.int64]) -> GraphTensors:
-        """Return the tensors of some nodes, which all differ, and of their whole neighborhoods."""
+        """Return the tensors of different nodes and their complete neighborhoods."""
         assert self._some is not None
         return to_device(self._some.inputs(nodes, [None] * len(self.net.layers)), self.device)
 
     def read(self, line: str) -> str:
-        """Return the name of a node, or its number where nodes have no names."""
+        """Return the name of the node in a line, or its number if nodes have no names."""
         if not line.strip():
-            raise ValueError("a line names a node")
+            raise ValueError("expected the name of a node, found a blank line")
         self.node(line.strip())
         return line.strip()
 
     def cost(self, name: str) -> int:
-        """Return 1: a prediction reads the graph of the model, whatever node is named."""
+        """Return 1: a prediction for any node reads the graph of the model."""
         return 1
 
     def write(self, output: NodeClass, *, json: bool) -> str:
-        """Return the class, or an object with the probabilities of all classes."""
+        """Return the class; with ``json``, an object with the probabilities of all classes."""
         if not json:
             return output.label
         rounded = {name: round(p, DECIMALS) for name, p in output.probabilities.items()}
@@ -105,11 +105,13 @@ class NodeClassifier(NodePredictor):
 
     @torch.no_grad()
     def inspect(self, name: str) -> Observation:
-        """Return the attention of a node to its neighbors in each layer, and the most likely classes of both."""
+        """Return the attention of a node to its neighbors in each layer, and the most probable classes of all nodes."""
         node = self.node(name)
-        others = self.graph.neighbors(node)
-        tensors, places = (self._whole, others) if self._whole else (self._inputs(others), np.arange(len(others)))
-        maps, shown = self.observed_edges(self.net, tensors, node, self._label, places)
+        neighbors = self.graph.neighbors(node)
+        tensors, positions = (
+            (self._whole, neighbors) if self._whole else (self._inputs(neighbors), np.arange(len(neighbors)))
+        )
+        maps, shown = self.observed_edges(self.net, tensors, node, self._label, positions)
         nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
         predictions = tuple(
             Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
@@ -118,7 +120,7 @@ class NodeClassifier(NodePredictor):
         return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
 
     def _label(self, node: int) -> str:
-        """Return the name of a node, with its class where that is known."""
+        """Return the name of a node, with its class if known."""
         number = int(self.graph.labels[node])
         known = "" if number == UNLABELED else f"/{self.graph.classes[number]}"
         return f"{self.graph.name(node)}{known}"

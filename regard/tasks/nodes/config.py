@@ -1,4 +1,4 @@
-"""The config of a classifier of nodes. Imports no torch."""
+"""The config of a node classifier. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from regard.tasks.graph_run_config import GraphDataConfig, GraphRunConfig
 
 
 class NodesDataConfig(GraphDataConfig):
-    """One graph, and how much of it a batch is."""
+    """The files of one graph, and the sampling of batches."""
 
     batch_nodes: int | None = Field(
         None,
         ge=1,
         le=1 << 28,
-        description="nodes of the loss in a batch, each with what it looks at; unset: all, in the whole graph",
+        description="nodes with a loss in a batch, which also contains their neighborhoods; unset: the whole graph",
     )
     neighbors: tuple[Annotated[int, Field(ge=1, le=1 << 20)], ...] | None = Field(
         None,
-        description="neighbors of a node that training looks at, at most, drawn anew in each epoch; one number a "
-        "layer, at first that of the nodes of the loss; unset: all",
+        description="maximum number of neighbors that a node attends to in training, drawn in each epoch; one number "
+        "per layer, starting at the nodes with a loss; unset: all",
     )
 
 
 class NodesConfig(GraphRunConfig):
-    """Everything that decides the run of a classifier of nodes. Frozen; saved with every value."""
+    """Config of a node classifier's run. Frozen; the saved file has a value for every key."""
 
     automatic: ClassVar[str] = "regard.tasks.nodes.automatic_config"
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error")
@@ -37,20 +37,20 @@ class NodesConfig(GraphRunConfig):
 
     @model_validator(mode="after")
     def _neighbors_can_be_drawn(self) -> Self:
-        """Drawing wants batches, as many numbers as layers, and layers that look along edges."""
+        """Check that sampling has batches, one number per layer, and layers that attend along edges."""
         drawn, batch = self.data.neighbors, self.data.batch_nodes
         if drawn is not None and batch is None:
-            why = "neighbors are drawn for the nodes of a batch, and the whole graph is one"
+            why = "neighbors are sampled for the nodes of a batch, but a batch is the whole graph"
             raise InvalidCombination("data.neighbors", "data.batch_nodes", why=why, help="--set data.batch_nodes=512")
         if drawn is not None and len(drawn) != self.model.layers:
-            both = f"{pluralize(self.model.layers, 'layer')} and {pluralize(len(drawn), 'number')}"
-            why = f"each layer has a number, and there are {both}"
+            both = f"{pluralize(self.model.layers, 'layer')}, {pluralize(len(drawn), 'number')}"
+            why = f"each layer needs one number: {both}"
             help = f"--set 'data.neighbors={[10] * self.model.layers}'"
             raise InvalidCombination("data.neighbors", "model.layers", why=why, help=help)
         if drawn is not None and self.model.kind == "gin":
-            why = "a sum over some neighbors is smaller than that over all, which is looked at after training"
+            why = "gin sums over neighbors: a sum over sampled neighbors is smaller than the sum in evaluation"
             raise InvalidCombination("data.neighbors", "model.kind", why=why, help="--set model.kind=gatv2")
         if batch is not None and self.model.sees == "all":
-            why = "where every node looks at every other, no part of the graph is enough for some of its nodes"
+            why = "with sees = all, every node attends to every other node, so a batch needs the whole graph"
             raise InvalidCombination("data.batch_nodes", "model.sees", why=why, help="--set model.sees=edges")
         return self

@@ -1,4 +1,4 @@
-"""Batches of some nodes with their neighborhoods: memory holds a batch, not the graph."""
+"""Batches of nodes with their neighborhoods: only a batch is in memory, not the whole graph."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from regard.data.neighbors import Neighborhoods, concatenated
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 from regard.tasks.graph_batch import GraphTensors, NodeBatch
 
-STREAM = 6  # of the order of nodes
+STREAM = 6  # random stream of the order of nodes
 
 
 class SomeNodes:
-    """Neighborhoods of a graph as tensors. The features of a node are found without reading those of all."""
+    """Neighborhoods in a graph as tensors; only the features of the needed nodes are read."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self._neighborhoods = graph, Neighborhoods(graph)
         self._start = np.searchsorted(graph.entries[0], np.arange(graph.nodes + 1)) if graph.file is None else None
 
     def inputs(
-        self, nodes: npt.NDArray[np.int64], most: Sequence[int | None], draw: tuple[int, int] = (0, 0)
+        self, nodes: npt.NDArray[np.int64], limits: Sequence[int | None], draw: tuple[int, int] = (0, 0)
     ) -> GraphTensors:
-        """Return what a network reads for ``nodes``, which all differ: see ``Neighborhoods.of``."""
-        read = self._neighborhoods.of(nodes, most, draw)
+        """Return the inputs of a network for different ``nodes``: see ``Neighborhoods.of``."""
+        read = self._neighborhoods.of(nodes, limits, draw)
         pairs = torch.from_numpy(np.concatenate([hop.pairs for hop in read.hops], 1))
         degree = torch.from_numpy(np.concatenate([hop.degree for hop in read.hops]))
         sizes = tuple(LayerSizes(hop.pairs.shape[1], hop.queries, hop.keys) for hop in read.hops)
@@ -48,24 +48,31 @@ class SomeNodes:
 
 
 class SampledNodes:
-    """The ``chosen`` nodes of a graph as ``core.task.Examples``, ``batch`` of them at a time.
+    """Nodes of a graph as ``core.task.Examples``, in batches with their neighborhoods.
 
-    In training a node of layer l looks at no more than ``most[l]`` neighbors, drawn by (seed, epoch, node); in
-    evaluation at all. So a node's loss depends on no other node of its batch.
+    In training, a node of layer l attends to at most ``limits[l]`` neighbors, drawn by (seed, epoch, node); in
+    evaluation, to all of them. Therefore the loss of a node does not depend on the other nodes of its batch.
+
+    Args:
+        graph: the graph.
+        chosen: (nodes,) mask of the nodes with a loss.
+        batch: the number of nodes with a loss in a batch.
+        limits: the maximum number of neighbors by layer; None for all.
+        seed: the seed of orders and neighbors.
     """
 
     def __init__(
-        self, graph: Graph, chosen: npt.NDArray[np.bool_], *, batch: int, most: Sequence[int | None], seed: int
+        self, graph: Graph, chosen: npt.NDArray[np.bool_], *, batch: int, limits: Sequence[int | None], seed: int
     ) -> None:
         self.graph, self._nodes = graph, np.flatnonzero(chosen)
-        self._batch, self._most, self._seed = batch, tuple(most), seed
+        self._batch, self._limits, self._seed = batch, tuple(limits), seed
         self._some = SomeNodes(graph)
 
     def __len__(self) -> int:
         return len(self._nodes)
 
     def batches(self, epoch: int | None) -> list[ExampleIndices]:
-        """Return all nodes in an order drawn by (seed, epoch), ``batch`` at a time; for evaluation in their own."""
+        """Return the batches of all nodes, in an order drawn by (seed, epoch); in their own order for evaluation."""
         order = np.arange(len(self))
         if epoch is not None:
             order = np.random.default_rng((self._seed, STREAM, epoch)).permutation(order)
@@ -77,8 +84,9 @@ class SampledNodes:
 
     def collate(self, examples: ExampleIndices) -> NodeBatch:
         nodes, visit = self._nodes[examples.index], int(examples.visit[0])
-        most = self._most if visit else [None] * len(self._most)
-        inputs, labels = self._some.inputs(nodes, most, (self._seed, visit)), torch.from_numpy(self.graph.labels[nodes])
+        limits = self._limits if visit else [None] * len(self._limits)
+        inputs = self._some.inputs(nodes, limits, (self._seed, visit))
+        labels = torch.from_numpy(self.graph.labels[nodes])
         return NodeBatch(inputs, torch.arange(len(nodes)), labels, torch.from_numpy(examples.index), float(len(nodes)))
 
     def where(self, index: int) -> str:

@@ -1,7 +1,7 @@
-"""Nodes: each node of one graph to a class.
+"""Nodes: predict the class of each node of a graph.
 
-A graph is one example with many targets, and a prediction is about a node of the graph that the run keeps: so this is
-no field and answer of ``tasks.supervised``.
+This task is not a ``Supervised`` one: a graph is one example with many targets, and a prediction is about a node of the
+graph that is saved in the run.
 """
 
 from __future__ import annotations
@@ -48,22 +48,23 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
     graph = graph_of(only_graph(data.train, "data.train"), data)
     if run.makes_codecs:
         if len(graph.classes) < 2:
-            raise DataError("there are no classes to learn", where=graph.where, why=f"it has {len(graph.classes)}")
+            what = f"found {pluralize(len(graph.classes), 'class', 'classes')}; classification needs at least 2"
+            raise DataError(what, where=graph.where)
         save_in_run(graph, run)
     codec = graph if run.makes_codecs else open_saved(run)
     parts = PreparedParts(run.contents, log)
 
     def examples(name: str, graph: Graph) -> WholeGraph | SampledNodes:
         if (graph.features, graph.classes) != (codec.features, codec.classes):
-            why = f"{_kind(graph)}, and those of the model are {_kind(codec)}"
-            raise DataError("this graph is of another kind than the model's", where=graph.where, why=why)
+            why = f"expected {_kind(codec)}, found {_kind(graph)}"
+            raise DataError("the graph does not match the graph of the model", where=graph.where, why=why)
         chosen = nodes_of_part(graph, data.part if is_evaluation(run) else name)
         report = f"{name}: {int(chosen.sum()):,} of {graph.describe()}"
         parts.add(name, graph.digest(), report, what="graph", where=graph.where)
         if data.batch_nodes is None:
             return WholeGraph(graph, chosen)
         limits = data.neighbors or [None] * config.model.layers
-        return SampledNodes(graph, chosen, batch=data.batch_nodes, most=limits, seed=config.seed)
+        return SampledNodes(graph, chosen, batch=data.batch_nodes, limits=limits, seed=config.seed)
 
     valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None
     return Data(examples("train", graph), valid, codec, _spec(codec), parts.contents)
@@ -87,7 +88,7 @@ def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
 
 
 def _objective(config: NodesConfig) -> Objective:
-    """Return the cross-entropy of the class of each chosen node, in nats, under the label smoothing of the config."""
+    """Return the cross-entropy of the class of each chosen node, in nats, with the label smoothing of the config."""
     smoothing = config.train.label_smoothing
 
     def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
@@ -102,7 +103,7 @@ def _objective(config: NodesConfig) -> Objective:
 def sample_graph(folder: Path) -> dict[str, Any]:
     """Write two rings of six nodes with one edge between them, and return their files.
 
-    A third of the nodes have the features of the other ring.
+    A third of the nodes have the features of the nodes in the other ring.
     """
     lines = ["node,label,split,a,b,c"]
     for node in range(12):
@@ -124,7 +125,7 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the graph of ``sample`` with a node to test on; and with the other label at each held-out node."""
+    """Return the config of ``sample`` with a test node, and a copy whose held-out nodes have the other label."""
     files = sample["data"]["train"][0]
     table = Path(files["source"]).read_text(encoding="utf-8")
     table, other = table.replace("n11,right,valid", "n11,right,test"), {"left": "right", "right": "left"}
@@ -138,7 +139,7 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
 
 
 def _read_names(config: Any, path: Path, columns: Sequence[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the node of each row: see ``core.task.Task.row_inputs``."""
+    """Yield the name of each row and its node: see ``core.task.Task.row_inputs``."""
     return rows_of_one_column(path, named_column(path, columns, (), NODES))
 
 

@@ -1,1 +1,1 @@
-"""Tagging: a class of each token."""
+"""Tagging: predict a class for each token."""

@@ -1,4 +1,4 @@
-"""The automatic choice of a tagger for files, with the reason of each setting."""
+"""Automatic choice of a tagger's config for files, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead, tokens_of
 from regard.data.text_files import read_lines
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.found_files import FoundCorpus, common_head, describe_columns, found_corpus, held_out_parts
+from regard.tasks.detect_files import DetectedCorpus, common_head, describe_columns, detect_corpus, held_out_parts
 from regard.tasks.tagging.task import tagged_rows, word_and_tag
 
-LINES = 20_000  # that are read to recognize a file
+LINES = 20_000  # lines that are read to recognize a file
 
 
-def confidence(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
-    """See ``RunConfig``: for a word a line, or columns that are named as words and tags."""
+def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
+    """See ``RunConfig``. Reads files with one word per line, or columns named as words and tags."""
     common = common_head(files)
     if common is None or _recognize(common.files[0], common.head) is None:
         return Confidence.NONE
     return Confidence.NAMES if common.head.form in ("csv", "parquet", "json-lines") else Confidence.FORM
 
 
-def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-    """Choose a tagger where files are tagged sentences; else None."""
-    corpus = found_corpus(files)
-    data = given.get("data", {})
+def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+    """Return the config of a tagger for files of tagged sentences; else None."""
+    corpus = detect_corpus(files)
+    data = overrides.get("data", {})
     why = None if corpus is None else _recognize(corpus.first, corpus.head)
     if corpus is None or why is None:
         return None
@@ -42,61 +42,61 @@ def choose(files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any
         keys=lambda files: ("\t".join(tokens_of(row, "tokens")) for row in tagged_rows([files], *columns)),
     )  # fmt: skip
     settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
-    if "optimizer" not in given:
+    if "optimizer" not in overrides:
         settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
-    if not set(TRAINING_ENDS) & given.keys():
+    if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": 20} | ({"early_stopping": 5} if "valid" in parts else {})
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
     }  # fmt: skip
-    named = (
+    keys = (
         {} if all(isinstance(column, int) for column in columns) else dict(zip(("token", "tag"), columns, strict=True))
     )
     config = {
         "task": {"kind": "tagging"},
-        "data": {**parts, **named, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
+        "data": {**parts, **keys, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
         "model": model,
         "train": settings,
     }
     reasons = [
-        f"{why}: a tagger (task.kind = tagging)", held_out, *_describe(corpus, columns),
-        "words with their beginnings, ends and shapes, read by a GRU in both directions",
+        f"{why} → tagging", held_out, *_describe(corpus, columns),
+        "inputs: words with their prefixes, suffixes and shapes; network: bidirectional GRU",
     ]  # fmt: skip
     return Proposal(config, reasons)
 
 
 def _recognize(path: Path, head: FileHead) -> str | None:
-    """Return why a file has tagged sentences; None if it has none."""
+    """Return the reason why a file contains tagged sentences; None if it does not."""
     if head.form in ("csv", "parquet", "json-lines"):
         columns = tagged_columns(head.names)
-        return None if columns is None else f"columns {columns[0]} and {columns[1]} hold words and their tags"
+        return None if columns is None else f"columns {columns[0]} (words) and {columns[1]} (tags)"
     if head.form == "conll-u":
-        return "a .conllu has a word a line, with its tag"
+        return ".conllu file with one tagged word per line"
     if head.form == "tsv" and head.names and tagged_columns(head.names, word_a_line=True) is None:
-        return None  # the names are of texts and labels, pairs or sessions, and blank lines mean nothing
+        return None  # columns of texts and labels, of pairs or of sessions; blank lines do not separate sentences
     if head.form in ("tsv", "word-lines"):
         lines = list(islice(read_lines(path), LINES))
         words = [line for line in lines if line.strip()]
         equal = words and all(line.count("\t") == words[0].count("\t") for line in words)
         if equal and len(words) < len(lines) and (head.form == "word-lines" or "\t" in words[0]):
-            return "it has a word a line, and blank lines between sentences"
+            return "one word per line, with blank lines between sentences"
     return None
 
 
-def _describe(corpus: FoundCorpus, columns: tuple[Column, Column]) -> list[str]:
-    """Return lines that state the columns that are read and those that are not, and lines of documents."""
+def _describe(corpus: DetectedCorpus, columns: tuple[Column, Column]) -> list[str]:
+    """Return lines that list the columns that are read and those that are not, and the number of documents."""
     head, (word, tag) = corpus.head, columns
     if head.names:
         return describe_columns(corpus, {"word": [str(word)], "tag": [str(tag)]})
     if head.form in ("csv", "parquet", "json-lines"):
         return []
     lines = [line for line in islice(read_lines(corpus.first), LINES) if line.strip() and not line.startswith("#")]
-    if not lines:  # comments alone among the first lines; training reports a file without sentences
+    if not lines:  # only comments in the first lines; training reports a file without sentences
         return []
     cells = lines[0].split("\t") if "\t" in lines[0] else lines[0].split()
     left = [str(number) for number in range(1, len(cells) + 1) if number not in columns]
     another = 5 if head.form == "conll-u" else left[-1] if left else ""  # XPOS; the named entity of CoNLL-2003
-    rest = f"; not read: {', '.join(left)} (--set data.tag={another} reads another)" if left else ""
+    rest = f"; not read: {', '.join(left)} (to read another: --set data.tag={another})" if left else ""
     starts = sum(line.split()[0] == DOCUMENT_START for line in lines)
-    documents = [f"{pluralize(starts, 'line')} of {DOCUMENT_START} divide documents and are left out"] if starts else []
+    documents = [f"{pluralize(starts, 'line')} with {DOCUMENT_START} ignored (start of a document)"] if starts else []
     return [f"columns read: {word} (word), {tag} (tag){rest}", *documents]

@@ -19,31 +19,32 @@ ColumnKey = Annotated[int, Field(ge=1, le=1 << 20)] | Annotated[str, Field(min_l
 
 
 class TaggedDataConfig(DataSection):
-    """Tagged sentences, and how their tokens become numbers."""
+    """Files of tagged sentences, their columns, and the vocabulary."""
 
-    train: tuple[FilesConfig, ...]  # none where a model came without its data
+    train: tuple[FilesConfig, ...]  # empty for an imported model without data
     valid: tuple[FilesConfig, ...] | None = None
     token: ColumnKey | None = Field(
-        None, description="column of the token, from 1, or key of JSON lines; unset: 1, 2 in a .conllu, `tokens`"
+        None, description="column of the token, from 1, or key of JSON lines; unset: 1 (2 in a .conllu), or `tokens`"
     )
     tag: ColumnKey | None = Field(
-        None, description="column of the tag, or key of JSON lines; unset: 2, 4 in a .conllu (UPOS), `tags`"
+        None, description="column of the tag, from 1, or key of JSON lines; unset: 2 (4, UPOS, in a .conllu), or `tags`"
     )
     tokenizer: TokenizerConfig = Field(
-        TokenizerConfig(kind="word"), description="of each token; of several pieces the first one's class is its tag"
+        TokenizerConfig(kind="word"),
+        description="tokenizer of each token; the tag of a token is predicted at its first piece",
     )
     max_length: int = Field(
-        256, ge=1, le=1 << 20, description="pieces read at once; longer sentences are read in parts"
+        256, ge=1, le=1 << 20, description="maximum number of pieces; longer sentences are read in parts"
     )
     hidden_tokens: float = Field(
         0.0, ge=0, lt=1,
-        description="share of the tokens that training replaces by the unknown token, drawn anew each epoch, to learn "
-        "what to predict for unknown words",
+        description="word dropout: share of the tokens that are replaced by the unknown token, drawn in each epoch, to "
+        "learn predictions for unknown words",
     )  # fmt: skip
 
 
 class TaggingConfig(EncoderRunConfig):
-    """Everything that decides a tagger's run. Frozen; every key has its value in the saved file."""
+    """Config of a tagger's run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error", "entity_f1")
 
@@ -62,14 +63,14 @@ class TaggingConfig(EncoderRunConfig):
         return f"tagger, {side.kind} encoder, {sizes}, dropout {side.dropout}"
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
         from regard.tasks.tagging.automatic_config import confidence
 
-        return confidence(files, valid, given)
+        return confidence(files, valid, overrides)
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For one file of tagged sentences: a .conllu, a .tsv with blank lines, a .jsonl of tokens and tags."""
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        """Propose a config for tagged sentences: .conllu, .tsv with blank lines, .jsonl with tokens and tags."""
         from regard.tasks.tagging.automatic_config import choose
 
-        return choose(files, valid, given)
+        return choose(files, valid, overrides)

@@ -1,4 +1,4 @@
-"""Tagging: the tokens of a sentence to a tag each."""
+"""Tagging: predict a tag for each token of a sentence."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ COLUMNS = ("tokens", "tags")  # of the rows of this task
 
 
 def word_and_tag(path: Path, token: Column | None, tag: Column | None) -> tuple[Column, Column]:
-    """Return the columns of the word and of its tag: those of the config, or the defaults of such a file.
+    """Return the columns of words and of tags: those of the config, or the defaults for the form of the file.
 
-    Of lines with a word each these are the first column and the second; the fourth (UPOS) of CoNLL-U; the last of
-    CoNLL-2003. Of rows, ``tokens`` and ``tags`` or other well-known names.
+    Defaults: columns 1 and 2 of lines with one word; 2 and 4 (UPOS) of CoNLL-U; the first and the last of CoNLL-2003;
+    ``tokens`` and ``tags``, or other common names, of table rows.
     """
     form = form_of(path)
     if form in DEFAULT_COLUMNS:
@@ -44,7 +44,7 @@ def word_and_tag(path: Path, token: Column | None, tag: Column | None) -> tuple[
 
 
 def tagged_rows(corpora: Sequence[FilesConfig], token: Column | None, tag: Column | None) -> Iterator[Row]:
-    """Yield the sentences of files, in their order, as rows with ``COLUMNS``. Raises DataError, with file and line."""
+    """Yield the sentences of files in order, as rows with ``COLUMNS``; raise DataError with file and line."""
     for corpus in corpora:
         for path in named_files(corpus.source):
             columns = word_and_tag(path, token, tag)
@@ -57,14 +57,14 @@ def tagged_rows(corpora: Sequence[FilesConfig], token: Column | None, tag: Colum
 
 
 def read_tagged(corpora: Sequence[FilesConfig], data: Any) -> Iterator[TaggedTokens]:
-    """Yield the sentences of files, in their order. Raises DataError, with file and line, for a wrong one."""
+    """Yield the sentences of files in order; raise DataError with file and line for an invalid one."""
     return map(TagSequence(COLUMNS).value, tagged_rows(corpora, data.token, data.tag))
 
 
-def _read_words(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the words of each sentence as a JSON list: see ``core.task.Task.row_inputs``."""
-    column = given[0] if given else word_and_tag(path, config.data.token, config.data.tag)[0]
-    if not given and isinstance(column, str) and form_of(path) in ("csv", "parquet", "json-lines"):
+def _read_words(config: Any, path: Path, selected: Sequence[Column]) -> Iterator[tuple[str, str]]:
+    """Yield the row name and the words of each sentence as a JSON list: see ``core.task.Task.row_inputs``."""
+    column = selected[0] if selected else word_and_tag(path, config.data.token, config.data.tag)[0]
+    if not selected and isinstance(column, str) and form_of(path) in ("csv", "parquet", "json-lines"):
         column = first_of(column_names(path), (column, *WORDS, "text", "sentence")) or column
     for row in read_rows(path, [column], lists=[column], grouped=True):
         cell = row.cells[column]
@@ -72,7 +72,7 @@ def _read_words(config: Any, path: Path, given: Sequence[Column]) -> Iterator[tu
 
 
 def _lint_rows(data: Any, corpora: Sequence[FilesConfig]) -> Iterator[tuple[str, str | None, str]]:
-    """Yield words, tags and places: see ``core.task.Task.lint_rows``."""
+    """Yield words, tags and row names: see ``core.task.Task.lint_rows``."""
     for row in tagged_rows(corpora, data.token, data.tag):
         tokens, tags = TagSequence(COLUMNS).value(row)
         yield " ".join(tokens), "\n".join(tags), row.where
@@ -83,7 +83,7 @@ def _build(config: Any, spec: Mapping[str, int]) -> TokenTagger:
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """Short sentences in which each word determines its tag, except one, whose neighbor determines it."""
+    """Write short sentences in which each word determines its tag, except one word, whose neighbor determines it."""
     kinds = {"the": "DET", "a": "DET", "dog": "NOUN", "cat": "NOUN", "sees": "VERB", "hears": "VERB"}
     sentences = [
         "the dog sees a cat", "a cat hears", "the run", "cat run a dog", "a dog hears the cat", "the cat sees the run",
@@ -120,7 +120,7 @@ def _export_form(config: Any) -> EncoderForm:
     data = config.data
     return EncoderForm(
         head="tokens", longest=config.longest,
-        obstacles={"it reads the affixes of words": "model.affixes=0"} if config.model.affixes else {},
+        obstacles={"it uses the affixes of words": "model.affixes=0"} if config.model.affixes else {},
         texts=lambda: (text for text, _, _ in _lint_rows(data, (data.valid or data.train)[:1])),
     )  # fmt: skip
 

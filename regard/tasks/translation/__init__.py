@@ -1,1 +1,1 @@
-"""Translation: a sequence in, another sequence out."""
+"""Translation: generate a sequence from another sequence."""

@@ -1,4 +1,4 @@
-"""A config for a corpus nobody wrote a recipe for: sizes that suit it and the time given, each with its reason."""
+"""Automatic choice of a translation config for a corpus and a time budget, with the reason of each setting."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from regard.data.pair_languages import pair_languages
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.white_space import has_layout
 from regard.runs.run_config import Proposal
-from regard.tasks.found_files import describe_columns, found_corpus, held_out_parts
+from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
 
 
 class _Size(NamedTuple):
-    """Up to so many pairs: this preset, vocabulary, learning rate, warm-up and epochs."""
+    """Settings for corpora of up to ``pairs`` pairs."""
 
     pairs: float
     preset: str
@@ -28,7 +28,8 @@ class _Size(NamedTuple):
     epochs: int
 
 
-# Small corpora want small models and strong dropout (Multi30k: bigger is worse); large ones the paper's.
+# Small corpora need small models and strong dropout (on Multi30k, larger models are worse); large corpora need the
+# sizes of the paper.
 SIZES = (
     _Size(5_000, "tiny", 8_000, 3e-3, 400, 100),
     _Size(100_000, "tiny", 8_000, 3e-3, 1_000, 60),
@@ -36,29 +37,27 @@ SIZES = (
     _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
     _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
 )
-COMPUTED = 10_000_000  # pairs, above which the order of an epoch is computed rather than listed
-HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # for validation where no data is given: whichever is fewer
-FEWEST_PAIRS = 200  # with fewer than these, a held out share could be nothing at all
-CHARACTERS_A_SIDE = 30  # below this mean length a side is words rather than sentences
-LAYOUT_SHARE = 0.01  # of the lines; with more that are indented or have runs of spaces, white space is kept
-SYMBOLS, USES = 200, 20  # so few different words, each used so often on average, are symbols such as phonemes
-BATCH, FEWEST_TOKENS = 4_096, 512  # tokens
-UPDATES_AN_EPOCH = 50  # at least, where batches of FEWEST_TOKENS allow
-PIECES_A_WORD = 1.3  # of 8,000 BPE pieces, about
-
-# A short budget wants many updates of a small model rather than good ones of a large. Up to so many minutes.
+COMPUTED = 10_000_000  # pairs above which the order of an epoch is computed instead of stored as a list
+HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # held out without validation data: the smaller of both
+MIN_PAIRS = 200  # with fewer pairs, the held-out share could be empty
+SENTENCE_CHARACTERS = 30  # below this mean length, a side consists of words rather than sentences
+LAYOUT_SHARE = 0.01  # if more lines are indented or have several consecutive spaces, white space is kept
+SYMBOLS, USES = 200, 20  # up to 200 different words, each used 20 times on average, are symbols such as phonemes
+BATCH, MIN_BATCH = 4_096, 512  # tokens
+UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
+PIECES_PER_WORD = 1.3  # approximately, with 8,000 BPE pieces
+# With a short time budget, many updates of a small model are better than few updates of a large one.
 SHORT_MINUTES, SHORT_BATCH = 15, 1_024
-LARGEST = ((30, 1), (300, 2))  # up to so many minutes, the sizes up to this row of SIZES
-TOKENS_A_MINUTE = 200_000  # that the preset tiny learns from on two cores, about
-PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # over data seen less often than this, dropout only slows learning
+LARGEST = ((30, 1), (300, 2))  # (minutes, row of SIZES): the largest size for a time budget of up to these minutes
+TOKENS_PER_MINUTE = 200_000  # approximate training speed of the preset tiny on two cores
+PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # with fewer passes over the data, dropout only slows learning
 LITTLE_DROPOUT = 0.1
-
-# From the letters of a few words to symbols, an early end and much dropout cost whole words (docs/results.md).
+# For a small dictionary from letters to symbols, early stopping and strong dropout increase the WER (docs/results.md).
 FEW_PAIRS, PASSES, SHORT_WARMUP = 5_000, 60, 200
 
 
 class _Side:
-    """One side of a corpus, counted line by line."""
+    """Counts of one side of a corpus."""
 
     def __init__(self) -> None:
         self.lines = self.characters = self.words = self.with_layout = 0
@@ -75,53 +74,55 @@ class _Side:
 
     @property
     def has_layout(self) -> bool:
-        """Return whether its lines differ by white space, such as indentation, which other merges drop."""
+        """True if the lines have significant white space, such as indentation, which other tokenizers drop."""
         return self.with_layout > LAYOUT_SHARE * self.lines
 
     @property
     def kind(self) -> str:
-        """The kind of its tokenizer."""
-        if self.has_layout and self.characters >= CHARACTERS_A_SIDE * self.lines:
+        """Type of the tokenizer."""
+        if self.has_layout and self.characters >= SENTENCE_CHARACTERS * self.lines:
             return "byte-bpe"
         if not self.has_layout and len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
             return "word"
-        return "character" if self.characters < CHARACTERS_A_SIDE * self.lines else "bpe"
+        return "character" if self.characters < SENTENCE_CHARACTERS * self.lines else "bpe"
 
     @property
     def pieces(self) -> float:
-        """About how many, with the end symbols."""
-        merged = PIECES_A_WORD * self.words
+        """Approximate number of pieces, with the end tokens."""
+        merged = PIECES_PER_WORD * self.words
         count = {"word": self.words, "character": self.characters, "bpe": merged, "byte-bpe": merged}[self.kind]
         return count + self.lines
 
 
-def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any] | None = None) -> Proposal:
-    """Read the corpus once and choose. ``given``: keys of train that the user sets. Raises the reader's DataErrors."""
-    given = {key: value for key, value in (given or {}).items() if value is not None}
+def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[str, Any] | None = None) -> Proposal:
+    """Read the corpus once and return a config; without ``valid``, a share of ``train`` is held out.
+
+    ``overrides`` are the keys of ``train`` that the user sets. Raises DataError if the corpus cannot be read.
+    """
+    overrides = {key: value for key, value in (overrides or {}).items() if value is not None}
     source, target, edges = _Side(), _Side(), EdgeSigns()
     for _, left, right in read_pairs(train):
         source.add(left)
         target.add(right)
         edges.add(left, right)
     pairs = source.lines
-    size = _size(pairs, given.get("minutes"))
+    size = _size(pairs, overrides.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
-    batch = _batch_tokens(max(source.pieces, target.pieces), given)
+    batch = _batch_tokens(max(source.pieces, target.pieces), overrides)
     settings: dict[str, Any] = {"batch_tokens": batch}
-    # Of another optimizer, or as a factor, the rate is another number: its usual one.
-    if given.get("optimizer", "adam") in ("adam", "adamw") and given.get("schedule") != "noam":
+    # Other optimizers have other learning rates, and for noam the value is a factor: keep the default there.
+    if overrides.get("optimizer", "adam") in ("adam", "adamw") and overrides.get("schedule") != "noam":
         settings["learning_rate"] = size.learning_rate
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
-    ends = [key for key in TRAINING_ENDS if key in given]
-    spelled = not ends and "valid" in parts and _is_spelling(source, target)
-    if spelled:
-        reason = reason.replace(EARLY, f"{PASSES} passes at a rate that falls to zero; the lowest PER is kept")
+    ends = [key for key in TRAINING_ENDS if key in overrides]
+    is_spelling = not ends and "valid" in parts and _is_spelling(source, target)
+    if is_spelling:
+        reason = reason.replace(EARLY, FIXED_END)
         model["dropout"] = LITTLE_DROPOUT
-        settings |= _few_words(max(source.pieces, target.pieces), given.get("batch_tokens") or batch)
+        settings |= _dictionary_settings(max(source.pieces, target.pieces), overrides.get("batch_tokens") or batch)
     elif ends:
-        told = f"training ends by train.{' and train.'.join(ends)}"
-        reason = reason.replace(EARLY, told)
-        model |= _dropout(max(source.pieces, target.pieces), batch, given)
+        reason = reason.replace(EARLY, f"training is limited by train.{' and train.'.join(ends)}")
+        model |= _dropout(max(source.pieces, target.pieces), batch, overrides)
         if not set(ends) <= {"epochs", "early_stopping"}:
             settings |= {"schedule": "linear", "clip_norm": 1.0}
     else:
@@ -133,29 +134,27 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, 
     data, pieces = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    most = "" if ends or spelled else f", at most {pluralize(size.epochs, 'epoch')}"
+    limit = "" if ends or is_spelling else f", up to {pluralize(size.epochs, 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
-    reasons = [
-        f"{pluralize(pairs, 'pair')}, {pluralize(round(words), 'word')} a side: preset {size.preset}, {pieces}{most}",
-        reason,
-    ]
-    reasons += ["targets differ by white space: byte-bpe keeps it"] if target.kind == "byte-bpe" else []
-    reasons += ["the order of an epoch is computed batch by batch: data.order = feistel"] if order else []
+    corpus = f"{pluralize(pairs, 'pair')} ({pluralize(round(words), 'word')} per side)"
+    reasons = [f"{corpus} → preset `{size.preset}`, {pieces}{limit}", reason]
+    reasons += ["white space in the targets is significant → byte-bpe"] if target.kind == "byte-bpe" else []
+    reasons += ["large corpus → the order of an epoch is computed per batch (data.order = feistel)"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
-    languages, told_languages = _languages(train, valid)
-    reasons += told_languages
+    languages, language_reasons = _languages(train, valid)
+    reasons += language_reasons
     return Proposal({"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}, reasons)
 
 
 def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:
-    """Return the keys of the languages that names of files or columns give, and what to report of them."""
+    """Return the language keys by the names of files or columns, and the reasons to report."""
     languages = pair_languages(train)
     if languages is None:
         return {}, []
-    reasons = [f"languages {languages[0]} to {languages[1]}, by the names of files or columns"]
+    reasons = [f"names of files or columns → languages {languages[0]} to {languages[1]}"]
     if valid is not None and (pair_languages(valid) == languages[::-1] or is_swapped(_sides(valid), languages)):
         reasons.append(
-            f"warning: the validation data look like {languages[1]} to {languages[0]}: are its files swapped?"
+            f"warning: the validation data looks like {languages[1]} to {languages[0]}; check the order of its files"
         )
     return {"source_language": languages[0], "target_language": languages[1]}, reasons
 
@@ -166,62 +165,65 @@ def _sides(corpus: CorpusConfig) -> Iterator[tuple[str, str]]:
 
 
 def choose_rows(
-    files: Sequence[Path], corpus: CorpusConfig, valid: CorpusConfig | None, given: Mapping[str, Any]
+    files: Sequence[Path], corpus: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[str, Any]
 ) -> Proposal:
-    """Choose for files with both sides in a row: a column of parts is used, and columns that are not read are named."""
-    found = found_corpus(files)
-    if found is None or not found.head.names:
-        return choose(corpus, valid, given)
-    marked: list[str] = []
-    if found.split is not None:
-        parts, reason = held_out_parts(found, [], examples="pairs", hashed="")
+    """Return a config for files with both sides in each row, using a column of parts if there is one.
+
+    The reasons list the columns that are read and those that are not.
+    """
+    detected = detect_corpus(files)
+    if detected is None or not detected.head.names:
+        return choose(corpus, valid, overrides)
+    split_reason: list[str] = []
+    if detected.split is not None:
+        parts, reason = held_out_parts(detected, [], examples="pairs", hashed="")
         train: dict[str, Any] = parts["train"][0]
         corpus = corpus.model_copy(update={"part": tuple(train["part"])})
-        if valid is None and found.parts.get("valid"):
-            valid = corpus.model_copy(update={"part": (found.split, "valid")})
-        marked = [reason if found.parts.get("valid") else reason.rpartition("; ")[0]]
-    proposal = choose(corpus, valid, given)
-    columns = describe_columns(found, {"source": [corpus.source_key], "target": [corpus.target_key]})
-    return proposal._replace(reasons=[*proposal.reasons, *marked, *columns])
+        if valid is None and detected.parts.get("valid"):
+            valid = corpus.model_copy(update={"part": (detected.split, "valid")})
+        split_reason = [reason if detected.parts.get("valid") else reason.rpartition("; ")[0]]
+    proposal = choose(corpus, valid, overrides)
+    columns = describe_columns(detected, {"source": [corpus.source_key], "target": [corpus.target_key]})
+    return proposal._replace(reasons=[*proposal.reasons, *split_reason, *columns])
 
 
 def _is_spelling(source: _Side, target: _Side) -> bool:
-    """Return whether letters of a few words become symbols, such as phonemes."""
+    """Return whether the corpus is a small dictionary from letters to symbols, such as phonemes."""
     return source.lines <= FEW_PAIRS and source.kind == "character" and target.kind == "word"
 
 
-def _few_words(pieces: float, batch: int) -> dict[str, Any]:
-    """Settings for a small dictionary: a planned end, and a choice by what is right of the sounds."""
+def _dictionary_settings(pieces: float, batch: int) -> dict[str, Any]:
+    """Return the settings for a small dictionary: a fixed number of updates, and the best checkpoint by PER."""
     every = {"validate_every": SHORT_WARMUP, "save_every": SHORT_WARMUP}
     steps = max(round(PASSES * pieces / batch), 1)
     return {"steps": steps, "schedule": "linear", "warmup": SHORT_WARMUP, "best_by": "per", **every}
 
 
 def _size(pairs: int, minutes: Any) -> _Size:
-    """The size that suits so many pairs, and that learns something in the minutes, where they are given."""
+    """Return the size for a number of pairs, limited by the time budget in minutes if it is set."""
     number = next(number for number, size in enumerate(SIZES) if pairs <= size.pairs)
-    for most, largest in LARGEST:
-        if isinstance(minutes, int | float) and minutes <= most:
+    for limit, largest in LARGEST:
+        if isinstance(minutes, int | float) and minutes <= limit:
             number = min(number, largest)
     return SIZES[number]
 
 
-def _batch_tokens(pieces: float, given: Mapping[str, Any]) -> int:
-    """Small enough for an epoch of many updates, and for many updates in a short time."""
-    minutes = given.get("minutes")
+def _batch_tokens(pieces: float, overrides: Mapping[str, Any]) -> int:
+    """Return a batch size that gives many updates per epoch, and many updates in a short time budget."""
+    minutes = overrides.get("minutes")
     short = isinstance(minutes, int | float) and minutes <= SHORT_MINUTES
-    wanted = int(pieces / UPDATES_AN_EPOCH) // 64 * 64
-    return min(SHORT_BATCH if short else BATCH, max(wanted, FEWEST_TOKENS))
+    tokens = int(pieces / UPDATES_PER_EPOCH) // 64 * 64
+    return min(SHORT_BATCH if short else BATCH, max(tokens, MIN_BATCH))
 
 
-def _dropout(pieces: float, batch: int, given: Mapping[str, Any]) -> dict[str, float]:
-    """Less than the preset's where the data are passed over a few times only."""
-    if isinstance(given.get("batch_tokens"), int):
-        batch = given["batch_tokens"]
+def _dropout(pieces: float, batch: int, overrides: Mapping[str, Any]) -> dict[str, float]:
+    """Return a lower dropout than the preset's if training makes only a few passes over the data."""
+    if isinstance(overrides.get("batch_tokens"), int):
+        batch = overrides["batch_tokens"]
     seen = [
-        given[key] * each
-        for key, each in (("minutes", TOKENS_A_MINUTE), ("steps", batch), ("tokens", 1), ("epochs", pieces))
-        if isinstance(given.get(key), int | float)
+        overrides[key] * tokens
+        for key, tokens in (("minutes", TOKENS_PER_MINUTE), ("steps", batch), ("tokens", 1), ("epochs", pieces))
+        if isinstance(overrides.get(key), int | float)
     ]
     passes = min(seen, default=float("inf")) / max(pieces, 1)
     if passes < PASSES_WITHOUT_DROPOUT:
@@ -229,22 +231,22 @@ def _dropout(pieces: float, batch: int, given: Mapping[str, Any]) -> dict[str, f
     return {"dropout": LITTLE_DROPOUT} if passes < PASSES_WITH_LITTLE else {}
 
 
-EARLY = "training ends early after 10 validations without a better one"
+EARLY = "early stopping: 10 validations without improvement"
+FIXED_END = f"{PASSES} epochs with a linear schedule to zero; the best checkpoint has the lowest PER"
 
 
 def _parts(train: CorpusConfig, valid: CorpusConfig | None, pairs: int) -> tuple[dict[str, Any], str]:
-    """The tables ``train`` and ``valid``, and why they are so."""
+    """Return the keys ``train`` and ``valid`` of the section ``data``, and the reason."""
     reason = EARLY
     if valid is None:
-        if pairs < FEWEST_PAIRS:
+        if pairs < MIN_PAIRS:
             return {"train": [_table(train)]}, (
-                f"fewer than {FEWEST_PAIRS} pairs: none are held out, so there is no validation and no early stopping; "
-                "--valid names data for it"
+                f"no validation and no early stopping: fewer than {MIN_PAIRS} pairs (--valid adds validation data)"
             )
         share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / pairs)
         valid = train.model_copy(update={"share": (0.0, share)})
         train = train.model_copy(update={"share": (share, 1.0)})
-        reason = f"no validation data given: about {share * pairs:,.0f} pairs are held out; {reason}"
+        reason = f"validation: about {share * pairs:,.0f} held-out pairs; {reason}"
     return {"train": [_table(train)], "valid": [_table(valid)]}, reason
 
 
@@ -253,23 +255,27 @@ def _table(corpus: CorpusConfig) -> dict[str, Any]:
 
 
 def _pieces(size: _Size, source: str, target: str) -> tuple[dict[str, Any], str]:
-    """The tokenizers, one for both sides where they are of one kind; and how to call them."""
+    """Return the tokenizers, a joint one for sides with equal types, and their description."""
     if target == "byte-bpe" and source == "bpe":
-        source = target  # one vocabulary for both
+        source = target  # a joint vocabulary
     kinds: Collection[str] = {source, target}
     if len(kinds) == 1:
-        return {"joint": True, "tokenizer": _tokenizer(size, source)}, f"{_name(size, source)} for both sides"
+        return {"joint": True, "tokenizer": _tokenizer(size, source)}, f"{_name(size, source)} tokenizer"
     tables = {"source_tokenizer": _tokenizer(size, source), "target_tokenizer": _tokenizer(size, target)}
-    return {"joint": False, **tables}, f"{_name(size, source)} to {_name(size, target)}"
+    return {"joint": False, **tables}, f"{_name(size, source)} and {_name(size, target)} tokenizers"
 
 
 def _tokenizer(size: _Size, kind: str) -> dict[str, Any]:
-    # A size is exact; without one the vocabulary has 8,000 pieces, or as many as a small corpus allows.
+    # A configured size must be reached exactly. The default is 8,000 pieces, or fewer if a small corpus has fewer.
     sized = kind in ("bpe", "byte-bpe") and size.vocabulary != 8_000
     return {"kind": kind, "size": size.vocabulary} if sized else {"kind": kind}
 
 
 def _name(size: _Size, kind: str) -> str:
     if kind in ("bpe", "byte-bpe"):
-        return f"up to 8,000 {kind} pieces" if size.vocabulary == 8_000 else f"{size.vocabulary:,} {kind} pieces"
-    return {"word": "words", "character": "characters"}[kind]
+        return (
+            f"{kind} (up to 8,000 pieces)"
+            if size.vocabulary == 8_000
+            else f"{kind} ({pluralize(size.vocabulary, 'piece')})"
+        )
+    return kind

@@ -1,4 +1,4 @@
-"""The vocabularies of a translation run: made from its corpora once, kept in its folder, opened again."""
+"""The tokenizers of a translation run: trained on its corpora, saved in its folder, and opened again."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from regard.tasks.translation.config import DataConfig, TranslationConfig, trans
 
 
 class Codecs(NamedTuple):
-    """The tokenizers of both sides; one and the same where the vocabulary is joint."""
+    """The tokenizers of both sides; the same object for a joint vocabulary."""
 
     source: Tokenizer
     target: Tokenizer
 
 
 def spec_of(codecs: Codecs) -> dict[str, int]:
-    """The sizes of both vocabularies, as ``models.build`` takes them."""
+    """Return the sizes of both vocabularies for ``models.build``."""
     return {"source_types": len(codecs.source), "target_types": len(codecs.target)}
 
 
-def make_codecs(run: RunFiles, say: Report) -> Codecs:
-    """Train the tokenizers that the config names on its training corpora, and save them in the run."""
+def make_codecs(run: RunFiles, log: Report) -> Codecs:
+    """Train the tokenizers of the config on its training corpora, and save them in the run."""
     data = translation_config(run).data
     if data.joint:
         source = target = train_tokenizer(Sentences(data.train, "both"), data.tokenizer)
-        say(f"vocabulary: {len(source):,} {data.tokenizer.kind} pieces for both sides")
+        log(f"joint vocabulary: {len(source):,} {data.tokenizer.kind} pieces")
     else:
         source, target = _of_side(data, "source"), _of_side(data, "target")
         kinds = source.config.kind, target.config.kind
-        say(f"vocabularies: {len(source):,} {kinds[0]} and {len(target):,} {kinds[1]} pieces")
+        log(f"vocabularies: {len(source):,} {kinds[0]} and {len(target):,} {kinds[1]} pieces")
     codecs = Codecs(source, target)
     sides: tuple[Literal["source", "target"], ...] = ("source", "target")
     for side, tokenizer in zip(sides, codecs, strict=True):
         key = "data.tokenizer" if getattr(data, f"{side}_tokenizer") is None else f"data.{side}_tokenizer"
         if message := report_lost_space(tokenizer, Sentences(data.train, side), f"{side}s", key):
-            say(message)
+            log(message)
     save_codecs(run, codecs)
     atomic_files.fault_point("vocabulary")
     return codecs
@@ -62,7 +62,7 @@ def save_codecs(run: RunFiles, codecs: Codecs) -> None:
 
 
 def open_codecs(run: RunFiles) -> Codecs:
-    """The saved tokenizers of a run. ModelError where they are missing, damaged or not those of its config."""
+    """Return the saved tokenizers of a run; raise ModelError if they are missing, damaged or of another config."""
     config: TranslationConfig = translation_config(run)
     if config.data.joint:
         joint = load_tokenizer(run.tokenizers, "joint")
@@ -71,10 +71,10 @@ def open_codecs(run: RunFiles) -> Codecs:
     if config.model.share == "all" and len(codecs.source) != len(codecs.target):
         sizes = f"{len(codecs.source):,} and {len(codecs.target):,}"
         raise ModelError(
-            "the tokenizers are not those of this run's config",
+            "the tokenizers do not match the config of the run",
             where=str(run.tokenizers),
-            why=f"all embeddings are one matrix, and there are {sizes} pieces",
-            help="copy the whole run folder again",
+            why=f"model.share = all needs vocabularies of equal size; the sizes are {sizes} pieces",
+            help="copy the complete run folder again",
         )
     return codecs
 

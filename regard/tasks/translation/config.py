@@ -24,38 +24,40 @@ from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
 
 
 class DataConfig(DataSection):
-    """Parallel text, and how it becomes token numbers."""
+    """Parallel text, and its tokenization."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    train: tuple[CorpusConfig, ...]  # none where a model came without its data
+    train: tuple[CorpusConfig, ...]  # empty for an imported model without data
     valid: tuple[CorpusConfig, ...] | None = None
-    tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own
-    joint: bool = True  # one vocabulary for both sides; false needs model.share = "target" or "none"
+    tokenizer: TokenizerConfig = TokenizerConfig()  # of both sides, unless a side has its own tokenizer
+    joint: bool = True  # a joint vocabulary; false requires model.share = "target" or "none"
     source_tokenizer: TokenizerConfig | None = None
     target_tokenizer: TokenizerConfig | None = None
-    source_language: str | None = None  # named in the model card
-    target_language: str | None = None  # … and to sacreBLEU
-    max_length: int = Field(256, ge=1, le=1 << 20)  # pieces a side; longer pairs are left out, and reported by line
+    source_language: str | None = None  # shown in the model card
+    target_language: str | None = None  # shown in the model card and passed to sacreBLEU
+    max_length: int = Field(
+        256, ge=1, le=1 << 20
+    )  # pieces per side; longer pairs are left out and reported with their lines
     long_sources: Literal["in parts", "cropped"] = Field(
         "in parts",
-        description="a source of more pieces is left out of training, and translated in parts; or of it the first "
-        "max_length pieces are read, in both, and that is said: for summaries",
+        description="sources longer than max_length: `in parts` leaves them out of training and translates them in "
+        "parts; `cropped` reads their first max_length pieces, for summaries",
     )
     processes: int | None = Field(
         None, ge=1, le=1024
-    )  # that tokenize; unset: as many as cores for a large text, else 1
-    # of an epoch: drawn as a list of all pairs, or computed batch by batch, for corpora too large for that
+    )  # of tokenization; unset: the number of cores for a large text, else 1
+    # order of an epoch: a shuffled list of all pairs, or computed per batch for corpora too large for a list
     order: Literal["shuffled", "feistel"] = "shuffled"
 
     @property
     def crops(self) -> bool:
-        """Return whether the first pieces of a long source stand for all of it."""
+        """True if long sources are truncated."""
         return self.long_sources == "cropped"
 
     @property
     def listed(self) -> bool:
-        """Both sides cut by models of their own, into pieces that one list numbers: an imported vocabulary."""
+        """True for an imported vocabulary: own segmentation models for both sides, and a shared list of pieces."""
         sides = (self.source_tokenizer or self.tokenizer, self.target_tokenizer or self.tokenizer)
         return all(side.kind == "listed" for side in sides)
 
@@ -63,17 +65,16 @@ class DataConfig(DataSection):
     def _joint_or_separate(self) -> Self:
         if self.joint and (self.source_tokenizer or self.target_tokenizer):
             raise ValueError(
-                "source_tokenizer and target_tokenizer need joint = false; "
-                "one vocabulary for both sides has one tokenizer"
+                "source_tokenizer and target_tokenizer require joint = false; a joint vocabulary has one tokenizer"
             )
         return self
 
 
 class TranslationConfig(RunConfig):
-    """Everything that decides a translation run. Frozen; every key has its value in the saved file."""
+    """Config of a translation run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
-    encoder_obstacle: ClassVar[str | None] = "its two vocabularies are made together"
+    encoder_obstacle: ClassVar[str | None] = "its two vocabularies are trained together"
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "joint", "source_tokenizer", "target_tokenizer")
 
     data: DataConfig
@@ -107,12 +108,12 @@ class TranslationConfig(RunConfig):
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"source_types", "target_types"}:
-            raise ValueError("it should have the sizes of two vocabularies, source_types and target_types")
+            raise ValueError("expected the keys `source_types` and `target_types` (sizes of the vocabularies)")
         if self.model.share == "all" and spec["source_types"] != spec["target_types"]:
-            raise ValueError("all embeddings are one matrix by the config, and the vocabularies differ in size")
+            raise ValueError("model.share = all needs vocabularies of equal size")
 
     @classmethod
-    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Confidence:
+    def confidence(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
         corpus = _pairs(files)
         if corpus is None:
             return Confidence.NONE
@@ -122,19 +123,23 @@ class TranslationConfig(RunConfig):
         return Confidence.COLUMNS if named is None else Confidence.NAMES
 
     @classmethod
-    def propose(cls, files: Sequence[Path], valid: Sequence[Path], given: Mapping[str, Any]) -> Proposal | None:
-        """For two files, or one or more that hold both sides."""
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        """Propose a config for two files, or for files with both sides in each row."""
         from regard.tasks.translation.automatic_config import choose, choose_rows
 
         corpus = _pairs(files)
         if corpus is None:
             return None
         held_out = _held_out(valid) if valid else None
-        return choose_rows(files, corpus, held_out, given) if corpus.target is None else choose(corpus, held_out, given)
+        return (
+            choose_rows(files, corpus, held_out, overrides)
+            if corpus.target is None
+            else choose(corpus, held_out, overrides)
+        )
 
     @classmethod
     def migrate_saved(cls, values: Mapping[str, Any]) -> None:
-        """Give keys that were added since a run was saved the value of what the run did."""
+        """Set keys that were added after a run was saved to the values that reproduce its behavior."""
         model = values.get("model")
         sides = [model.get(side) for side in ("encoder", "decoder")] if isinstance(model, dict) else []
         for own in sides:
@@ -142,44 +147,44 @@ class TranslationConfig(RunConfig):
                 own.setdefault("scale_embedding", False)
 
     @model_validator(mode="after")
-    def _shares_what_is_one(self) -> Self:
+    def _shared_matrix_needs_joint_vocabulary(self) -> Self:
         if not self.data.joint and self.model.share == "all" and not self.data.listed:
             raise InvalidCombination(
                 "data.joint",
                 "model.share",
-                why='one matrix for both embeddings needs one vocabulary; with two, share = "target" or "none"',
+                why='share = "all" requires a joint vocabulary; with two vocabularies, use share = "target" or "none"',
                 help="--set model.share=target",
             )
         return self
 
     @model_validator(mode="after")
-    def _copies_what_it_can_say(self) -> Self:
+    def _copying_needs_joint_vocabulary(self) -> Self:
         if self.model.copying and not self.data.joint:
             raise InvalidCombination(
                 "model.copying",
                 "data.joint",
-                why="a piece of the source is copied as a type of the output, so both sides need one vocabulary",
+                why="pieces of the source are copied to the output, which requires a joint vocabulary",
                 help="--set data.joint=true",
             )
         return self
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:
-        needed = self.data.max_length + 1  # the end symbol
+        needed = self.data.max_length + 1  # for the end token
         for name, side in (("encoder", self.model.encoder), ("decoder", self.model.decoder)):
             position = None if side.kind == "recurrent" else side.position
             if isinstance(position, LearnedConfig) and position.longest < needed:
                 raise InvalidCombination(
                     f"model.{name}.position.longest",
                     "data.max_length",
-                    why=f"{self.data.max_length} pieces and the end symbol need {needed} learned positions",
+                    why=f"{self.data.max_length} pieces and the end token need {needed} learned positions",
                     help=f"--set model.position.longest={needed}, or lower data.max_length",
                 )
         return self
 
 
 def _pairs(files: Sequence[Path]) -> CorpusConfig | None:
-    """Return the corpus of pairs that files are; None where they are none."""
+    """Return the corpus of pairs in files; None if they do not contain pairs."""
     from regard.data.documents import holds_documents
 
     return None if files and holds_documents(files[0]) else corpus_of_files(files)
@@ -190,12 +195,12 @@ def _held_out(files: Sequence[Path]) -> CorpusConfig:
 
 
 def translation_config(run: Any) -> TranslationConfig:
-    """The config of a run folder, or a config; ConfigError where it is of another task."""
+    """Return the config of a run folder, or a config itself; raise ConfigError if it has another task."""
     config = getattr(run, "config", run)
     if not isinstance(config, TranslationConfig):
         raise ConfigError(
-            f"this needs a translation run, and {getattr(run, 'path', 'this one')} is of {config.task.kind}",
+            f"a translation run is required; the task of {getattr(run, 'path', 'this run')} is {config.task.kind}",
             where="task.kind",
-            help=f"regard info {run.path} says what it can do" if hasattr(run, "path") else None,
+            help=f"regard info {run.path}" if hasattr(run, "path") else None,
         )
     return config

@@ -1,16 +1,16 @@
-"""Signs that the pairs of a table are edges between nodes rather than words and what they become."""
+"""Detection of tables whose pairs are edges of a graph rather than translations."""
 
 from __future__ import annotations
 
-FEWEST = 10  # pairs that anything is said of
-MOST = 100_000  # different values of a side that are kept
+MIN_PAIRS = 10  # with fewer pairs, no advice is given
+MAX_VALUES = 100_000  # different values per side that are stored
 
 
 class EdgeSigns:
-    """Pairs of a table, counted one by one: names of nodes are one word each, and those of both columns are the same.
+    """Counts of the pairs of a table, to detect edges.
 
-    Most of one column's values stand in the other, too, and few pairs are of a value and itself, as in a corpus where
-    texts are corrected.
+    The pairs are edges if all values are single words and more than half of the values of one column also occur in the
+    other. If most pairs have two equal values, the table is rather a corpus of text corrections.
     """
 
     def __init__(self) -> None:
@@ -19,7 +19,7 @@ class EdgeSigns:
         self._sides: tuple[set[str], set[str]] = (set(), set())
 
     def add(self, source: str, target: str) -> None:
-        """Count a pair; nothing is kept once a value has several words."""
+        """Count a pair; stop storing values once a value has several words."""
         if not self._names:
             return
         if len(source.split()) > 1 or len(target.split()) > 1:
@@ -28,18 +28,17 @@ class EdgeSigns:
         self._pairs += 1
         self._equal += source == target
         for seen, value in zip(self._sides, (source, target), strict=True):
-            if len(seen) < MOST:
+            if len(seen) < MAX_VALUES:
                 seen.add(value)
 
     @property
     def advice(self) -> str | None:
-        """One line on the task that was chosen and on the other; None where nothing looks like edges."""
+        """Message about the task of link prediction; None if the pairs do not look like edges."""
         one, other = self._sides
-        few = self._pairs < FEWEST or 2 * self._equal > self._pairs
+        few = self._pairs < MIN_PAIRS or 2 * self._equal > self._pairs
         if not self._names or few or 2 * len(one & other) <= min(len(one), len(other)):
             return None
         return (
-            "most names of one column stand in the other, too, as in a table of edges: what is trained is a translator "
-            "all the same (task.kind = translation); links want a table of the nodes beside it: "
-            "regard train nodes.csv edges.csv"
+            "note: most values of one column are also in the other, as in the edge table of a graph. The task is still "
+            "translation; for links, add a node table: regard train nodes.csv edges.csv"
         )

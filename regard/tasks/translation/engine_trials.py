@@ -1,4 +1,4 @@
-"""Trials of the engines that decode a translation model."""
+"""Trials of the decoding engines of a translation model."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ class PairTrials:
 
     def _read(self, folder: Path) -> Lines | None:
         corpus, positions = Corpus.open(folder), max_positions(self.net) or sys.maxsize
-        limit = min(self.run.config.data.max_length, positions - 1)  # END
+        limit = min(self.run.config.data.max_length, positions - 1)  # one position is for END
         rows = spread(len(corpus))
         sources, targets = ([side(row)[:limit].tolist() for row in rows] for side in (corpus.source, corpus.target))
         if not rows or _highest(sources) >= len(self.codecs.source) or _highest(targets) >= len(self.codecs.target):
             return None
         source, source_valid = pad_sources(sources)
-        wanted, counted = (each[:, :COLUMNS] for each in pad_sources(targets))
-        return Lines(shift_right(wanted, BEGIN), wanted, counted, source, Span.of(source_valid))
+        target, target_valid = (table[:, :COLUMNS] for table in pad_sources(targets))
+        return Lines(shift_right(target, BEGIN), target, target_valid, source, Span.of(source_valid))
 
     def trial(self, engine: Engine, lines: Lines) -> Trial:
         assert lines.source is not None and lines.source_span is not None

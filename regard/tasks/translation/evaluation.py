@@ -1,4 +1,4 @@
-"""Evaluation of translations: outputs for a test set, compared with references and with outputs of another model."""
+"""Evaluation of translations: comparison of outputs with references and with outputs of another model."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ class TranslationTest:
 
     @property
     def warnings(self) -> Iterator[str]:
-        """Yield a warning if sources look like the run's target language, and references like its source language."""
+        """Yield a warning if the sources look like the target language, and the references like the source language."""
         source, target = self.data.source_language, self.data.target_language
         pairs = zip(self.examples.sources, (references[0] for references in self.examples.references), strict=True)
         if source is not None and target is not None and is_swapped(pairs, (source, target)):
-            yield f"the model translates {source} to {target}, and the files look like the other order"
+            yield f"the model translates {source} to {target}, but the files look like {target} to {source}"
 
     def outputs(
         self, search: SearchConfig, done: ProgressCallback = lambda count: None, peers: ProcessGroup | None = None
     ) -> list[str]:
-        """Translate each distinct source once, by one of the ``peers``, which all receive it."""
+        """Translate each distinct source once, on one of the ``peers``; all of them receive the result."""
         rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
         texts = [one.text for one in self.model.translate(self.inputs[rank::world], search=search, done=done)]
         parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
@@ -56,16 +56,19 @@ class TranslationTest:
         return score_texts(metric, texts, self.examples, language=self.data.target_language)
 
     def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> dict[str, MetricTable]:
-        return _beside_extracts(metrics, self.examples, outputs, self.data.target_language)
+        return _compare_with_extracts(metrics, self.examples, outputs, self.data.target_language)
 
-    def compare(self, metric: str, outputs: Sequence[str], others: Sequence[str]) -> BootstrapDifference:
-        return compare_outputs(metric, outputs, others, self.examples, language=self.data.target_language)
+    def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
+        return compare_outputs(metric, outputs, other_outputs, self.examples, language=self.data.target_language)
 
 
-def _beside_extracts(
+def _compare_with_extracts(
     metrics: Sequence[str], examples: EvaluationSet, outputs: Sequence[str], language: str | None
 ) -> dict[str, MetricTable]:
-    """ROUGE of the model's summaries and of sentences of the texts, and how many of their words stand in the text."""
+    """Return a table with ROUGE of the model's summaries and of extracted sentences, and their share of copied words.
+
+    The table is empty for metrics other than ROUGE.
+    """
     names = [name for name in metrics if name in ROUGE]
     if not names:
         return {}

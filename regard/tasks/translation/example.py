@@ -15,18 +15,18 @@ from regard.errors import RegardError
 from regard.runs.run_folder import RunFolder
 from regard.tasks.translation.codecs import open_codecs
 
-SEARCHED = 1000  # first pairs in which an example is looked for
-FITTING = (6, 24)  # least and most pieces of an example that is easy to display
+SEARCHED = 1000  # number of pairs that are searched for an example
+FITTING = (6, 24)  # minimum and maximum number of pieces of an example that is easy to display
 
 
 def example_sentence(run: RunFolder) -> str | None:
-    """The first validation source of a fitting length, or else the longest shorter one; None without data."""
+    """Return the first validation source of a fitting length, else the longest shorter one; None without data."""
     return _example(run.path, FileVersion.of(run.data / "valid-0" / "corpus.json"))
 
 
 @lru_cache(maxsize=64)
 def _example(path: Path, prepared: FileVersion) -> str | None:
-    """Read the sentence; cached, since reading tokenizers takes a while."""
+    """Return the sentence; cached, because reading tokenizers is slow."""
     try:
         run = RunFolder.open(path)
         corpus = Corpus.open(run.data / "valid-0")
@@ -42,8 +42,8 @@ def _example(path: Path, prepared: FileVersion) -> str | None:
 
 
 def _by_length(lengths: npt.NDArray[np.int32]) -> list[int]:
-    """Indices of pairs of a fitting length in order, then of shorter ones, longest first; longer ones are left out."""
-    least, most = FITTING
-    fitting = np.flatnonzero((lengths >= least) & (lengths <= most))
-    shorter = np.flatnonzero((lengths > 0) & (lengths < least))
+    """Return the indices of pairs of a fitting length in order, then of shorter ones, longest first."""
+    minimum, maximum = FITTING
+    fitting = np.flatnonzero((lengths >= minimum) & (lengths <= maximum))
+    shorter = np.flatnonzero((lengths > 0) & (lengths < minimum))
     return [*fitting.tolist(), *shorter[np.argsort(-lengths[shorter], kind="stable")].tolist()]

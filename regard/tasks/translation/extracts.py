@@ -1,4 +1,4 @@
-"""Summaries that need no model: a sentence of the text itself, beside which those of a model are printed."""
+"""Baseline summaries without a model: a sentence of the text itself."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ WORD = re.compile(r"\w+")
 
 
 def first_sentence(text: str, language: str | None) -> str:
-    """The first sentence; the whole text where it has none."""
+    """Return the first sentence; the whole text if it has no sentence."""
     return next(iter(split_sentences(text, language).sentences), text)
 
 
 def central_sentence(text: str, language: str | None) -> str:
-    """The sentence that shares most words with others that do, as TextRank ranks (Mihalcea & Tarau 2004, Eq. 2, 3).
+    """Return the sentence with the highest TextRank, the first of equal ones (Mihalcea & Tarau 2004, Eq. 2, 3).
 
-    Similarity of two sentences: words in common / (log of the words of one + log of those of the other); of the graph
-    of all sentences the page rank, damped by 0.85. Of equal ones the first. Cost: sentences².
+    TextRank is the PageRank (damping 0.85) of the graph of all sentences. Edge weight: similarity of two sentences =
+    words in common / (log of the number of words of one + log of the number of words of the other). Cost:
+    O(sentences²).
     """
     sentences = split_sentences(text, language).sentences
     if len(sentences) < 3:
         return sentences[0] if sentences else text
-    words = [set(_words(each)) for each in sentences]
+    words = [set(_words(sentence)) for sentence in sentences]
     edges = np.array([[_similarity(one, other) for other in words] for one in words])
     np.fill_diagonal(edges, 0.0)
     shares = edges / np.maximum(edges.sum(0), 1e-12)
@@ -39,12 +40,12 @@ def central_sentence(text: str, language: str | None) -> str:
 
 
 def copied_share(sources: Sequence[str], outputs: Sequence[str]) -> float:
-    """The share of the outputs' words, in percent, that stand in their source; case apart."""
-    found = total = 0
+    """Return the percentage of output words that occur in their source, ignoring case."""
+    copied = total = 0
     for source, output in zip(sources, outputs, strict=True):
-        there, said = set(_words(source)), _words(output)
-        found, total = found + sum(word in there for word in said), total + len(said)
-    return 100 * found / max(total, 1)
+        source_words, words = set(_words(source)), _words(output)
+        copied, total = copied + sum(word in source_words for word in words), total + len(words)
+    return 100 * copied / max(total, 1)
 
 
 EXTRACTS: dict[str, Callable[[str, str | None], str]] = {

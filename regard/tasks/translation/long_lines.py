@@ -1,4 +1,4 @@
-"""Lines of more pieces than a model takes, cut at spaces into parts that it takes; nothing is left out."""
+"""Splitting of lines that are too long for a model, at spaces and without loss."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from regard.data.tokenizers.subword import split_language_mark
 from regard.data.tokenizers.tokenizer import Tokenizer
 
 
-def cut(line: str, tokenizer: Tokenizer, limit: int) -> list[list[int]]:
-    """The pieces of the line in parts of up to ``limit``, each with the language mark that the line begins with."""
-    found, text = split_language_mark(line) if tokenizer.reads_language_marks else ([], line)
-    mark, room = "".join(found), max(1, limit - len(found))
+def split_line(line: str, tokenizer: Tokenizer, limit: int) -> list[list[int]]:
+    """Return the pieces of a line in parts of up to ``limit`` pieces.
+
+    A language mark at the beginning of the line is repeated in each part.
+    """
+    marks, text = split_language_mark(line) if tokenizer.reads_language_marks else ([], line)
+    mark, room = "".join(marks), max(1, limit - len(marks))
     parts, current = [], mark
     for word in text.split():
         longer = f"{current} {word}".strip()
@@ -18,10 +21,10 @@ def cut(line: str, tokenizer: Tokenizer, limit: int) -> list[list[int]]:
             longer = f"{mark} {word}".strip()
         current = longer
     parts.append(tokenizer.encode(current))
-    before = parts[0][: len(found)]
-    return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(found) :], room)]
+    before = parts[0][: len(marks)]
+    return [[*before, *chunk] for part in parts for chunk in _chunks(part[len(marks) :], room)]
 
 
 def _chunks(pieces: list[int], size: int) -> list[list[int]]:
-    """A word longer than the limit by itself is cut where it must be."""
-    return [pieces[at : at + size] for at in range(0, len(pieces), size)]
+    """Split a part at any piece: a single word can be longer than the limit."""
+    return [pieces[start : start + size] for start in range(0, len(pieces), size)]

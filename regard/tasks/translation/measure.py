@@ -1,4 +1,4 @@
-"""Counts over decoded outputs, of which metrics of a part of a test set are made; those of two parts add up."""
+"""Sums over decoded outputs, from which metrics are computed; the sums of two parts of a test set can be added."""
 
 from __future__ import annotations
 
@@ -22,14 +22,17 @@ def measure(
     target: TokenizerConfig,
     language: str | None,
 ) -> MetricSums:
-    """Return sums of the metrics over these pairs; each distinct source is translated once.
+    """Return the sums of the metrics over pairs; each distinct source is translated once.
 
-    For wer and per an item is a distinct source, with the references of all its pairs, wherever they are: it is
-    counted with the first of these pairs, so that parts of the examples add up however they are cut.
+    For wer and per, an item is a distinct source with the references of all its pairs. It is counted with the first of
+    these pairs, so the sums of the parts of any division of the examples add up.
 
     Args:
-        translate: the outputs for several sources.
-        target: the tokenizer of the targets, whose joiners references lose, as outputs do.
+        examples: the pairs.
+        indices: the pairs to measure.
+        names: the names of the metrics.
+        translate: returns the outputs for sources.
+        target: the tokenizer of the targets, whose joiners are removed from references, as in outputs.
         language: the language of the targets, by which metrics split text into words.
     """
     check_names(names)
@@ -42,7 +45,7 @@ def measure(
     for name, chosen in rows.items():
         by_source = METRICS[name].by_source
         lines = [_lines_of_one_source(examples, index) if by_source else [index] for index in chosen]
-        references = [_references(examples, each, target) for each in lines]
+        references = [_references(examples, pairs, target) for pairs in lines]
         texts = [outputs[examples.texts[index][0]] for index in chosen]
         if texts:
             counts = metric_sums(name, texts, references, language=language)
@@ -55,6 +58,6 @@ def _lines_of_one_source(examples: PairExamples, index: int) -> list[int]:
 
 
 def _references(examples: PairExamples, lines: Sequence[int], target: TokenizerConfig) -> list[str]:
-    """Return the distinct targets of these pairs, put together as outputs are."""
+    """Return the distinct targets of these pairs, detokenized in the same way as outputs."""
     targets = (target.remove_joiners(examples.texts[index][1]) for index in lines)
     return list(dict.fromkeys(targets))

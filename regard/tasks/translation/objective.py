@@ -1,4 +1,4 @@
-"""The loss of translation: cross-entropy of the target given the source and the target so far, label-smoothed."""
+"""The loss of translation: label-smoothed cross-entropy of each target token given the source and earlier tokens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from regard.tasks.translation.config import TranslationConfig
 
 
 def objective(config: TranslationConfig) -> Objective:
-    """The summed loss of a batch of pairs under the label smoothing of the config."""
+    """Return the loss of a batch of pairs, summed over tokens, with the label smoothing of the config."""
     smoothing = config.train.label_smoothing
 
     def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
@@ -31,6 +31,6 @@ def objective(config: TranslationConfig) -> Objective:
 
 
 def compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """``loss``: nats per target token, without smoothing; and the metrics of decoded text whose counts are there."""
+    """Return ``loss``, in nats per target token without smoothing, and the metrics of decoded text that have sums."""
     loss = float(sums["nll"]) / float(sums["tokens"])
     return {"loss": loss} | {name: metric_value(name, sums[name].tolist()) for name in METRICS if name in sums}

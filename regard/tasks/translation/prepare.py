@@ -1,4 +1,4 @@
-"""From the corpora of a translation run to pairs of token numbers, made once and opened again."""
+"""Preparation of the corpora of a translation run: pairs of token ids, written once and opened again."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from regard.data.reading import CorpusConfig
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, spec_of
 from regard.tasks.translation.config import translation_config
 
-TOLD, MANY = 0.001, 0.05  # shares of unknown pieces from which on they are told, and warned of
+REPORTED, WARNING = 0.001, 0.05  # shares of unknown pieces above which they are reported, or cause a warning
 
 
-def prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None) -> Data:
-    """The vocabularies and corpora of a run, made or opened again; ``say`` is told what was done and left out."""
+def prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
+    """Prepare or open the tokenizers and corpora of a run, and log the numbers of pairs and of omitted ones."""
     config = translation_config(run)
     contents = run.contents
-    codecs = make_codecs(run, say) if run.makes_codecs else open_codecs(run)
+    codecs = make_codecs(run, log) if run.makes_codecs else open_codecs(run)
     parts: dict[str, str] = {}
 
     def examples(name: str, corpora: tuple[CorpusConfig, ...], *, computed: bool = False) -> PairExamples:
-        opened = _corpora(run, codecs, name, corpora, contents or {}, say, progress)
+        opened = _corpora(run, codecs, name, corpora, contents or {}, log, progress)
         parts.update({part.folder.name: part.content for part in opened.parts})
         weights = [corpus.weight for corpus in corpora]
         return PairExamples(
@@ -34,7 +34,7 @@ def prepare(run: RunFiles, say: Report, progress: ProgressCallback | None = None
 
     valid = examples("valid", config.data.valid) if config.data.valid else None
     train = examples("train", config.data.train, computed=config.data.order == "feistel")
-    longest = train.corpora.longest_source + 1  # the end symbol
+    longest = train.corpora.longest_source + 1  # for the end token
     return Data(train, valid, codecs, spec_of(codecs), parts, longest)
 
 
@@ -44,7 +44,7 @@ def _corpora(
     name: str,
     corpora: tuple[CorpusConfig, ...],
     contents: Mapping[str, str],
-    say: Report,
+    log: Report,
     progress: ProgressCallback | None,
 ) -> Corpora:
     data, parts = translation_config(run).data, []
@@ -55,26 +55,24 @@ def _corpora(
             content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
         )  # fmt: skip
         report = part.report
-        say(f"{part.name}: {pluralize(report.pairs, 'pair')} ({name})")
+        log(f"{part.name}: {pluralize(report.pairs, 'pair')} ({name})")
         if report.long:
             lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
-            told = f"{pluralize(report.long, 'pair')} over {pluralize(report.max_length, 'piece')} left out"
-            say(f"{part.name}: {told}: lines {lines}")
+            omitted = f"{pluralize(report.long, 'pair')} longer than {pluralize(report.max_length, 'piece')} left out"
+            log(f"{part.name}: {omitted}: lines {lines}")
         if report.cropped:
-            say(
-                f"{part.name}: of {pluralize(report.cropped, 'long source')} the first "
-                f"{report.max_length} pieces are read"
-            )
-        _tell_unknown(part, say)
+            log(f"{part.name}: {pluralize(report.cropped, 'long source')} truncated to {report.max_length} pieces")
+        _report_unknown(part, log)
         parts.append(part)
         atomic_files.fault_point("corpus")
     return Corpora(parts)
 
 
-def _tell_unknown(part: Corpus, say: Report) -> None:
+def _report_unknown(part: Corpus, log: Report) -> None:
     for side, share in part.unknown_shares.items():
-        told = f"{part.name}: {share:.1%} of the pieces of the {side} are unknown to its vocabulary"
-        if share >= MANY:
-            say(f"warning: {told}; a larger data.tokenizer.size knows more, data.tokenizer.kind = byte-bpe all")
-        elif share >= TOLD:
-            say(told)
+        message = f"{part.name}: {share:.1%} of the {side} pieces are not in the vocabulary"
+        if share >= WARNING:
+            remedy = "increase data.tokenizer.size, or use data.tokenizer.kind = byte-bpe, which has no unknown pieces"
+            log(f"warning: {message}; {remedy}")
+        elif share >= REPORTED:
+            log(message)

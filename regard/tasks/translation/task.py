@@ -1,4 +1,4 @@
-"""Translation as a task: the record that training, validation and serving go by."""
+"""The task of translation, as training, validation and serving use it."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def _predictor(net: Any, codecs: Codecs, config: TranslationConfig, *, engine: E
 
 
 def _sample(folder: Path) -> dict[str, Any]:
-    """Short words, and the same words backwards."""
+    """Write short sequences of letters, and the same sequences reversed."""
     words = [
-        ["abcdef"[(start + step * at) % 6] for at in range(2 + start % 3)] for start in range(6) for step in (1, 5)
+        ["abcdef"[(start + step * index) % 6] for index in range(2 + start % 3)]
+        for start in range(6)
+        for step in (1, 5)
     ]
     lines = [" ".join(line) for line in words]
     (folder / "sample.tsv").write_text("".join(f"{line}\t{line[::-1]}\n" for line in lines), encoding="utf-8")
@@ -55,7 +57,7 @@ def _sample(folder: Path) -> dict[str, Any]:
 
 
 def _languages(config: TranslationConfig) -> list[str]:
-    return [each for each in (config.data.source_language, config.data.target_language) if each]
+    return [language for language in (config.data.source_language, config.data.target_language) if language]
 
 
 def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -63,11 +65,11 @@ def _held_out_samples(folder: Path, sample: Mapping[str, Any]) -> list[dict[str,
     return validated_on(sample, folder, "valid.tsv", contents)
 
 
-def _read_sources(config: Any, path: Path, given: Sequence[str | int]) -> Iterator[tuple[str, str]]:
-    """Yield the place and the source of each row: see ``core.task.Task.row_inputs``."""
+def _read_sources(config: Any, path: Path, selected: Sequence[str | int]) -> Iterator[tuple[str, str]]:
+    """Yield the name of each row and its source: see ``core.task.Task.row_inputs``."""
     sides = pair_columns(column_names(path))
-    usual = [corpus.source_key for corpus in config.data.train] + ([] if sides is None else [sides[0]])
-    return rows_of_one_column(path, named_column(path, given, usual, TEXTS))
+    trained = [corpus.source_key for corpus in config.data.train] + ([] if sides is None else [sides[0]])
+    return rows_of_one_column(path, named_column(path, selected, trained, TEXTS))
 
 
 def _export_form(config: TranslationConfig) -> PairForm:

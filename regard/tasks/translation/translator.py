@@ -1,4 +1,4 @@
-"""A trained model as a function from text to text."""
+"""The predictor of translation: from text to text."""
 
 from __future__ import annotations
 
@@ -41,20 +41,28 @@ from regard.search.contract import Hypothesis
 from regard.search.coverage_penalty import reranked
 from regard.tasks.load import ignore, require_task
 from regard.tasks.load import load as load_predictor
-from regard.tasks.translation.long_lines import cut
+from regard.tasks.translation.long_lines import split_line
 from regard.tasks.translation.measure import GREEDY, measure
 from regard.tasks.translation.pair_scorer import PairScorer
 
 
 class Translator(PairScorer):
-    """Text in, text out; safe to call from several threads.
+    """A trained translation model, safe to call from several threads.
 
-    ``engine`` says what decodes. None is the fast form of the model in float32 where there is one, which gives what
-    the model itself gives, ``reference``; that scores and shows its attention in any case. ``bfloat16`` and ``int8``
-    compute in fewer bits and may choose other words; 8 bits are for the kernels in C, and ``torch`` is float32 without
-    them. ConfigError where the model has no such form.
-    ``crops``: of a long input its first ``max_length`` pieces are read, else it is translated in parts.
-    ``language`` is the target's, by which metrics cut text.
+    Args:
+        model: the network, which computes scores and attention with any engine.
+        source: the tokenizer of sources.
+        target: the tokenizer of targets.
+        search: the default search settings.
+        max_length: the maximum number of pieces of an input.
+        crops: whether a longer input is truncated to ``max_length`` pieces; otherwise it is translated in parts.
+        language: the target language, by which metrics split text.
+        engine: the decoding engine. None is float32, which has the same outputs as ``reference``, the network itself.
+            ``bfloat16`` and ``int8`` have fewer bits and may choose other words; ``int8`` needs the C kernels, and
+            ``torch`` is float32 without them.
+
+    Raises:
+        ConfigError: if the model does not support the engine.
     """
 
     def __init__(
@@ -90,27 +98,27 @@ class Translator(PairScorer):
     def __call__(
         self, text: str | list[str] | tuple[str, ...], *, seed: int | None = None, **options: Any
     ) -> Translation | list[Translation]:
-        """``model("A dog runs.", beam=5, nbest=3)`` gives one translation, ``model(["A dog runs."])`` a list of them.
+        """Translate a text, or a list of texts: ``model("A dog runs.", beam=5, nbest=3)``.
 
         Args:
-            text: a text, or a list of texts.
-            seed: of the draws, if ``temperature`` is set; other outputs each time unless given. A translation is a
-                function of its text and the seed.
-            options: settings of search, see below.
+            text: a text, or a list of texts, which gives a list of translations.
+            seed: the seed of sampling, if ``temperature`` is set. A translation depends only on its text and the seed.
+                Default: a new seed for each call.
+            options: search settings, see below.
 
         Raises:
-            ConfigError: an option cannot have this value, or ``text`` is not a text.
+            ConfigError: for an invalid option, or if ``text`` is not a text.
         """
         lines = list(text) if isinstance(text, list | tuple) else [text]
         if wrong := [line for line in lines if not isinstance(line, str)]:
-            what = f"{type(wrong[0]).__name__} is no text to translate"
-            raise ConfigError(what, help='model("A dog runs."), or a list of texts: model(["A dog runs."])')
+            what = f"expected a text or a list of texts, found {type(wrong[0]).__name__}"
+            raise ConfigError(what, help='model("A dog runs."), or model(["A dog runs."])')
         options |= {} if seed is None else {"seed": require_seed(seed)}
-        found = self.translate(lines, search=self.adjusted(options))
-        return found[0] if isinstance(text, str) else found
+        translations = self.translate(lines, search=self.adjusted(options))
+        return translations[0] if isinstance(text, str) else translations
 
     def adjusted(self, options: Mapping[str, object]) -> SearchConfig:
-        """Return the model's settings with these instead. ConfigError for what they cannot be."""
+        """Return the default search settings with these changes; raise ConfigError for invalid values."""
         try:
             return SearchConfig.model_validate({**self.search.model_dump(), **options}) if options else self.search
         except ValidationError as error:
@@ -140,13 +148,13 @@ class Translator(PairScorer):
     def inputs(
         self, parts: Sequence[list[int]], settings: SearchConfig, prefixes: Sequence[list[int]] | None = None
     ) -> list[SearchInput]:
-        """Return the parts of a line as inputs of a search, which stop strings end."""
+        """Return the parts of a line as inputs of a search that ends at stop strings."""
         listener = partial(StopListener, self.target, settings.stop) if settings.stop else None
         return inputs_of(parts, settings, prefixes=prefixes, listener=listener)
 
     @property
     def interface(self) -> PredictorInterface:
-        """Settings of a request, and translation that can be interrupted: for servers."""
+        """Description for servers: the settings of a request, and a function that can be interrupted."""
 
         def predict(line: str, settings: SearchRequest, interrupted: Callable[[], bool]) -> Translation:
             try:
@@ -165,42 +173,52 @@ class Translator(PairScorer):
         done: Callable[[int], None] = lambda count: None,
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> list[Translation]:
-        """One translation a line, in order. ``prefixes`` force the beginnings of the outputs.
+        """Translate lines, in order.
 
-        A blank line gives an empty translation; line ends inside a line are read as spaces. A line of more than
-        ``max_length`` pieces is cut at spaces, its parts translated and joined; or cropped (``Translation.unread``).
-        ``done`` receives the number of completed parts. Raises KeyboardInterrupt if ``interrupted`` returns true.
+        A blank line gives an empty translation; line breaks inside a line are read as spaces. A line of more than
+        ``max_length`` pieces is split at spaces and its parts are translated and joined, or it is truncated (see
+        ``Translation.unread``).
+
+        Args:
+            lines: the source texts.
+            search: the search settings; None for those of the run.
+            prefixes: required beginnings of the outputs.
+            done: called with the number of newly completed parts.
+            interrupted: returns whether to stop.
+
+        Raises:
+            KeyboardInterrupt: if ``interrupted`` returns true.
         """
         settings = search or self.search
         inputs = [self.parts(line) for line in lines]
         flat = [part for parts in inputs for part in parts]
-        forced = None if prefixes is None else self._forced(inputs, prefixes)
-        found: list[list[Hypothesis]] = [[] for _ in flat]
+        forced = None if prefixes is None else self._encode_prefixes(inputs, prefixes)
+        outputs: list[list[Hypothesis]] = [[] for _ in flat]
         rows = settings.batch_sentences
-        help = f"lower search.batch_sentences, {rows} now, in the run's config.toml, or the beam"
+        help = f"lower the beam, or search.batch_sentences (now {rows}) in the config.toml of the run"
         with explain_out_of_memory("translating", help=help):
             sources = self.inputs(flat, settings, forced)
             longest_first = sorted(enumerate(sources), key=lambda numbered: -len(numbered[1].tokens))
             for finished in run_search(self.decoding, longest_first, settings, rows=rows, interrupted=interrupted):
                 for index, hypotheses in finished:
-                    found[index] = hypotheses
+                    outputs[index] = hypotheses
                     done(1)
-        results, at = [], 0
+        results, start = [], 0
         for line, parts in zip(lines, inputs, strict=True):
-            results.append(self.assemble(line, parts, found[at : at + len(parts)], search=settings))
-            at += len(parts)
+            results.append(self.assemble(line, parts, outputs[start : start + len(parts)], search=settings))
+            start += len(parts)
         return results
 
     def read(self, line: str) -> str:
-        """The line itself."""
+        """Return the line unchanged."""
         return line
 
     def cost(self, line: str) -> int:
-        """Return how many numbers one layer holds at once (``core.predictor_interface.input_cost``)."""
+        """Return the number of values that one layer holds (``core.predictor_interface.input_cost``)."""
         return sum(len(part) ** 2 for part in self.parts(line))
 
     def write(self, output: Translation, *, json: bool) -> str:
-        """The best output, its line breaks as spaces; or an object of all that is known of the translation."""
+        """Return the best output with line breaks as spaces; with ``json``, an object with all facts."""
         return dumps(output.as_dict(), ensure_ascii=False) if json else " ".join(re.split("[\r\n]", output.text))
 
     def measure(
@@ -210,95 +228,98 @@ class Translator(PairScorer):
         names: Sequence[str],
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
-        """See ``core.task.Predictor`` and ``tasks.translation.measure``; decodes greedily."""
+        """See ``core.task.Predictor`` and ``tasks.translation.measure``; uses greedy decoding."""
         search = self.search.model_copy(update=GREEDY)
 
         def translate(sources: list[str]) -> list[str]:
-            return [found.text for found in self.translate(sources, search=search, interrupted=interrupted)]
+            return [output.text for output in self.translate(sources, search=search, interrupted=interrupted)]
 
         return measure(examples, indices, names, translate, self.target.config, self.language)
 
     def attention(self, source: Sequence[int], target: Sequence[int]) -> dict[str, Tensor]:
-        """Weights (heads, query, key) by name, for one pair of piece numbers, teacher-forced."""
-        with self.observed() as model, observe(model) as seen:
+        """Return the attention weights (heads, query, key) by name for one pair of ids, teacher-forced."""
+        with self.observed() as model, observe(model) as tables:
             self.log_probabilities([source], [target], model=model)
-        return {name: weights[0] for name, weights in seen.items()}
+        return {name: weights[0] for name, weights in tables.items()}
 
     @contextmanager
     def observed(self) -> Iterator[EncoderDecoder]:
-        """The model for one at a time to put hooks on, which those who translate meanwhile do not notice."""
+        """Yield a copy of the model for hooks, to one thread at a time; other threads can translate meanwhile."""
         with self._observing, torch.no_grad():
-            yield self._twin
+            yield self._shared_copy
 
     @cached_property
     def decoding(self) -> Decoding:
-        """The decoder in the layout of its engine, made when first asked for."""
+        """Decoder in the layout of its engine, created at first use."""
         return Decoding(self.model, self.engine)
 
     @cached_property
-    def _twin(self) -> EncoderDecoder:
+    def _shared_copy(self) -> EncoderDecoder:
         return shared_copy(self.model)
 
     def parts(self, line: str) -> list[list[int]]:
-        """The line's pieces, in one part unless it is too long; none for a blank line.
+        """Return the pieces of a line, in one part unless it is too long; an empty list for a blank line.
 
-        A mark in ``>>`` and ``<<`` that a line begins with, where these are one piece, is before every part.
+        A language mark such as ``>>de<<`` at the beginning of a line, if it is one piece, is repeated in every part.
         """
         line = self._readable(line)
         pieces = self.source.encode(line) if line.strip() else []
         if len(pieces) <= self.max_length or self.crops:
             return [pieces[: self.max_length]] if pieces else []
-        return cut(line, self.source, self.max_length)
+        return split_line(line, self.source, self.max_length)
 
     def unread(self, line: str) -> int:
-        """The number of pieces of a line beyond those that are read, where long ones are cropped."""
+        """Return the number of pieces of a line that truncation drops."""
         return max(len(self.source.encode(self._readable(line))) - self.max_length, 0) if self.crops else 0
 
     def unknown(self, line: str) -> list[str]:
-        """The parts of a line that the model has no piece for (``Tokenizer.unknown``)."""
+        """Return the parts of a line that are not in the vocabulary (see ``Tokenizer.unknown``)."""
         return self.source.unknown(self._readable(line))
 
-    def spelling(self, found: Translation, text: str, search: SearchConfig, *, scored: bool = True) -> Translation:
-        """The same with another text for the best output: its pieces, log probabilities, score and attention.
+    def with_text(
+        self, translation: Translation, text: str, search: SearchConfig, *, scored: bool = True
+    ) -> Translation:
+        """Return a translation whose best output has another text, with its pieces, scores and attention.
 
-        Where the pair is too long for one pass, or not to be ``scored``, the score stays and log probabilities are left
-        out.
+        Without ``scored``, or if the pair is too long for one pass, the score is unchanged and log probabilities are
+        left out.
         """
-        parts, pieces = self.parts(found.source), self.target.encode(text)
-        best = found.candidates[0]._replace(
+        parts, pieces = self.parts(translation.source), self.target.encode(text)
+        best = translation.candidates[0]._replace(
             text=text, pieces=self.target.pieces(pieces), piece_log_probabilities=[], finished=True
         )
-        one = len(parts) == 1 and len(pieces) <= self.max_length
-        if one and scored:
+        single_pass = len(parts) == 1 and len(pieces) <= self.max_length
+        if single_pass and scored:
             with torch.no_grad():
                 (values,) = self._scored(parts, [pieces])
             total = sum(values)
-            by_length = search.temperature is None and search.beam > 1  # as the searches rank
+            by_length = search.temperature is None and search.beam > 1  # the score of the searches
             penalty = length_normalizer(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
             best = best._replace(log_probability=total, score=total / penalty, piece_log_probabilities=values)
         return Translation(
-            found.source, [best, *found.candidates[1:]],
-            (lambda: self.attention(parts[0], pieces)) if one else (lambda: _refuse_long(self.max_length)),
-            pieces=found.pieces, unknown=found.unknown, unread=found.unread,
+            translation.source, [best, *translation.candidates[1:]],
+            (lambda: self.attention(parts[0], pieces)) if single_pass else (lambda: _refuse_long(self.max_length)),
+            pieces=translation.pieces, unknown=translation.unknown, unread=translation.unread,
         )  # fmt: skip
 
-    def spelled(self, phrase: str) -> list[int] | None:
-        """The target pieces of a phrase, as it stands inside a sentence; None where they cannot spell it."""
+    def try_encode(self, phrase: str) -> list[int] | None:
+        """Return the target pieces of a phrase inside a sentence; None if the vocabulary cannot represent it."""
         plain = " ".join(phrase.split())
         pieces = self.target.encode(plain)
         return pieces if pieces and UNKNOWN not in pieces and self.target.decode(pieces) == plain else None
 
-    def _forced(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
-        """Piece numbers to begin with, one list a part: a cut line's later parts are free."""
+    def _encode_prefixes(self, inputs: list[list[list[int]]], prefixes: Sequence[str]) -> list[list[int]]:
+        """Return the ids that each part must begin with; the later parts of a split line have no prefix."""
         if len(prefixes) != len(inputs):
             what = f"{pluralize(len(prefixes), 'prefix', 'prefixes')} for {pluralize(len(inputs), 'line')}"
-            raise ConfigError(what, help="one prefix a line")
-        begun = {prefix: self.target.encode(prefix) for prefix in prefixes}
-        if lost := [prefix for prefix, pieces in begun.items() if UNKNOWN in pieces]:
-            why = f"it has no piece for {', '.join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))}"
-            raise ConfigError(f"no output of this model can begin with {shortened(lost[0])!r}", why=why)
+            raise ConfigError(what, help="use one prefix per line")
+        encoded = {prefix: self.target.encode(prefix) for prefix in prefixes}
+        if lost := [prefix for prefix, pieces in encoded.items() if UNKNOWN in pieces]:
+            unknown = ", ".join(map(repr, dict.fromkeys(self.target.unknown(lost[0]))))
+            why = f"its target vocabulary does not contain {unknown}"
+            raise ConfigError(f"this model cannot begin an output with {shortened(lost[0])!r}", why=why)
         return [
-            begun[prefix] if first else []
+            encoded[prefix] if first else []
             for parts, prefix in zip(inputs, prefixes, strict=True)
             for first in [True, *([False] * (len(parts) - 1))][: len(parts)]
         ]
@@ -307,43 +328,50 @@ class Translator(PairScorer):
         self,
         line: str,
         parts: list[list[int]],
-        found: list[list[Hypothesis]],
+        hypotheses: list[list[Hypothesis]],
         *,
         search: SearchConfig | None = None,
     ) -> Translation:
-        """The translation of a line whose ``parts`` have these outputs, best first; of several parts the best alone."""
+        """Return the translation of a line from the hypotheses of its parts, best first.
+
+        If there are several parts, only the best hypothesis of each is used.
+        """
         if not parts:
             return Translation(line, [Candidate("", 0.0, 0.0, [], [], True)], dict)
         unknown = self.unknown(line) if any(UNKNOWN in part for part in parts) else []
         stops = (search or self.search).stop
-        found = [self.ranked(part, each, search or self.search) for part, each in zip(parts, found, strict=True)]
+        hypotheses = [
+            self.ranked(part, nbest, search or self.search) for part, nbest in zip(parts, hypotheses, strict=True)
+        ]
         if len(parts) == 1:
-            candidates = [self._candidate(hypothesis, stops) for hypothesis in found[0]]
-            tokens = found[0][0].tokens
+            candidates = [self._candidate(hypothesis, stops) for hypothesis in hypotheses[0]]
+            tokens = hypotheses[0][0].tokens
             pieces, attend = self.source.pieces(parts[0]), partial(self.attention, parts[0], tokens)
             return Translation(line, candidates, attend, pieces=pieces, unknown=unknown, unread=self.unread(line))
-        best = joined([self._candidate(hypotheses[0], stops) for hypotheses in found])
+        best = joined([self._candidate(nbest[0], stops) for nbest in hypotheses])
         return Translation(line, [best], lambda: _refuse_long(self.max_length), unknown=unknown)
 
     @torch.no_grad()
-    def ranked(self, source: list[int], found: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
-        """With the coverage penalty where ``search`` has one: by the mean weights of all heads that read the source."""
+    def ranked(self, source: list[int], hypotheses: list[Hypothesis], search: SearchConfig) -> list[Hypothesis]:
+        """Rank hypotheses with the coverage penalty of ``search``, by the mean weights of all cross-attention heads."""
         if not search.covers or not source:
-            return found
-        with self.observed() as model, observe(model) as seen:
-            self.log_probabilities([source] * len(found), [each.tokens for each in found], model=model)
-        heads = [weights for name, weights in seen.items() if name.endswith("source")]
+            return hypotheses
+        with self.observed() as model, observe(model) as tables:
+            self.log_probabilities(
+                [source] * len(hypotheses), [hypothesis.tokens for hypothesis in hypotheses], model=model
+            )
+        heads = [weights for name, weights in tables.items() if name.endswith("source")]
         if not heads:
             raise ConfigError(
-                "this model has no coverage penalty",
+                "the coverage penalty does not apply to this model",
                 where="search.coverage_penalty",
-                why="its decoder does not look at the source",
-                help="search.coverage_penalty = 0",
+                why="its decoder has no attention to the source",
+                help="set search.coverage_penalty = 0",
             )
         mean = torch.cat(heads, 1).mean(1)
-        pairs = zip(mean, found, strict=True)
-        weights = [row[: len(each.tokens) + each.finished, : len(source)] for row, each in pairs]
-        return reranked(found, weights, penalty=search.coverage_penalty)[: search.nbest]
+        pairs = zip(mean, hypotheses, strict=True)
+        weights = [row[: len(one.tokens) + one.finished, : len(source)] for row, one in pairs]
+        return reranked(hypotheses, weights, penalty=search.coverage_penalty)[: search.nbest]
 
     def _candidate(self, hypothesis: Hypothesis, stops: Sequence[str]) -> Candidate:
         tokens, total, score, log_probs, finished = hypothesis
@@ -353,20 +381,20 @@ class Translator(PairScorer):
 
 def load(
     path: str | Path, *, checkpoint: str | None = None, device: str | None = None,
-    engine: RequestedEngine | None = None, mapped: bool = False, say: Report = ignore,
+    engine: RequestedEngine | None = None, mapped: bool = False, log: Report = ignore,
 ) -> Translator:  # fmt: skip
-    """The model of a run folder: ``regard.load("runs/m30k")("A dog runs.").text``.
+    """Return the translation model of a run folder: ``load("runs/m30k")("A dog runs.").text``.
 
-    ``checkpoint``: ``average``, ``best``, ``last`` or a step; the first of these that exists unless given. Computes
-    in float32, unless ``engine`` says otherwise (see Translator). ``mapped``, ``say``: as in ``regard.load``.
-    Raises ModelError where the folder is not whole.
+    The parameters are those of ``regard.load``, with ``engine`` as in ``Translator`` or ``auto``. Raises ConfigError if
+    the run has another task, and ModelError if the run folder is incomplete or damaged.
     """
     require_task(RunFolder.open(Path(path)), "translation")
-    found: Translator = load_predictor(
-        path, checkpoint=checkpoint, device=device, mapped=mapped, say=say, engine=engine
+    translator: Translator = load_predictor(
+        path, checkpoint=checkpoint, device=device, mapped=mapped, log=log, engine=engine
     )
-    return found
+    return translator
 
 
 def _refuse_long(limit: int) -> Mapping[str, Tensor]:
-    raise ConfigError(f"the input was cut into parts of {limit} pieces", help="ask for the attention of each part")
+    what = f"the attention of an input in parts of {limit} pieces is not available"
+    raise ConfigError(what, help="translate each part separately")

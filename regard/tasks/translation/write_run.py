@@ -1,4 +1,4 @@
-"""Write weights as a run: a folder that translates, serves and is inspected like one that was trained here."""
+"""Writing of weights as a run folder, which can be used like the folder of a trained run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from regard.tasks.translation.config import TranslationConfig
 
 
 def plan_without_training(source: Tokenizer, target: Tokenizer, *, threads: int) -> Plan:
-    """The plan of a run that is not trained here: float32, no updates, the sizes of its vocabularies."""
+    """Return the plan of a run without training: float32, no updates, the sizes of its vocabularies."""
     return Plan(
         precision="float32",
         steps=None,
@@ -38,24 +38,24 @@ def write_run(
     step: int = 0,
     averaged: Sequence[int] = (),
 ) -> RunFolder:
-    """Write a run with one checkpoint into a new folder, and return it.
+    """Write a run with one checkpoint to a new folder, and return it.
 
     Args:
         path: the folder, which must be empty or absent.
         config: the config of the run.
         source: the tokenizer of the source.
         target: the tokenizer of the target.
-        weights: the model's parameters by name.
-        plan: the plan; None writes none, as in runs older than plans.
-        step: updates that the weights were trained for.
-        averaged: steps of the checkpoints that the weights are an average of; none for a plain checkpoint.
+        weights: the parameters of the model, by name.
+        plan: the plan; None writes no plan, as in runs of early versions.
+        step: the number of updates that the weights were trained for.
+        averaged: the steps of the averaged checkpoints; empty for a plain checkpoint.
     """
     run = RunFolder.create(path, config)
     save_codecs(run, Codecs(source, target))
     if plan is not None:
         run.write_plan(plan)
     state = {"averaged": list(averaged), "newest": step} if averaged else {}
-    made = checkpoint.save(run.checkpoints, step, {"model": dict(weights)}, state, keep=1)
+    saved = checkpoint.save(run.checkpoints, step, {"model": dict(weights)}, state, keep=1)
     if averaged:
-        atomic_files.commit_folder(made, run.checkpoints / "average")
+        atomic_files.commit_folder(saved, run.checkpoints / "average")
     return run

@@ -1,4 +1,4 @@
-"""The automatic choice for files of one graph: their contents by the first lines, and settings of training."""
+"""Detection of a graph in files by their first rows, and settings of training for it."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ SAMPLED = 100  # rows of a table that are read to recognize it
 MASKS = {"train_mask", "val_mask"}
 
 
-class FoundGraph(NamedTuple):
+class DetectedGraph(NamedTuple):
     """A graph in files.
 
     Attributes:
-        corpus: the files as a config names them.
+        corpus: the files, as a config names them.
         labeled: whether nodes have classes.
-        split: whether they have parts.
-        description: of the files, for the reason of a choice.
-        columns: lines that state which columns are read.
+        split: whether nodes are assigned to parts.
+        description: the description of the files, for people.
+        columns: lines that list the columns that are read.
     """
 
     corpus: dict[str, str]
@@ -38,10 +38,10 @@ class FoundGraph(NamedTuple):
     columns: list[str]
 
 
-def found_graph(files: Sequence[Path]) -> FoundGraph | None:
-    """Return the graph of a .npz with edges, perhaps with a .npy of features, or of a table of nodes and one of edges.
+def detect_graph(files: Sequence[Path]) -> DetectedGraph | None:
+    """Return the graph in a .npz with edges and an optional .npy of features, or in a node table and an edge table.
 
-    The tables may be in either order. None if the files are none of these.
+    The tables may be in either order. Returns None for other files.
     """
     if not all(file.is_file() for file in files):
         return None
@@ -52,26 +52,35 @@ def found_graph(files: Sequence[Path]) -> FoundGraph | None:
     return _of_tables(files[0], files[1]) or _of_tables(files[1], files[0])
 
 
-def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labeled: bool) -> FoundGraph | None:
-    """Return the graph of these files, if its nodes have labels, or have none.
+def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labeled: bool) -> DetectedGraph | None:
+    """Return the graph of these files if its nodes have labels (``labeled``) or do not have labels; else None.
 
-    A graph has its own validation data, so that there are no files of those.
+    A graph contains its validation data, so no file may be in ``valid``.
     """
-    graph = None if valid else found_graph(files)
+    graph = None if valid else detect_graph(files)
     return None if graph is None or graph.labeled != labeled else graph
 
 
-def graph_training(given: Mapping[str, Any], *, epochs: int, early_stopping: int, **settings: Any) -> dict[str, Any]:
-    """Return settings of training for one graph, which is an update: it ends by epochs unless ``given`` says how."""
+def graph_training(
+    overrides: Mapping[str, Any], *, epochs: int, early_stopping: int, **settings: Any
+) -> dict[str, Any]:
+    """Return the settings of training for one graph, where an epoch is one update.
+
+    Args:
+        given: the keys of ``train`` that the user sets; if they limit training, epochs and early stopping are left out.
+        epochs: the number of epochs.
+        early_stopping: validations without improvement before training stops.
+        settings: further keys.
+    """
     shared = {
         "optimizer": "adam", "schedule": "constant", "warmup": 0, "precision": "float32", "validate_every": 1,
         "save_every": 100_000, "keep": 1,
     }  # fmt: skip
-    ends = {} if {*TRAINING_ENDS} & given.keys() else {"epochs": epochs, "early_stopping": early_stopping}
+    ends = {} if {*TRAINING_ENDS} & overrides.keys() else {"epochs": epochs, "early_stopping": early_stopping}
     return shared | settings | ends
 
 
-def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
+def _of_tables(nodes: Path, edges: Path) -> DetectedGraph | None:
     try:
         (head, *first), (edge, *_) = (_first_rows(file) for file in (nodes, edges))
     except (RegardError, ValueError):  # reported by the next reader
@@ -80,33 +89,33 @@ def _of_tables(nodes: Path, edges: Path) -> FoundGraph | None:
     if columns.name is None or len(edge) < 2 or edge_columns(head) is not None or session_columns(head) is not None:
         return None
     if not head[columns.name].lower().startswith("node") and (edge_columns(edge) is None or edge == head):
-        return None  # "id" and "name" are columns of many tables
+        return None  # "id" and "name" are column names of many other tables
     corpus, labeled = {"source": str(nodes), "edges": str(edges)}, columns.label is not None
-    description = f"one table of nodes {'with' if labeled else 'without'} labels, and one of edges"
+    description = f"node table {'with' if labeled else 'without'} labels, and edge table"
     lines = _describe_columns(head, columns, edge, edges)
-    return FoundGraph(corpus, labeled, columns.part is not None, description, lines)
+    return DetectedGraph(corpus, labeled, columns.part is not None, description, lines)
 
 
 def _describe_columns(head: Sequence[str], columns: NodeColumns, edge: Sequence[str], edges: Path) -> list[str]:
-    """Return lines that state the columns that are read and those that are not."""
+    """Return lines that list the columns that are read and those that are not."""
     parts = {"node": columns.name, "label": columns.label, "part": columns.part}
     named = [f"{head[place]} ({role})" for role, place in parts.items() if place is not None]
-    left = [f"column {place + 1}, which has no name and counts rows" for place in columns.counters]
+    left = [f"column {place + 1} (unnamed row numbers)" for place in columns.counters]
     lines = [
-        f"columns of nodes: {', '.join(named)}, {pluralize(len(columns.features), 'feature')}"
+        f"node table, columns read: {', '.join(named)}, {pluralize(len(columns.features), 'feature')}"
         + (f"; not read: {', '.join(left)}" if left else "")
     ]
     ends = edge_columns(edge)
     if ends is not None:
-        others = [name or "(unnamed)" for name in edge if name not in ends]
-        rest = f"; not read: {', '.join(others)}" if others else ""
-        lines.append(f"columns of edges: {ends[0]} and {ends[1]}{rest}")
+        unread = [name or "(unnamed)" for name in edge if name not in ends]
+        rest = f"; not read: {', '.join(unread)}" if unread else ""
+        lines.append(f"edge table, columns read: {ends[0]} and {ends[1]}{rest}")
     elif len(edge) > 2:
-        lines.append(f"{edges}: the first two of {pluralize(len(edge), 'column')} are the ends of an edge")
+        lines.append(f"{edges}: only the first two of {pluralize(len(edge), 'column')} are read, the ends of an edge")
     return lines
 
 
-def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
+def _of_arrays(files: Sequence[Path]) -> DetectedGraph | None:
     try:
         names = {*array_names(files[0])}
     except RegardError:  # reported by the next reader
@@ -115,7 +124,7 @@ def _of_arrays(files: Sequence[Path]) -> FoundGraph | None:
         return None
     labeled = "y" in names
     corpus = dict(zip(("source", "features"), map(str, files), strict=False))
-    return FoundGraph(corpus, labeled, names >= MASKS, f"it has edges and {'' if labeled else 'no '}classes", [])
+    return DetectedGraph(corpus, labeled, names >= MASKS, f"graph {'with' if labeled else 'without'} classes", [])
 
 
 def _first_rows(path: Path) -> list[list[str]]:

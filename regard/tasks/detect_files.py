@@ -1,4 +1,4 @@
-"""Files that nobody wrote a config for: whether they are one corpus, its columns, and its part for validation."""
+"""Detection of the corpus in data files without a config: its form, its columns, and its validation part."""
 
 from __future__ import annotations
 
@@ -19,18 +19,22 @@ from regard.data.text_files import filter_command, first_bytes, read_lines
 from regard.errors import DataError, RegardError
 from regard.tasks.split import split_shares
 
-SAMPLED = 1_000  # lines of a text, all of which have the same columns if they are rows
-FEWEST_ROWS = 10  # of fewer lines equal numbers of columns are no sign
-MAX_TAGS = 100  # different last cells of the lines of tagged words
+SAMPLED = 1_000  # lines of a text that are checked for columns
+MIN_ROWS = 10  # with fewer lines, equal numbers of columns may be a coincidence
+MAX_TAGS = 100  # maximum number of different tags in a file of tagged words
 
 _SHARES = {"train": [0.0, 0.9], "valid": [0.9, 1.0]}
 
 
-class FoundCorpus(NamedTuple):
+class DetectedCorpus(NamedTuple):
     """Files of one form with the same columns.
 
-    ``source``: as a config names them. ``first``: the first file, which speaks for all. ``split``: the column that
-    assigns rows to parts, where there is one, and how many rows each part has.
+    Attributes:
+        source: the files, as a config names them.
+        first: the first file.
+        head: the form and the columns.
+        split: the column that assigns rows to parts; None if there is no such column.
+        parts: the number of rows of each part.
     """
 
     source: str | list[str]
@@ -41,17 +45,17 @@ class FoundCorpus(NamedTuple):
 
 
 class CommonHead(NamedTuple):
-    """Files of one form with the same columns; the head is that of the first."""
+    """Files of one form with the same columns, and the head of the first file."""
 
     files: list[Path]
     head: FileHead
 
 
 def common_head(names: Sequence[Path]) -> CommonHead | None:
-    """Return the head of files or patterns; None where they are not all readable, of one form and alike."""
+    """Return the head of files or patterns; None if they are not all readable with the same form and columns."""
     try:
         files = [file for name in names for file in named_files(name)]
-        if not files or not all(file.is_file() for file in files):  # a pipe can be read once, by nobody who only looks
+        if not files or not all(file.is_file() for file in files):  # a pipe can be read only once
             return None
         heads = [read_head(file) for file in files]
     except RegardError:  # reported by the next reader
@@ -61,8 +65,8 @@ def common_head(names: Sequence[Path]) -> CommonHead | None:
     return CommonHead(files, heads[0])
 
 
-def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
-    """Return the corpus that files or patterns are; None where ``common_head`` finds none. Reads a column of parts."""
+def detect_corpus(names: Sequence[Path]) -> DetectedCorpus | None:
+    """Return the corpus of files or patterns; None if they have no ``common_head``. Reads the column of parts."""
     common = common_head(names)
     if common is None:
         return None
@@ -70,13 +74,13 @@ def found_corpus(names: Sequence[Path]) -> FoundCorpus | None:
     source = str(names[0]) if len(names) == 1 else [str(name) for name in names]
     column = first_of(head.names, SPLITS)
     parts = None if column is None else _rows_by_part(files, column)
-    return FoundCorpus(source, files[0], head, None if parts is None else column, parts or {})
+    return DetectedCorpus(source, files[0], head, None if parts is None else column, parts or {})
 
 
 def require_known_form(path: Path) -> None:
-    """DataError for a file that would be read as plain text, though labels or keys are in it, or it is no text.
+    """Raise DataError for a file in an unsupported form that would be read as plain text.
 
-    Each help is a command that makes a file of it which is read.
+    The help of the error is a command that converts the file.
     """
     if path.name.lower().endswith((".npz", ".npy", ".parquet", ".pq")):
         return  # read by their own libraries
@@ -85,25 +89,25 @@ def require_known_form(path: Path) -> None:
     if path.name.lower().endswith((".json", ".json.gz")) and first[:1] in (b"[", b"{"):
         convert = "python3 -c 'import json, sys; [print(json.dumps(row)) for row in json.load(sys.stdin)]'"
         command = filter_command(convert, path, f"{stem}.jsonl")
-        what = "a .json file cannot be read: examples are read from .jsonl, an object a line"
+        what = "unsupported format .json: examples are read from .jsonl files, one object per line"
         raise DataError(what, where=str(path), help=command)
     if form_of(path) == "text" and first.startswith(b"__label__"):
         command = filter_command(r"sed -E 's/^__label__([^ ]+) (.*)$/\2\t\1/'", path, f"{stem}.tsv")
-        why = "its lines begin with __label__, which a language model would learn as text"
-        raise DataError("labels of fastText are not read", where=str(path), why=why, help=command)
+        why = "its lines start with __label__; a language model would learn the labels as text"
+        raise DataError("unsupported format: labels of fastText", where=str(path), why=why, help=command)
 
 
 def refuse_rows(path: Path) -> None:
-    """DataError for a text whose lines are rows, so that a language model would learn labels as text.
+    """Raise DataError for a text whose lines are table rows, which a language model would learn as text.
 
-    Rows have the same number of tabs or of ``::``; words and their tags also the same number of cells between spaces,
-    with blank lines between sentences.
+    Lines are rows if all have the same number of tabs or ``::``. Lines of tagged words have the same number of cells
+    separated by spaces, with blank lines between sentences.
     """
     if form_of(path) != "text" or not path.is_file():
         return
     lines = list(islice(read_lines(path), SAMPLED))
     rows = [line for line in lines if line.strip() and not line.startswith(DOCUMENT_START)]
-    if len(rows) < FEWEST_ROWS:
+    if len(rows) < MIN_ROWS:
         return
     separator = _separator(rows, blank=len(rows) < len(lines))
     if separator is None:
@@ -113,14 +117,14 @@ def refuse_rows(path: Path) -> None:
     raise DataError(
         "the lines of this text are rows of a table",
         where=str(path),
-        why=f"each has {columns} columns with {between} between them, which a language model would learn as text",
-        help=f"{_as_rows(path, separator, '.conll' if len(rows) < len(lines) else '.tsv')}, and train on that file; "
-        "--task language-model reads the lines as text",
+        why=f"each line has {columns} columns separated by {between}; a language model would learn them as text",
+        help=f"{_as_rows(path, separator, '.conll' if len(rows) < len(lines) else '.tsv')}, then train on that file; "
+        "or use --task language-model to read the lines as text",
     )
 
 
 def _separator(rows: Sequence[str], *, blank: bool) -> str | None:
-    """Return what stands between the columns of rows; of words and tags, with blank lines, also a space."""
+    """Return the separator of columns: a tab or ``::``, or a space for tagged words with blank lines; else None."""
     for separator in ("\t", "::"):
         counts = {row.count(separator) for row in rows}
         if len(counts) == 1 and 0 not in counts:
@@ -129,7 +133,7 @@ def _separator(rows: Sequence[str], *, blank: bool) -> str | None:
 
 
 def _as_rows(path: Path, separator: str, ending: str) -> str:
-    """Return the command that makes a file of the same lines, whose name has the ending of rows."""
+    """Return the command that writes the same lines to a file with the extension of a table."""
     packed = ".gz" if is_gzipped(path) else ""
     name = Path(path.name[: -len(packed)] if packed else path.name).stem + ending
     if separator == "::":
@@ -138,20 +142,20 @@ def _as_rows(path: Path, separator: str, ending: str) -> str:
 
 
 def _are_tagged(rows: Sequence[str]) -> bool:
-    """Return whether lines have equally many cells, the last of which are of few kinds: words and their tags."""
+    """Return whether lines are words with tags: equal numbers of cells, and few different values in the last one."""
     cells = [row.split() for row in rows]
-    equal = len({len(each) for each in cells}) == 1 and len(cells[0]) > 1
-    tags = {each[-1] for each in cells}
+    equal = len({len(row) for row in cells}) == 1 and len(cells[0]) > 1
+    tags = {row[-1] for row in cells}
     return equal and len(tags) <= min(MAX_TAGS, len(rows) // 2)
 
 
 def _spelled(head: FileHead) -> set[str]:
-    """Return the names of columns; of JSON lines nothing, since the first object need not have all keys."""
+    """Return the column names in lower case; an empty set for JSON lines, whose first object may lack keys."""
     return set() if head.form == "json-lines" else {name.strip().lower() for name in head.names}
 
 
 def _rows_by_part(files: Sequence[Path], column: str) -> Counter[str] | None:
-    """Count the rows of each part; None where a cell of the column names no part."""
+    """Count the rows of each part; return None if a cell of the column is not the name of a part."""
     counts = Counter[str]()
     try:
         for file in files:
@@ -165,8 +169,8 @@ def _rows_by_part(files: Sequence[Path], column: str) -> Counter[str] | None:
     return counts
 
 
-def describe_columns(corpus: FoundCorpus, read: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return one line that says which columns are read as what, and which are not read; no line without names."""
+def describe_columns(corpus: DetectedCorpus, read: Mapping[str, Sequence[str]]) -> list[str]:
+    """Describe in one line the columns that are read and those that are not; return no line without column names."""
     if not corpus.head.names:
         return []
     roles = {**read, "part": [corpus.split] if corpus.split is not None else []}
@@ -177,54 +181,58 @@ def describe_columns(corpus: FoundCorpus, read: Mapping[str, Sequence[str]]) -> 
 
 
 def held_out_parts(
-    corpus: FoundCorpus,
+    corpus: DetectedCorpus,
     valid: Sequence[Path],
     *,
     examples: str,
     hashed: str,
     keys: Callable[[FilesConfig], Iterable[str]] | None = None,
 ) -> tuple[dict[str, list[dict[str, Any]]], str]:
-    """Return the tables ``train`` and ``valid`` of the data in a config, and the reason for people.
+    """Return the keys ``train`` and ``valid`` of the section ``data``, and the reason for people.
+
+    The validation data is, in this order: ``valid``, the rows that a column of parts marks, or a tenth of the examples.
 
     Args:
-        corpus: the files. A column of parts decides where it exists.
-        valid: files to validate on.
-        examples: what examples are called, in the plural.
-        hashed: what the hash is of that holds a tenth out where nothing else decides.
-        keys: the texts that are hashed, of the examples of files.
+        corpus: the files.
+        valid: validation files of the user.
+        examples: the name of examples, in the plural.
+        hashed: the name of the text whose hash selects the held-out tenth.
+        keys: yields the text to hash, for each example of files.
     """
     whole: dict[str, Any] = {"source": corpus.source}
     marked = ""
     if corpus.split is not None:
         if not corpus.parts.get("train"):
-            what = f"no row is marked train in the column {corpus.split!r}"
+            what = f"the column {corpus.split!r} marks no row as train"
             known = ", ".join(f"{name} {count:,}" for name, count in corpus.parts.items())
-            raise DataError(what, where=str(corpus.first), why=f"its parts are {known}", help="rename the column")
+            help = "rename the column if it does not assign rows to parts"
+            raise DataError(what, where=str(corpus.first), why=f"its parts are {known}", help=help)
         test = corpus.parts.get("test", 0)
-        rest = f"; {pluralize(test, 'row')} marked test left for regard evaluate" if test else ""
-        marked = f"column {corpus.split}: {pluralize(corpus.parts['train'], 'row')} to train on{rest}; "
+        rest = f", {pluralize(test, 'test row')} for regard evaluate" if test else ""
+        marked = f"column {corpus.split}: {pluralize(corpus.parts['train'], 'training row')}{rest}; "
         whole["part"] = [corpus.split, "train"]
     if valid:
-        given = [{"source": str(each)} for each in valid]
-        return {"train": [whole], "valid": given}, f"{marked}validates on the {examples} given"
+        files = [{"source": str(path)} for path in valid]
+        return {"train": [whole], "valid": files}, f"{marked}validation: {', '.join(map(str, valid))}"
     if corpus.parts.get("valid"):
         held_out = {**whole, "part": [corpus.split, "valid"]}
-        return {"train": [whole], "valid": [held_out]}, f"{marked}{corpus.parts['valid']:,} marked valid to validate on"
+        reason = f"{marked}validation: {pluralize(corpus.parts['valid'], 'row')}"
+        return {"train": [whole], "valid": [held_out]}, reason
     shares = _shares(whole, keys)
     if shares is None:
-        told = f"all {examples} are equal: none is held out, so there is no validation; --valid-file names others"
-        return {"train": [whole]}, f"{marked}{told}"
+        reason = f"{marked}no validation: all {examples} are equal (--valid-file adds validation data)"
+        return {"train": [whole]}, reason
     parts = {name: [{**whole, "share": share}] for name, share in shares.items()}
     if shares != _SHARES:
         end = "lowest" if shares["valid"][0] == 0 else "highest"
-        return parts, f"{marked}few {examples} differ: those with the {end} hash of {hashed} are held out"
-    return parts, f"{marked}no validation {examples} given: a tenth of them is held out, by a hash of {hashed}"
+        return parts, f"{marked}validation: the {examples} with the {end} hash of {hashed} (few {examples} differ)"
+    return parts, f"{marked}validation: a tenth of the {examples}, selected by a hash of {hashed}"
 
 
 def _shares(
     whole: dict[str, Any], keys: Callable[[FilesConfig], Iterable[str]] | None
 ) -> dict[str, list[float]] | None:
-    """Return the shares to train and to validate on; the usual ones where the files cannot be read."""
+    """Return the shares for training and validation; the default ones if the files cannot be read."""
     if keys is None:
         return _SHARES
     try:
