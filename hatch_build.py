@@ -44,8 +44,8 @@ class PageHook(BuildHookInterface[Any]):
 
     def _compiles(self) -> bool:
         kernels = _kernel_builder()
-        wanted = os.environ.get("REGARD_NATIVE") != "off" and kernels.known()
-        return self.target_name == "wheel" and wanted and not kernels.current()
+        wanted = os.environ.get("REGARD_NATIVE") != "off" and kernels.is_supported()
+        return self.target_name == "wheel" and wanted and not kernels.is_current()
 
     def _add_kernels(self, build_data: dict[str, Any]) -> None:
         kernels = _kernel_builder()
@@ -54,9 +54,9 @@ class PageHook(BuildHookInterface[Any]):
                 kernels.build()
             except (OSError, subprocess.CalledProcessError) as error:
                 self.app.display_warning(f"built without kernels in C, regard computes with torch alone: {error}")
-        if kernels.current() and os.environ.get("REGARD_NATIVE") != "off":
+        if kernels.is_current() and os.environ.get("REGARD_NATIVE") != "off":
             build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{TAGS[kernels.platform_of_this()]}"
+            build_data["tag"] = f"py3-none-{TAGS[kernels.this_platform()]}"
 
 
 def _page() -> Path:

@@ -152,7 +152,7 @@ def _product(kind: Any, rows: int, outputs: int, inputs: int) -> Callable[[], An
     kernels = library()
     assert kernels is not None
     program = Program(kernels, kind)
-    x, out = program.place(inputs), program.place(outputs)
+    x, out = program.allocate(inputs), program.allocate(outputs)
     program.product(x, out, torch.randn(outputs, inputs), None)
     runner = Runner(program, torch.get_num_threads())
     runner.prepare(rows)[:] = 1.0

@@ -187,7 +187,7 @@ def test_an_override_reaches_into_a_list_and_leaves_the_given_mapping_alone() ->
 
 def test_an_override_beyond_a_list_says_how_long_it_is() -> None:
     error = failure(TOY, "data.train.1.weight=2")
-    assert error.where == "--set data.train.1.weight" and "list of 1" in (error.why or "")
+    assert error.where == "--set data.train.1.weight" and "the list has 1 item" in (error.why or "")
 
 
 # --- failures
@@ -240,7 +240,7 @@ search.beam = 3
         ("", "lr = 'fast'", 11, "train.learning_rate cannot be 'fast'"),
         ("", "betas = [0.9]", 11, "train.betas.1 is missing"),
         ("", "steps = 1", 12, "unknown key train.search"),
-        ("", "steps = ", 11, "not TOML"),
+        ("", "steps = ", 11, "not valid TOML"),
     ],
 )
 def test_a_failure_names_file_and_line(tmp_path: Path, second: str, train: str, line: int, what: str) -> None:
@@ -279,7 +279,7 @@ def test_not_utf8_and_no_permission_are_told(tmp_path: Path) -> None:
     "override, why",
     [
         ("search.top_k=5", "temperature"),
-        ("search.nbest=6", "beam of 5"),
+        ("search.nbest=6", "at most beam = 5"),
         ("data.source_tokenizer.kind=word", "joint = false"),
         ("train.learning_rate=nan", "finite"),
         ("data.joint=false", 'share = "target"'),

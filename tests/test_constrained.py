@@ -180,7 +180,7 @@ def test_what_does_not_fit_before_the_limit_is_not_finished_and_as_near_as_can_b
 
 def test_what_can_never_be_said_is_refused() -> None:
     for token in (0, BEGIN, END):
-        with pytest.raises(ValueError, match="never part"):
+        with pytest.raises(ValueError, match="no output can contain"):
             found(model(), [[[4, token]]], max_lengths=[9], width=2)
 
 

@@ -80,7 +80,7 @@ def test_a_row_without_numbers_gives_a_type(score: float) -> None:
 
 def test_draws_are_the_same_alone_and_by_two_threads() -> None:
     scores, uniform = rows(96, 1000, seed=1)
-    assert scores.numel() > passes.ALONE
+    assert scores.numel() > passes.MAX_SINGLE_THREAD
     alone = [draw_limited(scores[row : row + 1], uniform[row : row + 1], 300, 0.9, 0.01) for row in range(96)]
     threads = torch.get_num_threads()
     torch.set_num_threads(2)

@@ -83,7 +83,7 @@ def test_autoencoding_is_the_mean_over_features_and_the_sum_over_columns() -> No
     mixer = Compressive(6, heads=2, segment=4, memory=4, compressed=4, rate=2, reconstruction="autoencoding")
     old, slots = torch.randn(3, 4, 6), torch.randn(3, 2, 6)
     difference = old - mixer.compressor.restored(slots)
-    torch.testing.assert_close(mixer._lost(old, old, slots), (difference**2).sum((1, 2)) / 6)
+    torch.testing.assert_close(mixer._reconstruction_loss(old, old, slots), (difference**2).sum((1, 2)) / 6)
 
 
 def test_evaluation_of_hashed_attention_drops_no_weight() -> None:

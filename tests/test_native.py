@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
-from regard.native.beam import MOST_BEST
+from regard.native.beam import MAX_BEST
 from regard.native.call import Tables
 from regard.native.library import Library, find
 from regard.native.program import FilledHeads, Format, Program, Region, fill, filled, filled_heads
@@ -47,7 +47,7 @@ def ran(program: Program, rows: Tensor, at: Region, *, threads: int = 1, **given
 
 def product(name: str, format: Format, x: Tensor, weight: Tensor, bias: Tensor | None, **how: Any) -> Tensor:
     program = Program(kernels(name), format)
-    at, out = program.place(x.shape[1]), program.place(len(weight))
+    at, out = program.allocate(x.shape[1]), program.allocate(len(weight))
     program.product(at, out, weight, bias, **how)
     return ran(program, x, at)[:, out.first : out.first + len(weight)]
 
@@ -125,7 +125,7 @@ def test_a_norm_of_numbers_far_from_zero(name: str, width: int) -> None:
     """What fills a vector up counts for nothing, not even where it is subtracted again."""
     x = drawn(9, width) + 1000
     program = Program(kernels(name), "float32")
-    at, out = program.place(filled(width)), program.place(filled(width))
+    at, out = program.allocate(filled(width)), program.allocate(filled(width))
     program.norm(at, out, torch.ones(width), torch.zeros(width), 1e-5, groups=1)
     found = ran(program, fill(x), at)[:, out.first : out.first + width]
     torch.testing.assert_close(found, functional.layer_norm(x.double(), (width,)).float(), rtol=2e-3, atol=2e-3)
@@ -155,7 +155,7 @@ def test_activations(name: str, activation: Any) -> None:
 def test_products_add(name: str, format: Format) -> None:
     x, weight = drawn(3, 32), drawn(32, 32, seed=2)
     program = Program(kernels(name), format)
-    at, out = program.place(32), program.place(32)
+    at, out = program.allocate(32), program.allocate(32)
     program.copy(at, out)
     program.product(at, out, weight, add=True)
     alone = product(name, format, x, weight, None)
@@ -169,7 +169,7 @@ def test_norms(name: str, rows: int, width: int, groups: int, layer: bool) -> No
     x = drawn(rows, groups, width, spread=3) + 1
     gains, bias = drawn(width, seed=2), drawn(width, seed=3) if layer else None
     program = Program(kernels(name), "float32")
-    at, out = program.place(groups * filled(width)), program.place(groups * filled(width))
+    at, out = program.allocate(groups * filled(width)), program.allocate(groups * filled(width))
     program.norm(at, out, gains, bias, 1e-5, groups=groups)
     found = ran(program, fill(x).flatten(1), at)[:, out.first :].unflatten(1, (groups, -1))
     wanted = functional.layer_norm(x, (width,), gains, bias) if layer else functional.rms_norm(x, (width,), gains, 1e-5)
@@ -182,10 +182,10 @@ def test_lookups_and_turns(name: str) -> None:
     table, places = drawn(9, 20), drawn(7, 20, seed=2)
     angles, heads, half = drawn(7, 5, seed=3), 2, 5
     program = Program(kernels(name), "float32")
-    out, turned = program.place(20), program.place(2 * 16)
+    out, turned = program.allocate(20), program.allocate(2 * 16)
     program.embed(table, out)
     program.position(places, out)
-    program.turn(turned, angles, heads)
+    program.rotate(turned, angles, heads)
     x = drawn(4, heads, 12, seed=4)
     token, time = int32([0, 8, 3, 3]), int32([6, 0, 2, 5])
     found = ran(program, fill(x).flatten(1), turned, token=token, time=time)
@@ -209,7 +209,7 @@ def test_gates_and_mixtures(name: str) -> None:
         (lambda program, a, b, c: program.copy(b, c), two),
     ):
         program = Program(kernels(name), "float32")
-        at = program.place(48)
+        at = program.allocate(48)
         add(program, at.part(0, 16), at.part(16, 16), at.part(32, 16))
         torch.testing.assert_close(ran(program, x, at)[:, 32:64], wanted, rtol=1e-6, atol=1e-6)
 
@@ -238,9 +238,9 @@ def test_attention_to_cells_of_a_history(
     heads, slots, places, rows = key_heads * share, 3, 2, 4
     sizes = FilledHeads(heads, key_heads, filled(width), filled(value_width))
     program = Program(kernels(name), "float32")
-    query, key = program.place(heads * sizes.width), program.place(key_heads * sizes.width)
-    value, out = program.place(key_heads * sizes.value_width), program.place(heads * sizes.value_width)
-    program.embed(torch.zeros(1, 16), program.place(16))  # a token's cell is that of its row from then on
+    query, key = program.allocate(heads * sizes.width), program.allocate(key_heads * sizes.width)
+    value, out = program.allocate(key_heads * sizes.value_width), program.allocate(heads * sizes.value_width)
+    program.embed(torch.zeros(1, 16), program.allocate(16))  # a token's cell is that of its row from then on
     program.keep(key, value, sizes, 0)
     program.attend(query, out, sizes, 0)
     kept = torch.float16 if half else torch.float32
@@ -273,8 +273,8 @@ def test_floats_of_16_bits_are_those_of_the_standard(name: str) -> None:
     between = every.float() * (1 + torch.linspace(-1e-3, 1e-3, len(every)))
     sizes = FilledHeads(1, 1, 16, 64)
     program = Program(kernels(name), "float32")
-    query, key, value = program.place(16), program.place(16), program.place(64)
-    out = program.place(64)
+    query, key, value = program.allocate(16), program.allocate(16), program.allocate(64)
+    out = program.allocate(64)
     program.keep(key, value, sizes, 0)
     program.attend(query, out, sizes, 0)
     for x in (every.float(), between, torch.tensor([65519.9, 65520.0, 1e38, 2.9e-8, 3e-8]).repeat(64)):
@@ -302,8 +302,8 @@ def test_attention_within_a_sequence_and_to_a_source(
 ) -> None:
     sizes = FilledHeads(2, 1, filled(width), filled(width))
     program = Program(kernels(name), "float32")
-    query, own = program.place(2 * sizes.width), program.place(2 * sizes.width)
-    out, read = program.place(2 * sizes.width), program.place(2 * sizes.width)
+    query, own = program.allocate(2 * sizes.width), program.allocate(2 * sizes.width)
+    out, read = program.allocate(2 * sizes.width), program.allocate(2 * sizes.width)
     program.attend_rows(query, own, out, sizes)
     program.attend(query, read, sizes, 0, source=True)
     rows, columns = sum(lengths), 17
@@ -337,14 +337,14 @@ def test_attention_within_a_sequence_and_to_a_source(
 def test_best_types_are_as_probable_as_among_all_types(name: str, types: int, size: float) -> None:
     """Also where types are fewer than a vector's numbers, and where logits are large."""
     program = Program(kernels(name), "float32")
-    at, weight = program.place(16), size * drawn(types, 16)
+    at, weight = program.allocate(16), size * drawn(types, 16)
     program.head(at, weight, None)
     runner, x = Runner(program, 1), drawn(3, 16, seed=2)
     runner.prepare(3)[:, :16] = x
     batch = runner.batch
-    best = min(types, MOST_BEST)
-    batch.best, batch.value, batch.found = best, torch.empty(3, best), torch.empty(3, best, dtype=torch.int32)
-    value, found = batch.value, batch.found
+    best = min(types, MAX_BEST)
+    batch.best, batch.value, batch.best_type = best, torch.empty(3, best), torch.empty(3, best, dtype=torch.int32)
+    value, found = batch.value, batch.best_type
     runner.run(3, 1)
     wanted, order = (x.double() @ weight.double().T).log_softmax(-1).sort(-1, descending=True)
     torch.testing.assert_close(value.double(), wanted[:, :best], rtol=2e-6, atol=2e-5 * size)
@@ -356,14 +356,14 @@ def test_best_types_are_as_probable_as_among_all_types(name: str, types: int, si
 def test_the_best_types_are_types(name: str, format: Format) -> None:
     """As many as there are, with some suppressed: places that nothing is left for hold no number beyond the types."""
     program = Program(kernels(name), format)
-    at = program.place(16)
+    at = program.allocate(16)
     program.head(at, drawn(20, 16), None)
     for best in (20, 32):
         runner = Runner(program, 1)
         runner.prepare(3)[:, :16] = drawn(3, 16, seed=2)
         batch = runner.batch
         value, found = torch.empty(3, best), torch.empty(3, best, dtype=torch.int32)
-        batch.best, batch.value, batch.found, batch.suppressed = best, value, found, int32([0, 7])
+        batch.best, batch.value, batch.best_type, batch.suppressed = best, value, found, int32([0, 7])
         runner.run(3, 1)
         assert (found >= 0).all() and (found < 20).all()
         assert (value[:, :18] > -math.inf).all() and (value[:, 18:] == -math.inf).all()
@@ -375,7 +375,7 @@ def test_the_best_types_are_types(name: str, format: Format) -> None:
 def test_what_is_no_number_stays_in_its_row(name: str, format: Format, number: float) -> None:
     """Of a record, of weights: results that are no numbers, of no other row, and types that there are."""
     program = Program(kernels(name), format)
-    at, normed, inner = program.place(20), program.place(20), program.place(40)
+    at, normed, inner = program.allocate(20), program.allocate(20), program.allocate(40)
     program.norm(at, normed, torch.ones(20), torch.zeros(20), 1e-5)
     program.product(normed, inner, drawn(40, 20), None, activation="gelu")
     program.head(inner, drawn(50, 40), None)
@@ -386,7 +386,7 @@ def test_what_is_no_number_stays_in_its_row(name: str, format: Format, number: f
         runner.prepare(7)[:, :20] = each
         value, found = torch.empty(7, 5), torch.empty(7, 5, dtype=torch.int32)
         batch = runner.batch
-        batch.best, batch.value, batch.found = 5, value, found
+        batch.best, batch.value, batch.best_type = 5, value, found
         runner.run(7, 1)
         results.append((value, found))
     (clean, types), (value, found) = results

@@ -15,7 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.native.beam import MOST_BEST, BeamRows
+from regard.native.beam import MAX_BEST, BeamRows
 from regard.native.call import Tables
 from regard.native.library import ABI, Beam, NativeMatrix, Operation, Pass, RowBatch, ShortAttention, Table, find
 from regard.native.memory import MatrixMemory
@@ -32,11 +32,11 @@ def program() -> Program:
     """A program that reads all that a call may have."""
     assert kernels is not None
     made = Program(kernels, "float32")
-    x, query = made.place(16), made.place(32)
-    key, value, out = made.place(16), made.place(32), made.place(64)
+    x, query = made.allocate(16), made.allocate(32)
+    key, value, out = made.allocate(16), made.allocate(32), made.allocate(64)
     made.embed(torch.randn(TYPES, 16), x)
     made.position(torch.randn(POSITIONS, 16), x)
-    made.turn(query, torch.randn(POSITIONS + 1, 8), 2)
+    made.rotate(query, torch.randn(POSITIONS + 1, 8), 2)
     made.keep(key, value, SIZES, 0)
     made.keep(key, value, SIZES, 1)
     made.attend(query, out, SIZES, 1)
@@ -64,10 +64,10 @@ def given() -> dict[str, Any]:
         "sources": [layer(SLOTS, 1, COLUMNS)],
         "best": 3,
         "suppressed": int32([2]),
-        "asked": int32([-1, TYPES - 1, 0, 5]),
+        "requested": int32([-1, TYPES - 1, 0, 5]),
         "value": torch.zeros(ROWS, 3),
-        "found": torch.zeros(ROWS, 3, dtype=torch.int32),
-        "asked_value": torch.zeros(ROWS),
+        "best_type": torch.zeros(ROWS, 3, dtype=torch.int32),
+        "requested_value": torch.zeros(ROWS),
         "log_p": None,
     }
 
@@ -104,11 +104,11 @@ WRONG: dict[str, dict[str, Any]] = dict(
         at("end", 0, ROWS + 1),
         at("length", 2, COLUMNS + 1),
         at("length", 2, -1),
-        at("asked", 2, TYPES),
-        at("asked", 2, -2),
+        at("requested", 2, TYPES),
+        at("requested", 2, -2),
     ]
 )
-LISTS = ("token", "time", "slot", "place", "begin", "end", "length", "asked", "asked_value")
+LISTS = ("token", "time", "slot", "place", "begin", "end", "length", "requested", "requested_value")
 for each in LISTS:
     WRONG |= {
         f"{each} of another type": {each: given()[each].double()},
@@ -117,7 +117,7 @@ for each in LISTS:
         f"{each} not contiguous": {each: given()[each].repeat_interleave(2)[::2]},
         f"{each} on no device": {each: given()[each].to("meta")},
     }
-for each in sorted({*LISTS, "cells", "sources", "value", "found"} - {"asked"}):
+for each in sorted({*LISTS, "cells", "sources", "value", "best_type"} - {"requested"}):
     WRONG[f"no {each}"] = {each: None}
 WRONG |= {
     "history of fewer slots": {"history": given()["history"][:2].contiguous()},
@@ -143,14 +143,14 @@ WRONG |= {
     "tables that are one row": {"sources": [tuple(x[:1].expand(SLOTS, 1, -1, -1) for x in layer(1, 1, COLUMNS))]},
     "tables of three dimensions": {"sources": [tuple(x[0] for x in layer(SLOTS, 1, COLUMNS))]},
     "too many best types": {
-        "best": MOST_BEST + 1,
-        "value": torch.zeros(ROWS, MOST_BEST + 1),
-        "found": torch.zeros(ROWS, MOST_BEST + 1, dtype=torch.int32),
+        "best": MAX_BEST + 1,
+        "value": torch.zeros(ROWS, MAX_BEST + 1),
+        "best_type": torch.zeros(ROWS, MAX_BEST + 1, dtype=torch.int32),
     },
     "less than no best types": {"best": -1},
     "room for fewer best types": {"value": torch.zeros(ROWS, 2)},
-    "room for the types of fewer rows": {"found": torch.zeros(ROWS - 1, 3, dtype=torch.int32)},
-    "types as long numbers": {"found": torch.zeros(ROWS, 3, dtype=torch.int64)},
+    "room for the types of fewer rows": {"best_type": torch.zeros(ROWS - 1, 3, dtype=torch.int32)},
+    "types as long numbers": {"best_type": torch.zeros(ROWS, 3, dtype=torch.int64)},
     "suppressed as long numbers": {"suppressed": torch.tensor([2])},
     "no room for log-probabilities": {"best": 0},
     "room without filling for log-probabilities": {"best": 0, "log_p": torch.zeros(ROWS, TYPES)},
@@ -161,8 +161,8 @@ WRONG |= {
 def test_a_right_call_is_run() -> None:
     call({})
     call({"best": 0, "log_p": torch.zeros(ROWS, 32)})
-    call({"asked": None, "asked_value": None, "suppressed": None})
-    call({"best": 64, "value": torch.zeros(ROWS, 64), "found": torch.zeros(ROWS, 64, dtype=torch.int32)})
+    call({"requested": None, "requested_value": None, "suppressed": None})
+    call({"best": 64, "value": torch.zeros(ROWS, 64), "best_type": torch.zeros(ROWS, 64, dtype=torch.int32)})
     call({"sources": [tuple(x.half() for x in layer(SLOTS, 1, COLUMNS))]})
     call({}, rows=0)
 
@@ -177,7 +177,13 @@ def test_a_wrong_call_is_refused(wrong: str) -> None:
 def several(steps: int) -> dict[str, Any]:
     """What is given for so many steps at once."""
     found = torch.zeros(steps, ROWS, dtype=torch.int32)
-    return {"best": 1, "value": torch.zeros(steps, ROWS), "found": found, "asked": None, "asked_value": None}
+    return {
+        "best": 1,
+        "value": torch.zeros(steps, ROWS),
+        "best_type": found,
+        "requested": None,
+        "requested_value": None,
+    }
 
 
 @needs_kernels
@@ -187,8 +193,8 @@ def test_several_steps_have_room_for_all_of_them() -> None:
     for wrong in (
         several(3),  # the last of them would be beyond the table of positions
         several(2) | early,
-        several(3) | early | {"found": torch.zeros(ROWS, 3, dtype=torch.int32)},
-        several(3) | early | {"asked": int32([0] * ROWS), "asked_value": torch.zeros(ROWS)},
+        several(3) | early | {"best_type": torch.zeros(ROWS, 3, dtype=torch.int32)},
+        several(3) | early | {"requested": int32([0] * ROWS), "requested_value": torch.zeros(ROWS)},
         several(3) | early | {"best": 2},
         several(3) | early | {"every": 2},
     ):
@@ -200,7 +206,7 @@ def beam(sentences: int, width: int, steps: int = 3, **changed: Tensor) -> dict[
     """What is given for so many steps of a beam."""
     total, least = torch.zeros(sentences, width, dtype=torch.float64), torch.zeros(sentences, dtype=torch.float64)
     made = replace(BeamRows.of(total, least, steps), **changed)
-    return {"beam": made, "time": int32([0, POSITIONS - 3, 3, 4]), "asked": None, "asked_value": None}
+    return {"beam": made, "time": int32([0, POSITIONS - 3, 3, 4]), "requested": None, "requested_value": None}
 
 
 @needs_kernels
@@ -217,7 +223,7 @@ def test_steps_of_a_beam_have_room_for_all_of_them() -> None:
         beam(2, 2, parent=torch.zeros(2, ROWS)),
         beam(2, 2, gain=torch.zeros(2, ROWS + 1)),
         beam(2, 2) | {"history": None},
-        beam(2, 2) | {"asked": int32([0] * ROWS), "asked_value": torch.zeros(ROWS)},
+        beam(2, 2) | {"requested": int32([0] * ROWS), "requested_value": torch.zeros(ROWS)},
         beam(2, 2) | {"value": torch.zeros(ROWS, 2)},
     ):
         with pytest.raises(ValueError):
@@ -227,8 +233,8 @@ def test_steps_of_a_beam_have_room_for_all_of_them() -> None:
 def seen(rows: int) -> dict[str, Any]:
     """Results of so many rows of all."""
     found = torch.zeros(rows, 3, dtype=torch.int32)
-    asked = {"asked": int32([TYPES - 1] * rows), "asked_value": torch.zeros(rows)}
-    return asked | {"every": ROWS // rows, "value": torch.zeros(rows, 3), "found": found}
+    asked = {"requested": int32([TYPES - 1] * rows), "requested_value": torch.zeros(rows)}
+    return asked | {"every": ROWS // rows, "value": torch.zeros(rows, 3), "best_type": found}
 
 
 @needs_kernels
@@ -239,8 +245,8 @@ def test_rows_that_are_seen_have_room_alone() -> None:
         seen(2) | {"every": 4},
         seen(2) | {"every": 3},
         seen(2) | {"every": 0},
-        seen(2) | {"asked": int32([0] * ROWS)},
-        seen(2) | {"asked": int32([0, TYPES])},
+        seen(2) | {"requested": int32([0] * ROWS)},
+        seen(2) | {"requested": int32([0, TYPES])},
         seen(2) | {"best": 0, "log_p": torch.zeros(ROWS, 32)},
     ):
         with pytest.raises(ValueError):
@@ -249,9 +255,9 @@ def test_rows_that_are_seen_have_room_alone() -> None:
 
 @needs_kernels
 def test_a_refusal_says_what_is_wrong_and_where() -> None:
-    with pytest.raises(ValueError, match="token 21 at 1 is not from 0 to 20"):
+    with pytest.raises(ValueError, match="token 21 at index 1 is not between 0 and 20"):
         call(WRONG["token 21 at 1"])
-    with pytest.raises(ValueError, match=r"history is torch.int32 \[3, 2, 9\] on cpu, and has to be torch.int16"):
+    with pytest.raises(ValueError, match=r"history must be torch.int16 .*, got torch.int32 \[3, 2, 9\] on cpu"):
         call(WRONG["history of another type"])
 
 
@@ -296,7 +302,7 @@ def test_rings_and_distances_lie_within_tables(changed: dict[str, int]) -> None:
 def test_threads_share_no_sequence() -> None:
     assert kernels is not None
     made = Program(kernels, "float32")
-    query, key, out = made.place(32), made.place(48), made.place(64)
+    query, key, out = made.allocate(32), made.allocate(48), made.allocate(64)
     made.attend_rows(query, key, out, SIZES)
     for cuts in ([0, 10, 12, 16], None, [0, 3, 6, 16]):
         runner = Runner(made, 2)
@@ -314,34 +320,40 @@ BUILT: dict[str, Callable[[Program, Region], Any]] = {
     "a region of no whole vectors": lambda p, x: p.mix(x, x, Region(0, 24), 1, 1),
     "embeddings of another width": lambda p, x: p.embed(torch.zeros(5, 16), x),
     "positions of another width": lambda p, x: p.position(torch.zeros(5, 48), x),
-    "a product of other inputs": lambda p, x: p.product(x, p.place(16), torch.zeros(16, 48)),
-    "a product of more outputs": lambda p, x: p.product(x, p.place(16), torch.zeros(17, 32)),
-    "a product with another bias": lambda p, x: p.product(x, p.place(16), torch.zeros(16, 32), torch.zeros(15)),
+    "a product of other inputs": lambda p, x: p.product(x, p.allocate(16), torch.zeros(16, 48)),
+    "a product of more outputs": lambda p, x: p.product(x, p.allocate(16), torch.zeros(17, 32)),
+    "a product with another bias": lambda p, x: p.product(x, p.allocate(16), torch.zeros(16, 32), torch.zeros(15)),
     "a product into its inputs": lambda p, x: p.product(x, x, torch.zeros(32, 32)),
-    "a product of too many inputs": lambda p, x: p.product(p.place(2**17 + 1), x, torch.zeros(1, 2**17 + 1)),
+    "a product of too many inputs": lambda p, x: p.product(p.allocate(2**17 + 1), x, torch.zeros(1, 2**17 + 1)),
     "a norm of another width": lambda p, x: p.norm(x, x, torch.ones(16), None, 1e-5),
     "a norm of other groups": lambda p, x: p.norm(x, x, torch.ones(32), None, 1e-5, groups=2),
     "a norm with another bias": lambda p, x: p.norm(x, x, torch.ones(32), torch.ones(31), 1e-5),
-    "a gate of another width": lambda p, x: p.glu(x, x, p.place(16), "swish"),
+    "a gate of another width": lambda p, x: p.glu(x, x, p.allocate(16), "swish"),
     "a gate beyond the record": lambda p, x: p.gate(Region(p.features - 16, 0), x),
-    "angles wider than a head": lambda p, x: p.turn(x, torch.zeros(5, 9), 2),
-    "angles of no whole heads": lambda p, x: p.turn(x, torch.zeros(5, 4), 3),
-    "another table of another width": lambda p, x: p.retable(p.position(torch.zeros(5, 32), x), torch.zeros(5, 16)),
-    "another table of a stranger": lambda p, x: p.retable(Operation(), torch.zeros(5, 32)),
+    "angles wider than a head": lambda p, x: p.rotate(x, torch.zeros(5, 9), 2),
+    "angles of no whole heads": lambda p, x: p.rotate(x, torch.zeros(5, 4), 3),
+    "another table of another width": lambda p, x: p.set_table(p.position(torch.zeros(5, 32), x), torch.zeros(5, 16)),
+    "another table of a stranger": lambda p, x: p.set_table(Operation(), torch.zeros(5, 32)),
     "keys beyond the record": lambda p, x: p.keep(Region(p.features, 16), x, SIZES, 0),
     "values beyond the record": lambda p, x: p.keep(x, Region(p.features - 16, 32), SIZES, 0),
     "queries beyond the record": lambda p, x: p.attend(Region(p.features - 16, 32), x, SIZES, 0),
     "a context beyond the record": lambda p, x: p.attend(x, Region(p.features - 32, 64), SIZES, 0),
-    "a context over the queries": lambda p, x: p.attend(p.place(96).part(0, 32), Region(p.features - 80, 64), SIZES, 0),
-    "keys of rows beyond the record": lambda p, x: p.attend_rows(x, Region(96, 48), p.place(64), SIZES),
-    "heads that share no keys evenly": lambda p, x: p.attend(p.place(48), p.place(96), FilledHeads(3, 2, 16, 32), 0),
+    "a context over the queries": lambda p, x: p.attend(
+        p.allocate(96).part(0, 32), Region(p.features - 80, 64), SIZES, 0
+    ),
+    "keys of rows beyond the record": lambda p, x: p.attend_rows(x, Region(96, 48), p.allocate(64), SIZES),
+    "heads that share no keys evenly": lambda p, x: p.attend(
+        p.allocate(48), p.allocate(96), FilledHeads(3, 2, 16, 32), 0
+    ),
     "no heads": lambda p, x: p.keep(x, x, FilledHeads(0, 0, 16, 32), 0),
-    "heads without filling": lambda p, x: p.attend_rows(x, x, p.place(64), FilledHeads(2, 1, 8, 32)),
+    "heads without filling": lambda p, x: p.attend_rows(x, x, p.allocate(64), FilledHeads(2, 1, 8, 32)),
     "a layer before the first": lambda p, x: p.keep(x, x, FilledHeads(1, 1, 16, 16), -1),
     "a head of another width": lambda p, x: p.head(x, torch.zeros(5, 48), None),
     "a head of no types": lambda p, x: p.head(x, torch.zeros(0, 32), None),
     "a format that there is not": lambda p, x: Program(p.library, "int4").product(x, x, torch.zeros(32, 32)),  # type: ignore[arg-type]
-    "an activation that there is not": lambda p, x: p.product(x, p.place(32), torch.zeros(32, 32), activation="sine"),  # type: ignore[arg-type]
+    "an activation that there is not": lambda p, x: p.product(
+        x, p.allocate(32), torch.zeros(32, 32), activation="sine"
+    ),  # type: ignore[arg-type]
 }
 
 
@@ -351,17 +363,17 @@ def test_a_wrong_operation_is_refused(wrong: str) -> None:
     assert kernels is not None
     made = Program(kernels, "int8")
     with pytest.raises(ValueError):
-        BUILT[wrong](made, made.place(32))
+        BUILT[wrong](made, made.allocate(32))
 
 
 @needs_kernels
 def test_a_layer_is_kept_as_it_is_attended_to() -> None:
     assert kernels is not None
     made = Program(kernels, "float32")
-    x, out = made.place(64), made.place(64)
+    x, out = made.allocate(64), made.allocate(64)
     made.keep(x.part(0, 32), x.part(32, 32), FilledHeads(1, 1, 32, 32), 0)
     made.attend(x, out, FilledHeads(4, 1, 16, 16), 0)
-    with pytest.raises(ValueError, match="layer 0 is kept as"):
+    with pytest.raises(ValueError, match="layer 0 must be written and read with the same"):
         Runner(made, 1)
 
 
@@ -385,8 +397,8 @@ SIZE = [ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatc
     ("abi", "sizes", "told"),
     [
         (ABI, SIZE, None),
-        (ABI + 1, SIZE, "is of another version"),
-        (ABI, [*SIZE[:6], SIZE[6] + 8], "is of another version"),
+        (ABI + 1, SIZE, "has another version"),
+        (ABI, [*SIZE[:6], SIZE[6] + 8], "has another version"),
     ],
 )
 def test_a_library_of_another_version_is_refused(abi: int, sizes: list[int], told: str | None, tmp_path: Path) -> None:
@@ -407,13 +419,13 @@ def test_what_is_no_library_is_refused(text: str, tmp_path: Path) -> None:
     found = find(path, "")
     assert found.library is None and found.reason is not None and "cannot be loaded" in found.reason
     missing = find(tmp_path / "missing.so", "")
-    assert missing.library is None and missing.reason is not None and "was not built" in missing.reason
+    assert missing.library is None and missing.reason is not None and "not built" in missing.reason
 
 
 @needs_kernels
 def test_a_set_that_the_processor_lacks_is_none() -> None:
     assert kernels is not None
-    with pytest.raises(RuntimeError, match="cannot be run here"):
+    with pytest.raises(RuntimeError, match="cannot run in this process"):
         type(kernels)(kernels._loaded, "neon-dot" if "avx2" in kernels.sets else "avx2", ()).pack(0, 0, 0, 0, 0, 0, 0)
 
 
@@ -422,7 +434,7 @@ def test_nothing_is_beyond_infinity() -> None:
     """Programs that look nothing up take any column."""
     assert kernels is not None
     made = Program(kernels, "float32")
-    x = made.place(16)
+    x = made.allocate(16)
     made.copy(x, x)
     runner = Runner(made, 1)
     runner.prepare(2).fill_(math.inf)

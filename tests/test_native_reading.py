@@ -72,7 +72,7 @@ def test_groups_of_rows_and_longer_texts_make_no_difference(monkeypatch: pytest.
     with torch.no_grad():
         own = net.encoder(long, Span.without_padding(long)).states
     torch.testing.assert_close(encoder(long, Span.without_padding(long)).states, own, atol=2e-4, rtol=2e-4)
-    monkeypatch.setattr("regard.engine.native_reading.AT_ONCE", 6)
+    monkeypatch.setattr("regard.engine.native_reading.ROWS_PER_THREAD", 6)
     assert torch.equal(encoder(tokens, Span.of(valid)).states, wanted)
 
 

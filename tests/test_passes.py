@@ -96,7 +96,7 @@ def test_rotation(layout: str, width: int, type: torch.dtype, monkeypatch: pytes
 
         kinds = taken(monkeypatch)
         y, gradient = ran(rotated, x, upstream)
-        assert kinds == ["turn", "turn"]
+        assert kinds == ["rotate", "rotate"]
         wanted, wanted_gradient = ran(by_torch(rotated, monkeypatch), x, upstream)
         assert torch.equal(y, wanted)
         if type is torch.float32:
@@ -173,7 +173,7 @@ def test_a_feed_forward_in_bfloat16_sums_the_gradient_of_its_bias_on_the_way(
     kinds = taken(monkeypatch)
     found = numbers()
     assert kinds == ["drop", "drop-back"]
-    monkeypatch.setattr(FeedForward, "_sums_on_the_way", lambda self, x: False)
+    monkeypatch.setattr(FeedForward, "_fuses_bias_gradient", lambda self, x: False)
     wanted = numbers()
     assert all(torch.equal(found[name], wanted[name]) for name in found if name != "up.bias")
     torch.testing.assert_close(found["up.bias"], wanted["up.bias"], rtol=0.008, atol=0.008)
@@ -378,7 +378,7 @@ def test_the_loss_and_its_slope(
 def test_a_target_beyond_the_types_writes_nowhere() -> None:
     for wrong in (-1, 7):
         features, weight = torch.zeros(3, 16, requires_grad=True), torch.zeros(7, 16)
-        with pytest.raises(IndexError, match="there are 7 types"):
+        with pytest.raises(IndexError, match="targets must be between 0 and 6"):
             projected_cross_entropy(features, weight, torch.tensor([0, wrong, 1]), smoothing=0.1)
 
 
@@ -401,7 +401,7 @@ def test_when_the_gradient_of_a_bias_is_summed_on_the_way(
     part.up = projection(32, inner)
     part = part.to(type)
     x = torch.zeros(2, 8, 32, dtype=type, requires_grad=True)
-    assert part._sums_on_the_way(x) == on_the_way
+    assert part._fuses_bias_gradient(x) == on_the_way
     with reference_mode():
-        assert not part._sums_on_the_way(x)
-    assert not part._sums_on_the_way(x.float() if type is torch.bfloat16 else x.bfloat16())
+        assert not part._fuses_bias_gradient(x)
+    assert not part._fuses_bias_gradient(x.float() if type is torch.bfloat16 else x.bfloat16())

@@ -209,6 +209,6 @@ def test_without_gradients_and_beyond_the_longest_torch_computes(
     with torch.no_grad():
         attend_short(*given[:5], scale=1.0)
     for longest, wanted in ((5, []), (6, ["attend", "attend-back"])):
-        monkeypatch.setattr(short_attention, "LONGEST", longest)
+        monkeypatch.setattr(short_attention, "MAX_LENGTH", longest)
         computed(given, 1.0)
         assert calls == wanted

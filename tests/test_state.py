@@ -153,7 +153,7 @@ def test_the_cache_of_a_window_keeps_the_last_keys_and_their_positions():
     assert kept.span.position.tolist() == [[2, 3, 4], [0, 1, 2]]
     assert (kept.length.tolist(), kept.forgotten.tolist()) == ([3, 2], [2, 0])
     assert truncate(kept, torch.tensor([5, 1])).length.tolist() == [3, 1]
-    with pytest.raises(TypeError, match="cannot be truncated: it keeps the keys of a window"):
+    with pytest.raises(TypeError, match="cannot be truncated: its window"):
         truncate(kept, torch.tensor([4, 2]))
     joined = join([kept, KeyValue(column(1.0), column(1.0), of_length(1), torch.zeros(1).long())])
     assert joined.forgotten.tolist() == [2, 0, 0] and joined.recent(1).span.start.tolist() == [4, 1, 0]

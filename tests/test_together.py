@@ -57,8 +57,8 @@ def test_a_language_model_takes_one_product_while_it_learns(monkeypatch):
         CausalStackConfig(layers=2, width=WIDTH, heads=2, feed_forward=8), TokenInput(weight), Head(weight)
     )
     calls = []
-    plain = MultiHead.together
-    monkeypatch.setattr(MultiHead, "together", lambda self, x: calls.append(1) or plain(self, x))
+    plain = MultiHead.queries_keys_values
+    monkeypatch.setattr(MultiHead, "queries_keys_values", lambda self, x: calls.append(1) or plain(self, x))
     tokens = torch.randint(9, (2, 5))
     learning = model(tokens, Span.without_padding(tokens)).features
     assert len(calls) == 2

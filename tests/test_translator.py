@@ -20,7 +20,7 @@ from regard.inference.results import Translation
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.language_model import LanguageModel
-from regard.native.library import Found, library
+from regard.native.library import LoadResult, library
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
 from regard.tasks.translation.translator import Translator
@@ -87,11 +87,11 @@ def test_an_engine_that_the_model_has_not_is_told() -> None:
 
 def test_8_bits_without_the_kernels_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the reason, and what to do; float32 is then computed by torch."""
-    monkeypatch.setattr("regard.inference.decoding.find", lambda: Found(None, "it was not built"))
+    monkeypatch.setattr("regard.inference.decoding.find", lambda: LoadResult(None, "not built"))
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
     with pytest.raises(ConfigError, match="cannot decode in int8") as caught:
         Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="int8")
-    assert caught.value.why == "8-bit products need the C kernels: it was not built"
+    assert caught.value.why == "8-bit products need the C kernels: not built"
     assert "omit it" in str(caught.value.help) and "regard doctor" in str(caught.value.help)
     plain = Translator(model, WORDS, WORDS, SearchConfig(), max_length=PIECES, engine="float32")
     assert isinstance(plain.decoding._model, FastEncoderDecoder)
@@ -101,10 +101,10 @@ def test_nothing_else_is_computed_under_the_name_of_8_bits(monkeypatch: pytest.M
     for module in ("native", "native_language_model"):
         monkeypatch.setattr(f"regard.engine.{module}.library", lambda: None)
     model = build(ModelConfig(width=8, heads=2, feed_forward=8), source_types=len(WORDS), target_types=len(WORDS))
-    with pytest.raises(ValueError, match="they are not there"):
+    with pytest.raises(ValueError, match="they are missing"):
         fast_form(model, "int8")
     config: Any = load_config({"task": "language-model", "data": {"train": []}, "model": {"width": 8, "heads": 2}})
-    with pytest.raises(ValueError, match="they are not there"):
+    with pytest.raises(ValueError, match="they are missing"):
         causal_decoder(cast(LanguageModel, TASK.build(config, {"types": 9})), "int8")
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from regard.inspection.page import FOLDER
-from regard.native.build import LIBRARY, current
+from regard.native.build import LIBRARY, is_current
 
 pytest.importorskip("hatchling", reason="hatchling is not installed")
 ROOT = Path(__file__).parents[1]
@@ -51,7 +51,7 @@ def page(clone: Path) -> None:
 
 @pytest.mark.usefixtures("page")
 def test_a_wheel_has_the_page_and_the_kernels(clone: Path, tmp_path: Path) -> None:
-    if not current():
+    if not is_current():
         pytest.skip("the kernels were not built: python regard/native/build.py")
     shutil.copy2(LIBRARY, clone / "regard" / "native")  # of the same sources: no compiler is asked for
     done = build(clone, tmp_path)

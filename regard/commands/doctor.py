@@ -87,11 +87,11 @@ def _kernels() -> Iterator[tuple[str, str]]:
 
 def _missing_kernels() -> Iterator[str]:
     """Report missing kernels, with the command that builds or enables them."""
-    from regard.native.build import known
+    from regard.native.build import is_supported
     from regard.native.library import CHOICE, find
 
     library, reason = find()
-    if library is not None or not known():
+    if library is not None or not is_supported():
         return
     cost = "decoding and training are slower, and --engine int8 is not available"
     if os.environ.get(CHOICE):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from regard.config.spelling import KEYS, current_spelling
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
-from regard.core.wording import describe_error
+from regard.core.wording import describe_error, pluralize
 from regard.errors import ConfigError
 
 Key = tuple[str | int, ...]
@@ -252,7 +252,7 @@ def _put(tree: Any, key: Key, value: Any) -> None:
             raise ConfigError(
                 f"{dotted(key[:position])} has no item {part!r}",
                 where=f"--set {dotted(key)}",
-                why=f"the list has {len(tree)} items, counted from 0",
+                why=f"the list has {pluralize(len(tree), 'item')}, counted from 0",
             )
         if not isinstance(tree, dict | list):
             raise ConfigError(f"{dotted(key[:position])} is a value, not a table", where=f"--set {dotted(key)}")

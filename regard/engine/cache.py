@@ -1,11 +1,11 @@
-"""Key-value cache of a running batch of a Transformer, written in place.
+"""Key-value cache of a running batch of a Transformer, updated in place.
 
-Each sentence has a slot with the keys and values of its source and a table of cells, one per time and hypothesis:
-hypothesis p writes the key and value of its token at time t into cell (t, p). Reordering a beam moves no keys:
-``history`` says for each time whose cell a hypothesis has, and it alone is reordered. The slot of a sentence that has
-left stays empty until a new sentence takes it.
+Each sentence has a slot with the keys and values of its source, and a table of cells, one per time and hypothesis.
+Hypothesis p writes the key and value of its token at time t into cell (t, p). Reordering a beam moves no keys. Instead,
+``history`` stores for each hypothesis and time the hypothesis whose cell it reads, and only ``history`` is reordered.
+The slot of a finished sentence stays empty until a new sentence uses it.
 
-Sessions are changed in place: one that was passed on must not be used again.
+Sessions are changed in place: do not use a session again after a step or a method has returned a new one.
 """
 
 from __future__ import annotations
@@ -20,76 +20,78 @@ from jaxtyping import Float, Int, Int16
 from torch import Tensor
 from torch.nn.functional import pad
 
-BUCKET = 16  # times; cells are added for so many at once
-SPARE = 4 / 3  # source columns kept per column in use; products read whole tables, since a part would be copied
+BUCKET = 16  # times; tables of cells grow in multiples of it
+# Allocated source positions per used one, above which tables are trimmed: products read entire tables, because reading
+# a part would copy it.
+SPARE = 4 / 3
 
 
 class KeyValueTable:
-    """Keys and values that one layer attends to: over target cells (times, places) or source columns."""
+    """Keys and values that one layer attends to: of target cells (times, hypotheses) or of source positions."""
 
     def __init__(
-        self, key: Float[Tensor, "slots key_heads *columns key_width"],
-        value: Float[Tensor, "slots key_heads *columns value_width"],
+        self, key: Float[Tensor, "slots key_heads *positions key_width"],
+        value: Float[Tensor, "slots key_heads *positions value_width"],
     ) -> None:  # fmt: skip
         self.key, self.value = key, value
 
-    # Views in the shape that products take, made once: a view costs a step as much as a sum.
+    # Views for matrix products, cached: within a step, creating a view takes the same time as an addition.
     @cached_property
-    def key_view(self) -> Float[Tensor, "heads key_width columns"]:
+    def key_view(self) -> Float[Tensor, "heads key_width positions"]:
         return self.key.flatten(0, 1).flatten(1, -2).transpose(1, 2)
 
     @cached_property
-    def value_view(self) -> Float[Tensor, "heads columns value_width"]:
+    def value_view(self) -> Float[Tensor, "heads positions value_width"]:
         return self.value.flatten(0, 1).flatten(1, -2)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> KeyValueTable:
-        """A table with ``change`` applied to keys and to values."""
+        """Return a table with ``change`` applied to keys and values."""
         return KeyValueTable(change(self.key), change(self.value))
 
 
 @dataclass
 class FastSession:
-    """Decoder state of a batch of sentences, ``width`` rows (hypotheses) each."""
+    """Decoder state of a batch of sentences, with ``width`` rows (hypotheses) per sentence."""
 
     cells: list[KeyValueTable]  # keys and values of the target, per layer
     sources: list[KeyValueTable]  # keys and values of the source, per layer
-    history: Int16[Tensor, "slots places times"]  # the place whose cell of that time is this place's
-    slots: list[int]  # per sentence, the slot that holds its tables
-    time: list[int]  # per sentence, the tokens fed so far
-    lengths: list[int]  # per sentence, the columns of its source
+    history: Int16[Tensor, "slots hypotheses times"]  # the hypothesis whose cell of that time is read
+    slots: list[int]  # per sentence: the slot with its tables
+    time: list[int]  # per sentence: the number of tokens read so far
+    lengths: list[int]  # per sentence: the length of its source
     width: int = 1
-    prepared: Any = field(default=None, init=False)  # what a decoder keeps from step to step, until rows change
+    prepared: Any = field(default=None, init=False)  # data that a decoder caches between steps, until rows change
 
     @property
     def capacity(self) -> int:
-        """The number of slots, empty ones included."""
+        """Number of slots, including empty ones."""
         return len(self.history)
 
     @property
     def rows(self) -> int:
-        """The number of hypotheses of all sentences."""
+        """Number of hypotheses of all sentences."""
         return len(self.slots) * self.width
 
     @property
     def dense(self) -> bool:
-        """True where the sentences fill all slots, in order."""
+        """True if the sentences fill all slots, in order."""
         return self.slots == list(range(self.capacity))
 
     @property
-    def columns(self) -> int:
-        """The columns that there are for sources."""
+    def source_length(self) -> int:
+        """Number of positions that the source tables hold."""
         return self.sources[0].key.shape[2]
 
     @classmethod
     def of(cls, cells: list[KeyValueTable], sources: list[KeyValueTable], lengths: list[int]) -> FastSession:
-        """The session of sentences before their first token, with empty cells."""
-        slots, _, times, places, _ = cells[0].key.shape
-        history = torch.zeros(slots, places, times, dtype=torch.int16, device=cells[0].key.device)
+        """Return the session of sentences before their first token, with empty cells."""
+        slots, _, times, hypotheses, _ = cells[0].key.shape
+        history = torch.zeros(slots, hypotheses, times, dtype=torch.int16, device=cells[0].key.device)
         return cls(cells, sources, history, list(range(slots)), [0] * slots, lengths)
 
     def select(self, rows: Int[Tensor, "rows"]) -> FastSession:
-        """The session of these rows, in this order; one row may occur several times."""
-        block, place = (rows // self.width).tolist(), rows % self.width
+        """Return the session of these rows, in this order; a row may occur several times."""
+        block, hypothesis = (rows // self.width).tolist(), rows % self.width
         width = _run_length(block)
         blocks = block[::width]
         if [b for b in blocks for _ in range(width)] != block or len(set(blocks)) < len(blocks):
@@ -97,25 +99,25 @@ class FastSession:
         session = self._widened(width)
         slots = [self.slots[b] for b in blocks]
         if session.history.shape[1] > 1:
-            at = torch.tensor(slots, dtype=torch.int64, device=rows.device)
-            session.history[at, :width] = session.history[at[:, None], place.view(-1, width)]
+            slot_index = torch.tensor(slots, dtype=torch.int64, device=rows.device)
+            session.history[slot_index, :width] = session.history[slot_index[:, None], hypothesis.view(-1, width)]
         if session is self and slots == self.slots and width == self.width:
             return self
         time, lengths = [self.time[b] for b in blocks], [self.lengths[b] for b in blocks]
-        kept = replace(session, slots=slots, time=time, lengths=lengths, width=width)
-        return kept._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else kept
+        selected = replace(session, slots=slots, time=time, lengths=lengths, width=width)
+        return selected._compacted(list(range(len(slots)))) if 2 * len(slots) <= self.capacity else selected
 
     def repeat(self, times: int) -> FastSession:
-        """The session with each row repeated so many times."""
+        """Return the session with each row repeated ``times`` times."""
         return self.select(torch.arange(self.rows, device=self.history.device).repeat_interleave(times))
 
     def truncate(self, length: Int[Tensor, "rows"]) -> FastSession:
-        """The session as it was after ``length`` tokens of each row."""
+        """Return the session as it was after ``length`` tokens of each row."""
         session = self._split_rows()
         return replace(session, time=[min(pair) for pair in zip(session.time, length.tolist(), strict=True)])
 
     def join(self, sessions: Sequence[FastSession]) -> FastSession:
-        """The sentences of all sessions, in order, in the tables of the first."""
+        """Return the sentences of all sessions, in order, in the tables of the first."""
         joined = sessions[0]
         for session in sessions[1:]:
             joined = (
@@ -126,15 +128,15 @@ class FastSession:
         return joined
 
     def _appended(self, other: FastSession) -> FastSession:
-        """This session with the sentences of ``other`` appended, in empty slots or in new ones."""
+        """Return a session with the sentences of ``other`` appended, in empty slots or in new ones."""
         free = sorted(set(range(self.capacity)) - set(self.slots))[: len(other.slots)]
         missing = len(other.slots) - len(free)
         free += range(self.capacity, self.capacity + missing)
         times = max(self.history.shape[2], other.history.shape[2])
-        places = max(self.history.shape[1], other.history.shape[1])
-        length = max(self.columns, other.columns)
-        joined = self._enlarged(missing, times, places, length)
-        added = other._enlarged(0, times, places, length)
+        hypotheses = max(self.history.shape[1], other.history.shape[1])
+        length = max(self.source_length, other.source_length)
+        joined = self._enlarged(missing, times, hypotheses, length)
+        added = other._enlarged(0, times, hypotheses, length)
         into = torch.tensor(free, dtype=torch.int64, device=self.history.device)
         source = torch.tensor(other.slots, dtype=torch.int64, device=self.history.device)
         for tensor, new in zip(joined._tensors(), added._tensors(), strict=True):
@@ -144,53 +146,55 @@ class FastSession:
         )
 
     def resized(self) -> FastSession:
-        """This session with cells for one more token of every sentence, and without unused source columns."""
-        _, places, times = self.history.shape
+        """Return a session with cells for one more token per sentence, and without unused source positions."""
+        _, hypotheses, times = self.history.shape
         length = max(self.lengths, default=0)
-        session = self._narrowed(length) if self.columns > SPARE * length else self
+        session = self._narrowed(length) if self.source_length > SPARE * length else self
         if max(self.time, default=0) < times:
             return session
-        return session._enlarged(0, times + BUCKET, places, session.columns)
+        return session._enlarged(0, times + BUCKET, hypotheses, session.source_length)
 
     def _narrowed(self, length: int) -> FastSession:
         return replace(self, sources=[layer.map(lambda x: x[:, :, :length].contiguous()) for layer in self.sources])
 
     def _widened(self, width: int) -> FastSession:
-        return self._enlarged(0, self.history.shape[2], max(width, self.history.shape[1]), self.columns)
+        return self._enlarged(0, self.history.shape[2], max(width, self.history.shape[1]), self.source_length)
 
-    def _enlarged(self, slots: int, times: int, places: int, length: int) -> FastSession:
-        """This session with ``slots`` more slots and at least so many times, places and source columns."""
-        more_places, more_times = places - self.history.shape[1], times - self.history.shape[2]
-        more_length = length - self.columns
-        if not (slots or more_times or more_places or more_length):
+    def _enlarged(self, slots: int, times: int, hypotheses: int, length: int) -> FastSession:
+        """Return a session with ``slots`` more slots and at least these times, hypotheses and source positions."""
+        more_hypotheses, more_times = hypotheses - self.history.shape[1], times - self.history.shape[2]
+        more_length = length - self.source_length
+        if not (slots or more_times or more_hypotheses or more_length):
             return self
-        around_cells = (0, 0, 0, more_places, 0, more_times, 0, 0, 0, slots)
+        around_cells = (0, 0, 0, more_hypotheses, 0, more_times, 0, 0, 0, slots)
         around_source = (0, 0, 0, more_length, 0, 0, 0, slots)
         return replace(
             self,
             cells=[layer.map(lambda x: pad(x, around_cells)) for layer in self.cells],
             sources=[layer.map(lambda x: pad(x, around_source)) for layer in self.sources],
-            history=pad(self.history, (0, more_times, 0, more_places, 0, slots)),
+            history=pad(self.history, (0, more_times, 0, more_hypotheses, 0, slots)),
         )
 
     def _compacted(self, blocks: list[int]) -> FastSession:
-        """A copy of these sentences, repeats allowed, in slots 0, 1, … of tables no larger than needed."""
-        at = torch.tensor([self.slots[block] for block in blocks], dtype=torch.int64, device=self.history.device)
+        """Return a copy of these sentences in slots 0, 1, … of minimal tables; a sentence may be repeated."""
+        slot_index = torch.tensor(
+            [self.slots[block] for block in blocks], dtype=torch.int64, device=self.history.device
+        )
         time, lengths = [self.time[block] for block in blocks], [self.lengths[block] for block in blocks]
         times = min(-(-(max(time, default=0) + 1) // BUCKET) * BUCKET, self.history.shape[2])
         length = max(lengths, default=0)
         return replace(
             self,
-            cells=[layer.map(lambda x: x[:, :, :times].index_select(0, at)) for layer in self.cells],
-            sources=[layer.map(lambda x: x[:, :, :length].index_select(0, at)) for layer in self.sources],
-            history=self.history[:, :, :times].index_select(0, at),
+            cells=[layer.map(lambda x: x[:, :, :times].index_select(0, slot_index)) for layer in self.cells],
+            sources=[layer.map(lambda x: x[:, :, :length].index_select(0, slot_index)) for layer in self.sources],
+            history=self.history[:, :, :times].index_select(0, slot_index),
             slots=list(range(len(blocks))),
             time=time,
             lengths=lengths,
         )
 
     def _split_rows(self) -> FastSession:
-        """This session with a slot of one place for each row, which holds the row's own history."""
+        """Return a session with one slot and one hypothesis per row, which contains the row's own history."""
         if self.width == 1 and self.history.shape[1] == 1:
             return self
         blocks = [block for block in range(len(self.slots)) for _ in range(self.width)]
@@ -210,5 +214,5 @@ class FastSession:
 
 
 def _run_length(block: list[int]) -> int:
-    """The number of leading rows that belong to one sentence; 1 where there are no rows."""
+    """Return the number of leading rows that belong to one sentence; 1 without rows."""
     return next((n for n, b in enumerate(block) if b != block[0]), len(block)) or 1

@@ -1,4 +1,4 @@
-"""Decoding by the kernels: the encoder and each step of a Transformer are one call of C."""
+"""Decoding with the kernels: the encoder and each step of a Transformer are a single C call."""
 
 from __future__ import annotations
 
@@ -27,38 +27,41 @@ from regard.engine.transformer import obstacle as decoder_obstacle
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
-from regard.native.beam import MOST_BEST
+from regard.native.beam import MAX_BEST
 from regard.native.call import Call, Tables
 from regard.native.library import Library, library
-from regard.native.program import KEPT, FilledHeads, Format, Program
+from regard.native.program import CACHE_TYPES, FilledHeads, Format, Program
 from regard.native.runner import Runner
 from regard.search.best_types import BestTypes
 from regard.search.contract import Reduce
 
-AT_ONCE = 256  # rows of a thread that the encoder reads at a time, whose records stay in its cache
-MOST_AHEAD = 32  # tokens that are decoded before others may enter
+ROWS_PER_THREAD = 256  # rows of one encoder call, whose records fit into the thread's cache
+MAX_STEPS = 32  # tokens that are decoded in one call, before other sentences may enter
 
 
 def obstacle(decoder: Decoder) -> str | None:
-    """The reason why the kernels cannot compute this decoder; None if they can."""
+    """Return the reason why the kernels cannot compute this decoder, or None."""
     if (reason := decoder_obstacle(decoder)) is not None:
         return reason
     return next(filter(None, map(native_obstacle, cast(TransformerDecoder, decoder).stack)), None)
 
 
 class NativeEncoderDecoder:
-    """``session`` and ``step`` like EncoderDecoder's, with a FastSession as the state, in float32 or by 8-bit products.
+    """Model with the ``session`` and ``step`` of EncoderDecoder and a FastSession as the state.
 
-    A row's result does not depend on the rows beside it, to the bit, whatever the format. Log-probabilities are
-    float32. ValueError where there is an ``obstacle``, or no library.
+    It computes in float32 or with 8-bit products. A row's result does not depend on the other rows, to the bit, in
+    every format. Log-probabilities are float32.
 
     Args:
-        encoder: the model's encoder; one that the kernels do not know is computed by torch.
+        encoder: the model's encoder; torch computes an encoder that the kernels do not support.
         decoder: the model's decoder.
         projection: the output projection.
         bias: the bias of the output projection.
         format: ``float32``, or ``int8`` for products in 8 bits.
-        threads: of the kernels; those of torch unless given.
+        threads: threads of the kernels; default: the number of torch's threads.
+
+    Raises:
+        ValueError: the decoder has an ``obstacle``, or the kernels are missing.
     """
 
     def __init__(
@@ -67,7 +70,7 @@ class NativeEncoderDecoder:
     ) -> None:  # fmt: skip
         kernels = library()
         if kernels is None or (reason := obstacle(decoder)) is not None:
-            raise ValueError(f"the kernels cannot compute this decoder: {reason if kernels else 'they are not there'}")
+            raise ValueError(f"the kernels cannot compute this decoder: {reason if kernels else 'they are missing'}")
         threads = threads or torch.get_num_threads()
         decoder = deepcopy(decoder).eval().float()
         assert isinstance(decoder, TransformerDecoder)
@@ -77,15 +80,17 @@ class NativeEncoderDecoder:
         self.stack.program.head(self.stack.features, projection, bias)
         self.runner = Runner(self.stack.program, threads)
         self.head = NativeHead(self.runner, len(projection))
-        self._lock = Lock()  # threads of a server share a model, and a runner has room for one call
+        self._lock = Lock()  # threads of a server share a model, and a runner holds one call
         readers = [cast(AttentionReader, layer.reader).attention for layer in decoder.stack]
         own = [cast(SelfAttention, layer.mixer).attention for layer in decoder.stack]
-        self.own, self.read = ([Attention(each).sizes for each in found] for found in (own, readers))
+        self.own, self.read = (
+            [Attention(attention).sizes for attention in attentions] for attentions in (own, readers)
+        )
         self.encoder = _NativeEncoder(kernels, format, encoder, readers, threads)
 
     @torch.no_grad()
     def session(self, source: Int[Tensor, "sentences length"], span: Span) -> FastSession:
-        """Encode the sources; the session has one row per sentence, before the first target token."""
+        """Encode the sources; return a session with one row per sentence, before the first target token."""
         span.refuse_limit(self)
         lengths = span.length.tolist()
         slots = len(lengths)
@@ -95,11 +100,11 @@ class NativeEncoderDecoder:
             self.encoder.fill(sources, source, span, lengths)
         return FastSession.of(cells, sources, lengths)
 
-    def _tables(self, layers: Sequence[FilledHeads], slots: int, *columns: int) -> list[KeyValueTable]:
-        """Empty tables of all layers, cut from one piece of memory."""
-        shapes = [(slots, each.key_heads, *columns, width) for each in layers for width in each[2:]]
+    def _tables(self, layers: Sequence[FilledHeads], slots: int, *lengths: int) -> list[KeyValueTable]:
+        """Return empty tables of all layers, which share one block of memory."""
+        shapes = [(slots, heads.key_heads, *lengths, width) for heads in layers for width in heads[2:]]
         sizes = [math.prod(shape) for shape in shapes]
-        parts = torch.zeros(sum(sizes), dtype=KEPT[self.stack.program.format]).split(sizes)
+        parts = torch.zeros(sum(sizes), dtype=CACHE_TYPES[self.stack.program.format]).split(sizes)
         views = [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
         return [KeyValueTable(*pair) for pair in zip(views[::2], views[1::2], strict=True)]
 
@@ -107,60 +112,60 @@ class NativeEncoderDecoder:
     def step(
         self, tokens: Int[Tensor, "rows length"], session: FastSession
     ) -> tuple[Float[Tensor, "rows length types"], FastSession]:
-        """Log-probabilities after each token, and the session after all."""
+        """Return log-probabilities after each token, and the session after the last one."""
         log_p = []
-        for column in tokens.split(1, 1):
-            (each,), session = self.chunked_step(column, session, lambda log_p, rows: (log_p,))
-            log_p.append(each)
+        for token in tokens.split(1, 1):
+            (token_log_p,), session = self.chunked_step(token, session, lambda log_p, rows: (log_p,))
+            log_p.append(token_log_p)
         return torch.stack(log_p, 1), session
 
     @torch.no_grad()
     def chunked_step(
         self, tokens: Int[Tensor, "rows 1"], session: FastSession, reduce: Reduce
     ) -> tuple[tuple[Tensor, ...], FastSession]:
-        """A ``ChunkedStep``; ``BestTypes`` are found while probabilities are computed, which nobody then sees."""
+        """Compute a ``ChunkedStep``; ``BestTypes`` are selected during the computation of probabilities."""
         session = session.resized()
         with self._lock:
-            found, steps = self._run(tokens[:, 0], session, reduce)
+            reduced, steps = self._run(tokens[:, 0], session, reduce)
         session.time = [time + steps for time in session.time]
-        return found, session
+        return reduced, session
 
     def _run(self, tokens: Int[Tensor, "rows"], session: FastSession, reduce: Reduce) -> tuple[tuple[Tensor, ...], int]:
-        """Tensors that ``reduce`` makes, and the number of tokens that were fed."""
+        """Return the tensors from ``reduce``, and the number of tokens that were processed."""
         last = max(session.time, default=0)
         ahead, beam = 1, isinstance(reduce, BestTypes) and reduce.beam is not None
-        if isinstance(reduce, BestTypes) and len(tokens) and self._goes_ahead(reduce, session):
-            ahead = min(reduce.ahead, session.history.shape[2] - last, MOST_AHEAD)
+        if isinstance(reduce, BestTypes) and len(tokens) and self._can_run_ahead(reduce, session):
+            ahead = min(reduce.ahead, session.history.shape[2] - last, MAX_STEPS)
         if self.stack.grow(last + ahead):
             self.runner.refresh()
         if session.prepared is None:
             session.prepared = _PreparedRows(session)
         self.runner.batch.token = tokens.to(torch.int32, copy=True)
         session.prepared.fill(self.runner.batch)
-        columns = max(last + ahead, session.columns)
+        longest = max(last + ahead, session.source_length)
         if ahead > 1 and beam:
-            return self.head.run_beam(cast(BestTypes, reduce), len(tokens), columns, ahead)
+            return self.head.run_beam(cast(BestTypes, reduce), len(tokens), longest, ahead)
         if ahead > 1:
-            found = self.head.run_ahead(cast(BestTypes, reduce), len(tokens), columns, ahead)
-            return found, found[0].shape[1]
-        found = self.head.run(reduce, len(tokens), columns)
+            reduced = self.head.run_ahead(cast(BestTypes, reduce), len(tokens), longest, ahead)
+            return reduced, reduced[0].shape[1]
+        reduced = self.head.run(reduce, len(tokens), longest)
         session.prepared.time += 1
-        return found, 1
+        return reduced, 1
 
-    def _goes_ahead(self, wanted: BestTypes, session: FastSession) -> bool:
-        """Whether several steps can be run: greedy ones, or of beams whose hypotheses share the cells of a slot."""
-        if wanted.beam is None:
-            return wanted.count == 1
-        return wanted.count <= min(MOST_BEST, self.head.types) and session.width == wanted.beam.total.shape[1]
+    def _can_run_ahead(self, request: BestTypes, session: FastSession) -> bool:
+        """Return whether several steps can be run: greedy ones, or beams whose hypotheses share the cells of a slot."""
+        if request.beam is None:
+            return request.count == 1
+        return request.count <= min(MAX_BEST, self.head.types) and session.width == request.beam.total.shape[1]
 
 
 class _PreparedRows:
-    """Rows of a session as the kernels take them; good until rows or tables change."""
+    """Rows of a session in the form that the kernels read; valid until rows or tables change."""
 
     def __init__(self, session: FastSession) -> None:
         width, self._history = session.width, session.history
-        each = np.array([session.time, session.slots, session.lengths], np.int32).reshape(3, -1)
-        self.time, self._slot, self._length = torch.from_numpy(each.repeat(width, 1))
+        numbers = np.array([session.time, session.slots, session.lengths], np.int32).reshape(3, -1)
+        self.time, self._slot, self._length = torch.from_numpy(numbers.repeat(width, 1))
         self._place = torch.from_numpy(np.tile(np.arange(width, dtype=np.int32), len(session.slots)))
         self._cells = Tables([(table.key, table.value) for table in session.cells])
         self._sources = Tables([(table.key, table.value) for table in session.sources])
@@ -172,7 +177,7 @@ class _PreparedRows:
 
 
 class _NativeEncoder:
-    """Sources to the keys and values that a decoder's layers read."""
+    """Encoder that computes the keys and values of sources for a decoder's layers."""
 
     def __init__(
         self, kernels: Library, format: Format, encoder: Encoder, readers: list[Any], threads: int
@@ -180,34 +185,36 @@ class _NativeEncoder:
         self.encoder = deepcopy(encoder).eval().float()
         self.stack: NativeStack | None = None
         if encoder_obstacle(self.encoder) is None:
-            known = cast(TransformerEncoder, self.encoder)
-            layers = cast(Iterable[TransformerLayer], known.layers)
+            transformer = cast(TransformerEncoder, self.encoder)
+            layers = cast(Iterable[TransformerLayer], transformer.layers)
             self.stack = NativeStack(
-                kernels, format, cast(TokenInput, known.embedding), layers, known.norm, own_cells=False
+                kernels, format, cast(TokenInput, transformer.embedding), layers, transformer.norm, own_cells=False
             )
             program, states = self.stack.program, self.stack.features
         else:
             program = Program(kernels, format)
-            states = program.place(self.encoder.width)
+            states = program.allocate(self.encoder.width)
         self.states = states
-        sizes = [Attention(each).sizes for each in readers]
-        room = program.place(max((each.key_heads * (each.width + each.value_width) for each in sizes), default=0))
-        for number, each in enumerate(readers):
-            Attention(each).add_source(program, states, room, number)
+        sizes = [Attention(reader).sizes for reader in readers]
+        projected = program.allocate(
+            max((heads.key_heads * (heads.width + heads.value_width) for heads in sizes), default=0)
+        )
+        for number, reader in enumerate(readers):
+            Attention(reader).add_source(program, states, projected, number)
         self.runner = Runner(program, threads)
 
     def fill(
         self, sources: list[KeyValueTable], source: Int[Tensor, "sentences length"], span: Span, lengths: list[int]
     ) -> None:
-        """Read the sources, one after the other, into the tables."""
+        """Encode the sources one after the other and write their keys and values into the tables."""
         runner, longest = self.runner, max(lengths, default=0)
         states = None if self.stack else leading(self.encoder(source, span).states, span.valid)[0]
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
         tables = Tables([(table.key, table.value) for table in sources])
-        tokens = source.numpy().astype(np.int32)[span.valid.numpy()]  # numpy, whose small arrays cost less than torch's
+        tokens = source.numpy().astype(np.int32)[span.valid.numpy()]  # small arrays cost less in numpy
         read = 0
-        for first, last in groups(lengths, AT_ONCE * runner.threads):
+        for first, last in groups(lengths, ROWS_PER_THREAD * runner.threads):
             batch, end = runner.batch, np.cumsum(lengths[first:last], dtype=np.int32)
             rows = int(end[-1])
             number = np.arange(rows, dtype=np.int32)
@@ -218,13 +225,13 @@ class _NativeEncoder:
             batch.end, batch.sources = torch.from_numpy(end[sentence]), tables
             read += rows
             if states is not None:
-                kept = torch.cat([states[row, : lengths[row]] for row in range(first, last)])
-                runner.prepare(rows)[:, self.states.first : self.states.first + kept.shape[1]] = kept
+                packed_states = torch.cat([states[row, : lengths[row]] for row in range(first, last)])
+                runner.prepare(rows)[:, self.states.first : self.states.first + packed_states.shape[1]] = packed_states
             runner.run(rows, longest, [0, *end.tolist()])
 
 
 def groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
-    """Bounds of groups of sentences, of so many rows together or of a single sentence."""
+    """Yield bounds of groups of sentences, each with at most ``rows`` tokens or a single sentence."""
     first = total = 0
     for number, length in enumerate(lengths):
         if total + length > rows and number > first:
@@ -236,11 +243,11 @@ def groups(lengths: Sequence[int], rows: int) -> Iterator[tuple[int, int]]:
 
 
 def encoder_obstacle(encoder: Encoder) -> str | None:
-    """The reason why an encoder is computed by torch; None where the kernels know it."""
+    """Return the reason why torch computes this encoder, or None if the kernels can."""
     if type(encoder) is not TransformerEncoder or type(encoder.embedding) is not TokenInput:
         return "it is not the Transformer's encoder of tokens"
     if encoder.embedding.values is not None:
-        return "its layers add to their values"
+        return "its layers add token vectors to the attention values"
     for layer in cast(Iterable[TransformerLayer], encoder.layers):
         reason = layer_obstacle(layer, None, own={Padding()}) or native_obstacle(layer)
         if reason is not None:

@@ -1,4 +1,4 @@
-"""Answers of a program's head: the best types, found while probabilities are computed, or all log-probabilities."""
+"""Results of a program's head: the best types, selected during the computation, or all log-probabilities."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from regard.native.beam import MOST_BEST, BeamRows
+from regard.native.beam import MAX_BEST, BeamRows
 from regard.native.program import filled
 from regard.native.runner import Runner, int32
 from regard.search.best_types import BestTypes
@@ -15,71 +15,71 @@ from regard.search.contract import Reduce
 
 
 class NativeHead:
-    """Runs a program that ends with a head over so many types."""
+    """Runs a program that ends with a head over ``types`` types."""
 
     def __init__(self, runner: Runner, types: int) -> None:
         self.runner, self.types = runner, types
         self._suppressed: tuple[int, ...] = ()
-        self._kept = int32(())
+        self._suppressed_tensor = int32(())
 
     def run(
-        self, reduce: Reduce, rows: int, columns: int, *, every: int = 1, cuts: Sequence[int] | None = None
+        self, reduce: Reduce, rows: int, longest: int, *, every: int = 1, cuts: Sequence[int] | None = None
     ) -> tuple[Tensor, ...]:
-        """Tensors that ``reduce`` makes of the log-probabilities of every so-manieth row; ``BestTypes`` by the kernels.
+        """Apply ``reduce`` to the log-probabilities of every ``every``-th row; the kernels compute ``BestTypes``.
 
-        ``columns``: the most that a row attends to. ``cuts``: see ``Runner.run``.
+        ``longest``: maximum number of keys that a row attends to. ``cuts``: see ``Runner.run``.
         """
-        batch, found = self.runner.batch, rows // every
+        batch, results = self.runner.batch, rows // every
         batch.every = every
-        if isinstance(reduce, BestTypes) and reduce.count <= MOST_BEST:
-            return self._best(reduce, found, lambda: self.runner.run(rows, columns, cuts))
-        log_p = torch.empty(found, filled(self.types))
+        if isinstance(reduce, BestTypes) and reduce.count <= MAX_BEST:
+            return self._best(reduce, results, lambda: self.runner.run(rows, longest, cuts))
+        log_p = torch.empty(results, filled(self.types))
         batch.best, batch.log_p = 0, log_p
-        self.runner.run(rows, columns, cuts)
-        return reduce(log_p[:, : self.types], slice(0, found))
+        self.runner.run(rows, longest, cuts)
+        return reduce(log_p[:, : self.types], slice(0, results))
 
-    def run_ahead(self, wanted: BestTypes, rows: int, columns: int, steps: int) -> tuple[Tensor, ...]:
-        """Best type of each row and its log-probability, step by step, each fed to its row; columns are steps.
+    def run_ahead(self, request: BestTypes, rows: int, longest: int, steps: int) -> tuple[Tensor, ...]:
+        """Return the best type of each row and its log-probability for each step; each type is the row's next input.
 
-        ``token`` and ``time`` of the batch go on with them.
+        The second dimension of the results is the step. ``token`` and ``time`` of the batch advance in place.
         """
         value, token = torch.empty(steps, rows), torch.empty(steps, rows, dtype=torch.int32)
-        self._ask(wanted, 1, value, token)
-        done = self.runner.run(rows, columns, ahead=steps, end=wanted.end)
+        self._request(request, 1, value, token)
+        done = self.runner.run(rows, longest, ahead=steps, end=request.end)
         return value[:done].t(), token[:done].t().long()
 
-    def run_beam(self, wanted: BestTypes, rows: int, columns: int, steps: int) -> tuple[tuple[Tensor, ...], int]:
-        """Result of ``BestTypes`` with a beam, and the number of steps that were run.
+    def run_beam(self, request: BestTypes, rows: int, longest: int, steps: int) -> tuple[tuple[Tensor, ...], int]:
+        """Return the result of ``BestTypes`` with a beam, and the number of steps that were run.
 
-        ``time`` of the batch goes on with them.
+        ``time`` of the batch advances in place.
         """
-        assert wanted.beam is not None
-        value, token = torch.empty(rows, wanted.count), torch.empty(rows, wanted.count, dtype=torch.int32)
-        self._ask(wanted, wanted.count, value, token)
-        beam = self.runner.batch.beam = BeamRows.of(*wanted.beam, steps)
-        done = self.runner.run(rows, columns, ahead=steps, end=wanted.end)
+        assert request.beam is not None
+        value, token = torch.empty(rows, request.count), torch.empty(rows, request.count, dtype=torch.int32)
+        self._request(request, request.count, value, token)
+        beam = self.runner.batch.beam = BeamRows.of(*request.beam, steps)
+        done = self.runner.run(rows, longest, ahead=steps, end=request.end)
         if done == 1:
             return (value, token.long()), 1
         before = (x[: done - 1] for x in (beam.parent.long(), beam.chosen.long(), beam.gain))
         return (value, token.long(), *before, beam.total), done
 
-    def _ask(self, wanted: BestTypes, count: int, value: Tensor, token: Tensor) -> None:
+    def _request(self, request: BestTypes, count: int, value: Tensor, token: Tensor) -> None:
         batch = self.runner.batch
-        if wanted.suppressed != self._suppressed:
-            self._suppressed, self._kept = wanted.suppressed, int32(wanted.suppressed)
-        batch.best, batch.value, batch.found = count, value, token
-        batch.suppressed = self._kept
+        if request.suppressed != self._suppressed:
+            self._suppressed, self._suppressed_tensor = request.suppressed, int32(request.suppressed)
+        batch.best, batch.value, batch.best_type = count, value, token
+        batch.suppressed = self._suppressed_tensor
 
-    def _best(self, wanted: BestTypes, rows: int, run: Callable[[], object]) -> tuple[Tensor, ...]:
-        batch, count = self.runner.batch, min(wanted.count, self.types)
+    def _best(self, request: BestTypes, rows: int, run: Callable[[], object]) -> tuple[Tensor, ...]:
+        batch, count = self.runner.batch, min(request.count, self.types)
         value, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
-        self._ask(wanted, count, value, token)
-        if not wanted.forced:
+        self._request(request, count, value, token)
+        if not request.forced:
             run()
             return value, token.long()
-        asked, forced = int32([-1 if type is None else type for type in wanted.forced]), torch.empty(rows)
-        batch.asked, batch.asked_value = asked, forced
+        requested, forced = int32([-1 if type is None else type for type in request.forced]), torch.empty(rows)
+        batch.requested, batch.requested_value = requested, forced
         run()
-        found = token.long()
-        wanted.force(value, found, wanted.forced, list(forced))
-        return value, found
+        best = token.long()
+        request.force(value, best, request.forced, list(forced))
+        return value, best

@@ -1,4 +1,4 @@
-"""Language models by the kernels: the next columns of all rows in one call of C."""
+"""Language models with the kernels: the next tokens of all rows in a single C call."""
 
 from __future__ import annotations
 
@@ -23,35 +23,37 @@ from regard.models.input import TokenInput
 from regard.models.language_model import LanguageModel
 from regard.native.call import Tables
 from regard.native.library import library
-from regard.native.program import KEPT, Format
+from regard.native.program import CACHE_TYPES, Format
 from regard.native.runner import Runner, int32
 from regard.search.contract import Reduce
 
-PIECE = 64  # columns that are read at a time
-DISTANCES = 512
+PIECE = 64  # tokens that are processed in one call
+MIN_DISTANCES = 512  # of a table of biases
 
 
 def obstacle(model: LanguageModel) -> str | None:
-    """The reason why the kernels cannot compute this language model; None if they can."""
+    """Return the reason why the kernels cannot compute this language model, or None."""
     return fast_obstacle(model) or next(filter(None, map(native_obstacle, model.stack)), None)
 
 
 class NativeLanguageModel:
-    """``start`` and ``step`` like LanguageModel's, with a CausalState as the state, in float32 or by 8-bit products.
+    """Model with the ``start`` and ``step`` of LanguageModel and a CausalState as the state.
 
-    A row's result does not depend on the rows beside it, to the bit. ValueError where there is an ``obstacle``, or no
-    library.
+    It computes in float32 or with 8-bit products. A row's result does not depend on the other rows, to the bit.
 
     Args:
         model: the language model.
         format: ``float32``, or ``int8`` for products in 8 bits.
-        threads: of the kernels; those of torch unless given.
+        threads: threads of the kernels; default: the number of torch's threads.
+
+    Raises:
+        ValueError: the model has an ``obstacle``, or the kernels are missing.
     """
 
     def __init__(self, model: LanguageModel, *, format: Format = "float32", threads: int | None = None) -> None:
         kernels = library()
         if kernels is None or (reason := obstacle(model)) is not None:
-            raise ValueError(f"the kernels cannot compute this model: {reason if kernels else 'they are not there'}")
+            raise ValueError(f"the kernels cannot compute this model: {reason if kernels else 'they are missing'}")
         model = deepcopy(model).eval().float()
         self.stack = NativeStack(
             kernels, format, cast(TokenInput, model.embedding), model.stack, model.norm, own_cells=True
@@ -64,26 +66,26 @@ class NativeLanguageModel:
 
     @torch.no_grad()
     def start(self, rows: int) -> CausalState:
-        """The state before the first token of each row."""
-        kept = KEPT[self.stack.program.format]
-        return CausalState([layer.empty_table(rows, kept) for layer in self._layers], [0] * rows)
+        """Return the state before the first token of each row."""
+        type = CACHE_TYPES[self.stack.program.format]
+        return CausalState([layer.empty_table(rows, type) for layer in self._layers], [0] * rows)
 
     @torch.no_grad()
     def step(
         self, tokens: Int[Tensor, "rows length"], state: CausalState
     ) -> tuple[Float[Tensor, "rows length types"], CausalState]:
-        """Log-probabilities after each token, and the state after all."""
-        found = []
+        """Return log-probabilities after each token, and the state after the last one."""
+        pieces = []
         for piece in tokens.split(PIECE, 1):
             (log_p,), state = self._read(piece, state, lambda log_p, rows: (log_p,), every=1)
-            found.append(log_p.unflatten(0, piece.shape))
-        return torch.cat(found, 1), state
+            pieces.append(log_p.unflatten(0, piece.shape))
+        return torch.cat(pieces, 1), state
 
     @torch.no_grad()
     def chunked_step(
         self, tokens: Int[Tensor, "rows length"], state: CausalState, reduce: Reduce
     ) -> tuple[tuple[Tensor, ...], CausalState]:
-        """A ``ChunkedStep``, after the last of these tokens."""
+        """Compute a ``ChunkedStep`` after the last of these tokens."""
         *before, last = tokens.split(PIECE, 1)
         for piece in before:
             _, state = self._read(piece, state, lambda log_p, rows: (), every=PIECE)
@@ -95,7 +97,7 @@ class NativeLanguageModel:
         with self._lock:
             rows, length = tokens.shape
             longest = max(state.time, default=0) + length
-            state = CausalState([table.with_room(longest) for table in state.tables], state.time)
+            state = CausalState([table.reserve(longest) for table in state.tables], state.time)
             if self.stack.grow(longest):
                 self.runner.refresh()
             batch = self.runner.batch
@@ -104,14 +106,14 @@ class NativeLanguageModel:
             batch.token, batch.time, batch.slot = token, time.flatten(), slot
             batch.cells = self._cells(state, longest)
             cuts = None if length == 1 else range(0, rows * length + 1, length)
-            found = self.head.run(reduce, rows * length, longest, every=every, cuts=cuts)
-            return found, CausalState(state.tables, [time + length for time in state.time])
+            reduced = self.head.run(reduce, rows * length, longest, every=every, cuts=cuts)
+            return reduced, CausalState(state.tables, [time + length for time in state.time])
 
     def _cells(self, state: CausalState, longest: int) -> Tables:
         cells = Tables([(table.key, table.value) for table in state.tables])
         for layer, table, cell in zip(self._layers, state.tables, cells.array, strict=True):
-            if table.most is not None:
-                cell.window, cell.ring = cast(int, table.window), table.most
+            if table.slot_limit is not None:
+                cell.window, cell.ring = cast(int, table.window), table.slot_limit
             if layer.bias is not None:
                 bias = layer.biases(longest)
                 cell.bias, cell.distances = bias.data_ptr(), bias.shape[1]
@@ -129,16 +131,16 @@ class _Layer:
         )
         self._biases = torch.zeros(self.sizes.heads, 0)
 
-    def empty_table(self, rows: int, kept: torch.dtype) -> CausalTable:
-        """A table of so many rows before their first token."""
+    def empty_table(self, rows: int, type: torch.dtype) -> CausalTable:
+        """Return a table of ``rows`` rows before their first token."""
         shape = rows, self.sizes.key_heads, 0
-        key, value = (torch.zeros(*shape, width, dtype=kept) for width in (self.sizes.width, self.sizes.value_width))
+        key, value = (torch.zeros(*shape, width, dtype=type) for width in (self.sizes.width, self.sizes.value_width))
         return CausalTable(key, value, self.window, 0 if self.window is None else PIECE - 1)
 
     def biases(self, distances: int) -> Float[Tensor, "heads distances"]:
-        """The bias of each head by how far back a column is."""
+        """Return the bias of each head by distance, in positions back."""
         assert self.bias is not None
         if self._biases.shape[1] < distances:
-            back = -torch.arange(max(DISTANCES, 2 * distances))
+            back = -torch.arange(max(MIN_DISTANCES, 2 * distances))
             self._biases = self.bias(back[None, None])[0, :, 0].float().contiguous()
         return self._biases

@@ -17,17 +17,17 @@ from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, Residual
 from regard.native.program import FilledHeads, Program, Region, fill, filled, filled_heads
 
-NAMES: dict[Any, str] = {each: name for name, each in PLAIN.items()}
+NAMES: dict[Any, str] = {function: name for name, function in PLAIN.items()}
 GATE_NAMES: dict[Any, str] = {GATES["glu"]: "sigmoid", GATES["geglu"]: "gelu", GATES["swiglu"]: "swish"}
 
 
 def known_activation(layer: FeedForward | GatedFeedForward) -> bool:
-    """Return whether the kernels know its activation."""
+    """Return whether the kernels support this layer's activation."""
     return layer.activation in (NAMES if isinstance(layer, FeedForward) else GATE_NAMES)
 
 
 class Scratch(NamedTuple):
-    """Places of a record that the layers of a stack share."""
+    """Regions of a record that the layers of a stack share."""
 
     x: Region
     embedded: Region
@@ -39,7 +39,7 @@ class Scratch(NamedTuple):
 
     @classmethod
     def of(cls, program: Program, layers: list[TransformerLayer], width: int) -> Scratch:
-        """Rooms for the widest of these layers."""
+        """Reserve regions for the widest of these layers."""
         attentions = [
             part.attention
             for layer in layers
@@ -47,11 +47,11 @@ class Scratch(NamedTuple):
             if isinstance(part, SelfAttention | AttentionReader)
         ]
         projected = max(map(_projected_width, attentions), default=0)
-        context = max((each.heads * filled(each.value_width) for each in attentions), default=0)
+        context = max((attention.heads * filled(attention.value_width) for attention in attentions), default=0)
         inner = max((filled(layer.feed_forward.up.out_features) for layer in layers), default=0)
         gated = any(isinstance(layer.feed_forward, GatedFeedForward) for layer in layers)
         widths = (width, width, width, projected, context, inner * (1 + gated), inner if gated else 0)
-        return cls(*map(program.place, widths))
+        return cls(*map(program.allocate, widths))
 
 
 def _projected_width(attention: MultiHead) -> int:
@@ -61,7 +61,7 @@ def _projected_width(attention: MultiHead) -> int:
 
 
 def add_norm(program: Program, layer: nn.Module, x: Region, out: Region) -> None:
-    """out = norm(x)."""
+    """Add the operation out = norm(x)."""
     if isinstance(layer, nn.LayerNorm):
         program.norm(x, out, layer.weight, layer.bias, layer.eps)
     elif isinstance(layer, nn.RMSNorm):
@@ -75,10 +75,10 @@ def _epsilon(layer: nn.RMSNorm) -> float:
 
 
 class NativeFrame:
-    """A residual frame around a part that reads ``source`` and adds to x."""
+    """Residual frame around a part that reads ``source`` and adds to x."""
 
     def __init__(self, program: Program, frame: Residual, scratch: Scratch) -> None:
-        self._program, self._frame, self._rooms = program, frame, scratch
+        self._program, self._frame, self._scratch = program, frame, scratch
         self._post = isinstance(frame, PostNorm)
         plain = self._post or isinstance(frame.norm, nn.Identity)
         self.source = scratch.x if plain else scratch.normed
@@ -87,11 +87,11 @@ class NativeFrame:
 
     def close(self) -> None:
         if self._post:
-            add_norm(self._program, self._frame.norm, self._rooms.x, self._rooms.x)
+            add_norm(self._program, self._frame.norm, self._scratch.x, self._scratch.x)
 
 
 class Attention:
-    """One attention with its heads filled up: queries leave it multiplied by the scale of the energies."""
+    """One attention with heads padded to full vectors; queries are returned multiplied by the scale of the energies."""
 
     def __init__(self, attention: MultiHead, rotary: Rotary | None = None) -> None:
         self.attention, self.rotary = attention, rotary
@@ -102,10 +102,10 @@ class Attention:
         scale = cast(Dot, attention.mechanism).scale
         self.scale = 1 / math.sqrt(attention.key_width) if scale is None else scale
         self.normed = attention.query_norm is not None
-        query = self._turned(PackedMatrix.of(cast(nn.Linear, attention.query)), attention.heads)
+        query = self._reordered(PackedMatrix.of(cast(nn.Linear, attention.query)), attention.heads)
         query = query if self.normed else query.map(lambda x: x * self.scale)
         self.query = query.map(lambda x: filled_heads(x, attention.heads))
-        key = self._turned(PackedMatrix.of(cast(nn.Linear, attention.key)), attention.key_heads)
+        key = self._reordered(PackedMatrix.of(cast(nn.Linear, attention.key)), attention.key_heads)
         self.key = key.map(lambda x: filled_heads(x, attention.key_heads))
         value = PackedMatrix.of(cast(nn.Linear, attention.value))
         self.value = value.map(lambda x: filled_heads(x, attention.key_heads))
@@ -113,17 +113,18 @@ class Attention:
         if attention.gate is not None:
             self.gate = PackedMatrix.of(attention.gate).map(lambda x: filled_heads(x, attention.heads))
 
-    def _turned(self, matrix: PackedMatrix, heads: int) -> PackedMatrix:
+    def _reordered(self, matrix: PackedMatrix, heads: int) -> PackedMatrix:
         return matrix.map(lambda x: relayout(x, heads=heads, to="interleaved")) if self.half else matrix
 
     def add_own(
         self, program: Program, scratch: Scratch, source: Region, layer: int | None, angles: Tensor | None
     ) -> list[Any]:
-        """Self-attention over the cells of a layer, or without one over the rows of a sequence.
+        """Add self-attention over the cells of a layer, or over the rows of a sequence if ``layer`` is None.
 
-        Returns the operations that look up angles.
+        Returns:
+            the operations that look up angles.
         """
-        queries, keys, values = (len(each.weight) for each in (self.query, self.key, self.value))
+        queries, keys, values = (len(matrix.weight) for matrix in (self.query, self.key, self.value))
         parts = [self.query, self.key, self.value, *([self.gate] if self.gate else [])]
         whole = stacked(*parts)
         projected = scratch.projected.part(0, len(whole.weight))
@@ -132,10 +133,10 @@ class Attention:
         value = projected.part(queries + keys, values)
         self._norm(program, self.attention.query_norm, query, self.scale)
         self._norm(program, self.attention.key_norm, key)
-        turns = []
+        rotations = []
         if angles is not None:
-            for place, heads in ((query, self.sizes.heads), (key, self.sizes.key_heads)):
-                turns.append(program.turn(place, angles, heads))
+            for region, heads in ((query, self.sizes.heads), (key, self.sizes.key_heads)):
+                rotations.append(program.rotate(region, angles, heads))
         context = scratch.context.part(0, self.sizes.heads * self.sizes.value_width)
         if layer is None:
             program.attend_rows(query, key, context, self.sizes)
@@ -143,10 +144,10 @@ class Attention:
             program.keep(key, value, self.sizes, layer)
             program.attend(query, context, self.sizes, layer)
         self._close(program, scratch, context, projected.part(queries + keys + values, 0))
-        return turns
+        return rotations
 
     def add_reading(self, program: Program, scratch: Scratch, source: Region, layer: int) -> None:
-        """Attention to the source of a layer."""
+        """Add attention to the source of a layer."""
         queries = len(self.query.weight)
         whole = stacked(self.query, *([self.gate] if self.gate else []))
         projected = scratch.projected.part(0, len(whole.weight))
@@ -158,7 +159,7 @@ class Attention:
         self._close(program, scratch, context, projected.part(queries, 0))
 
     def add_source(self, program: Program, states: Region, out: Region, layer: int) -> None:
-        """Keys and values of a row of the source into the tables of a layer."""
+        """Add the keys and values of a source row, which are written into the tables of a layer."""
         whole = stacked(self.key, self.value)
         keys, values = len(self.key.weight), len(self.value.weight)
         program.product(states, out, fill(whole.weight), whole.bias)
@@ -185,7 +186,7 @@ class Attention:
 def feed_forward_layer(
     program: Program, scratch: Scratch, layer: FeedForward | GatedFeedForward, source: Region
 ) -> None:
-    """x += FFN(source)."""
+    """Add x += FFN(source)."""
     inner = filled(layer.up.out_features)
     down = PackedMatrix.of(layer.down)
     if isinstance(layer, FeedForward):
@@ -199,7 +200,7 @@ def feed_forward_layer(
         )
         hidden = scratch.inner.part(0, inner)
     else:
-        both = stacked(*(PackedMatrix(filled_heads(each.weight, 1)) for each in (layer.gate, layer.up)))
+        both = stacked(*(PackedMatrix(filled_heads(linear.weight, 1)) for linear in (layer.gate, layer.up)))
         program.product(source, scratch.inner.part(0, 2 * inner), fill(both.weight))
         hidden = scratch.inner_gated.part(0, inner)
         halves = scratch.inner.part(0, inner), scratch.inner.part(inner, inner)

@@ -1,4 +1,4 @@
-"""Reading by the kernels: an encoder whose layers are one call of C, over the columns that are there."""
+"""Encoding with the kernels: all layers of an encoder are a single C call over the valid positions."""
 
 from __future__ import annotations
 
@@ -22,37 +22,40 @@ from regard.native.library import find, library
 from regard.native.program import Format
 from regard.native.runner import Runner
 
-AT_ONCE = 256  # rows of a thread that are read at a time, whose records stay in its cache
+ROWS_PER_THREAD = 256  # rows of one call, whose records fit into the thread's cache
 
 
 def reading_obstacle(encoder: nn.Module) -> str | None:
-    """The reason why the kernels cannot compute this encoder; None if they can."""
+    """Return the reason why the kernels cannot compute this encoder, or None."""
     weight = next(encoder.parameters())
     if weight.device.type != "cpu" or weight.dtype != torch.float32:
-        return "they compute in float32 on the processor"
+        return "they compute float32 weights on the CPU only"
     return encoder_obstacle(cast(Encoder, encoder)) or find().reason
 
 
 class NativeEncoder(Encoder):
-    """States of a TransformerEncoder in float32, or by 8-bit products; those of padding are 0 and cost nothing.
+    """States of a TransformerEncoder in float32 or with 8-bit products; states of padding are 0 and cost nothing.
 
-    A row's states do not depend on the rows beside it, to the bit. ``embedded`` is not computed: it is the states, too.
-    The weights are copied. ValueError where there is a ``reading_obstacle``.
+    A row's states do not depend on the other rows, to the bit. ``embedded`` is not computed: it equals the states. The
+    weights are copied.
+
+    Raises:
+        ValueError: the encoder has a ``reading_obstacle``.
     """
 
     def __init__(self, encoder: nn.Module, *, format: Format = "float32", threads: int | None = None) -> None:
         super().__init__()
         if (reason := reading_obstacle(encoder)) is not None:
             raise ValueError(f"the kernels cannot compute this encoder: {reason}")
-        known, kernels = cast(TransformerEncoder, encoder), library()
+        transformer, kernels = cast(TransformerEncoder, encoder), library()
         assert kernels is not None
-        self.width = self.summary = known.width
-        layers = cast(Iterable[TransformerLayer], known.layers)
+        self.width = self.summary = transformer.width
+        layers = cast(Iterable[TransformerLayer], transformer.layers)
         self._stack = NativeStack(
-            kernels, format, cast(TokenInput, known.embedding), layers, known.norm, own_cells=False
+            kernels, format, cast(TokenInput, transformer.embedding), layers, transformer.norm, own_cells=False
         )
         self._runner = Runner(self._stack.program, threads or torch.get_num_threads())
-        self._lock = Lock()  # threads of a server share a model, and a runner has room for one call
+        self._lock = Lock()  # threads of a server share a model, and a runner holds one call
 
     @torch.no_grad()
     def forward(self, inputs: Int[Tensor, "sentences length"], span: Span) -> Encoded:
@@ -62,17 +65,17 @@ class NativeEncoder(Encoder):
         with self._lock:
             if self._stack.grow(max(lengths, default=0)):
                 self._runner.refresh()
-            for first, last in groups(lengths, AT_ONCE * self._runner.threads):
+            for first, last in groups(lengths, ROWS_PER_THREAD * self._runner.threads):
                 part = valid[first:last]
                 states[first:last][part] = self._read(inputs[first:last][part], lengths[first:last])
         return Encoded(states, states, mean_state(states, span), span)
 
     def _read(self, tokens: Int[Tensor, "rows"], lengths: list[int]) -> Float[Tensor, "rows width"]:
-        """States of the tokens of several sentences, one after the other."""
-        runner, each = self._runner, torch.tensor(lengths)
-        end = each.cumsum(0)
-        sentence, rows = torch.arange(len(lengths)).repeat_interleave(each), len(tokens)
-        begin = (end - each)[sentence]
+        """Return the states of the tokens of several sentences, one after the other."""
+        runner, counts = self._runner, torch.tensor(lengths)
+        end = counts.cumsum(0)
+        sentence, rows = torch.arange(len(lengths)).repeat_interleave(counts), len(tokens)
+        begin = (end - counts)[sentence]
         batch = runner.batch
         batch.token, batch.time, batch.slot = tokens.int(), (torch.arange(rows) - begin).int(), sentence.int()
         batch.begin, batch.end = begin.int(), end[sentence].int()
@@ -82,8 +85,8 @@ class NativeEncoder(Encoder):
 
 
 def read_by_kernels(net: nn.Module, format: Format) -> nn.Module:
-    """The network with the kernels in place of its ``encoder``, its other parts shared."""
-    found = copy(net)
-    found._modules = dict(net._modules)
-    found._modules["encoder"] = NativeEncoder(cast(nn.Module, net.encoder), format=format)
-    return found
+    """Return a copy of the network whose ``encoder`` runs in the kernels; its other parts are shared."""
+    shared_net = copy(net)
+    shared_net._modules = dict(net._modules)
+    shared_net._modules["encoder"] = NativeEncoder(cast(nn.Module, net.encoder), format=format)
+    return shared_net

@@ -1,4 +1,4 @@
-"""A stack of a Transformer's layers as a program: from tokens to normed features, columns looked up as they come."""
+"""A stack of a Transformer's layers as a program: from tokens to normalized features."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from regard.models.transformer.layer import TransformerLayer
 from regard.native.library import Library, Operation
 from regard.native.program import Format, Program, filled
 
-FEWEST_POSITIONS = 256
+MIN_POSITIONS = 256  # of a table that is looked up
 
 
 def native_obstacle(layer: TransformerLayer) -> str | None:
-    """The reason why the kernels cannot compute a layer that has a fast form; None if they can."""
+    """Return the reason why the kernels cannot compute a layer that has a fast implementation, or None."""
     if not known_activation(layer.feed_forward):
-        return "its activation is none that the kernels know"
+        return "the kernels do not support its activation"
     norms = [frame.norm for name, frame in layer.named_children() if name.startswith("around_")]
     if not all(isinstance(norm, (nn.LayerNorm, nn.RMSNorm, nn.Identity)) for norm in norms):
-        return "its normalization is none that the kernels know"
+        return "the kernels do not support its normalization"
     return None
 
 
 class NativeStack:
     """A stack of layers as a program.
 
-    ``own_cells``: self-attention reads and writes tables; without them it is that of an encoder, over the rows at hand.
+    ``own_cells``: self-attention reads and writes tables; otherwise it is that of an encoder, over the rows of a call.
     """
 
     def __init__(
@@ -49,8 +49,8 @@ class NativeStack:
         self.width = embedding.width
         program.embed(embedding.weight.detach() * embedding.scale, scratch.x)
         if type(embedding.position) is not NoPosition:
-            nothing = torch.zeros(0, scratch.x.width)
-            self.lookups.append((program.position(nothing, scratch.x), embedding.position))
+            no_positions = torch.zeros(0, scratch.x.width)
+            self.lookups.append((program.position(no_positions, scratch.x), embedding.position))
         if any(layer.start_mix is not None for layer in stack):
             program.copy(scratch.x, scratch.embedded)
         for number, layer in enumerate(stack):
@@ -64,8 +64,8 @@ class NativeStack:
             program.mix(scratch.x, scratch.embedded, scratch.x, *layer.start_mix.detach().tolist())
         frame = NativeFrame(program, layer.around_mixer, scratch)
         angles = None if mixer.rotary is None else torch.zeros(0, mixer.rotary.width // 2)
-        turns = Attention(mixer.attention, mixer.rotary).add_own(program, scratch, frame.source, number, angles)
-        self.lookups += [(turn, cast(Rotary, mixer.rotary)) for turn in turns]
+        rotations = Attention(mixer.attention, mixer.rotary).add_own(program, scratch, frame.source, number, angles)
+        self.lookups += [(rotation, cast(Rotary, mixer.rotary)) for rotation in rotations]
         frame.close()
         if isinstance(layer.reader, AttentionReader):
             assert number is not None
@@ -77,24 +77,24 @@ class NativeStack:
         frame.close()
 
     def grow(self, positions: int) -> bool:
-        """Let columns up to so many be looked up; True where operations changed."""
+        """Extend lookup tables to at least ``positions`` positions; return True if operations changed."""
         if not self.lookups or positions <= self.positions:
             return False
-        limits = [found for _, each in self.lookups if (found := max_positions(each)) is not None]
-        wanted = max(positions, min([FEWEST_POSITIONS, *limits]), min([2 * self.positions, *limits]))
-        made: dict[int, Tensor] = {}
-        for operation, each in self.lookups:
-            if id(each) not in made:
-                made[id(each)] = _looked_up(each, wanted, self.width)
-            self.program.retable(operation, made[id(each)])
-        self.positions = wanted
+        limits = [limit for _, encoding in self.lookups if (limit := max_positions(encoding)) is not None]
+        capacity = max(positions, min([MIN_POSITIONS, *limits]), min([2 * self.positions, *limits]))
+        tables: dict[int, Tensor] = {}
+        for operation, encoding in self.lookups:
+            if id(encoding) not in tables:
+                tables[id(encoding)] = _lookup_table(encoding, capacity, self.width)
+            self.program.set_table(operation, tables[id(encoding)])
+        self.positions = capacity
         return True
 
 
-def _looked_up(each: Position | Rotary, positions: int, width: int) -> Float[Tensor, "positions width"]:
-    column = torch.arange(positions)[None]
-    if isinstance(each, Rotary):
-        angle = each.angles(column)[0]
+def _lookup_table(encoding: Position | Rotary, positions: int, width: int) -> Float[Tensor, "positions width"]:
+    position = torch.arange(positions)[None]
+    if isinstance(encoding, Rotary):
+        angle = encoding.angles(position)[0]
         return torch.stack([angle.cos(), angle.sin()], -1).flatten(1)
-    table: Tensor = each(torch.zeros(1, positions, width), column)[0]
+    table: Tensor = encoding(torch.zeros(1, positions, width), position)[0]
     return torch.nn.functional.pad(table, (0, filled(width) - width))

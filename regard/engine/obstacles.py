@@ -1,4 +1,4 @@
-"""Reasons why a Transformer's layer has no fast form: only what fast decoding computes alike is let through."""
+"""Reasons why a Transformer's layer has no fast implementation: only exactly equivalent parts are accepted."""
 
 from __future__ import annotations
 
@@ -27,23 +27,29 @@ def layer_obstacle(
     layer: TransformerLayer, reader: type[AttentionReader] | None, biases: tuple[type[nn.Module], ...] = (),
     *, windows: bool = False, own: Collection[Mask] = (Causal(), Padding()),
 ) -> str | None:  # fmt: skip
-    """The reason why a layer has no fast form, or None; only exact classes count, since a subclass may differ.
+    """Return the reason why a layer has no fast implementation, or None.
 
-    ``reader``: the class of what reads the source. ``biases``: classes of biases that are served. ``windows``: whether
-    restricted self-attention is. ``own``: the masks of self-attention.
+    Only exact classes are accepted, because a subclass may compute something else.
+
+    Args:
+        layer: the layer.
+        reader: the class of its source attention, or None.
+        biases: supported classes of attention biases.
+        windows: support self-attention that is restricted to a window.
+        own: the masks of self-attention.
     """
     mixer = layer.mixer
     if type(layer) is not TransformerLayer or type(mixer) is not SelfAttention:
-        return "a layer has something else than self-attention"
+        return "a layer has a mixer other than self-attention"
     if type(layer.reader) is not (reader or type(None)):
-        return "a layer has something else than encoder-decoder attention"
+        return "a layer has a reader other than encoder-decoder attention"
     if not _serves(mixer.mask, own, windows=windows):
         return "its self-attention is restricted"
     if (reason := _attention_obstacle(mixer.attention, biases)) is not None:
         return reason
     if isinstance(layer.reader, AttentionReader):
         if set(layer.reader.mask.conjuncts()) != {Padding()}:
-            return "its reading of the source is restricted"
+            return "its attention to the source is restricted"
         if (reason := _attention_obstacle(layer.reader.attention, ())) is not None:
             return reason
     if type(layer.feed_forward) not in (FeedForward, GatedFeedForward):
@@ -66,7 +72,7 @@ def _serves(mask: Mask, own: Collection[Mask], *, windows: bool) -> bool:
 def _attention_obstacle(attention: MultiHead, biases: tuple[type[nn.Module], ...]) -> str | None:
     mechanism = attention.mechanism
     if type(mechanism) is not Dot or (mechanism.bias is not None and type(mechanism.bias) not in biases):
-        return "its attention is not the plain product"
+        return "its attention is not plain dot-product attention"
     projections = (getattr(attention, name) for name in PROJECTIONS)
     if type(attention) is not MultiHead or not all(type(x) is nn.Linear for x in projections):
         return "its attention lacks a projection"
@@ -74,7 +80,7 @@ def _attention_obstacle(attention: MultiHead, biases: tuple[type[nn.Module], ...
 
 
 def unknown_parameters(module: nn.Module, known: Iterable[str], *, prefixes: tuple[str, ...]) -> str | None:
-    """The reason why ``module`` has no fast form, if it has parameters that fast decoding knows nothing of."""
+    """Return the reason why ``module`` has no fast implementation if it has unknown parameters, else None."""
     names = {name for name, _ in module.named_parameters(remove_duplicate=False)} - set(known)
     unknown = sorted(name for name in names if not name.startswith(prefixes))
-    return f"it has parameters that fast decoding does not know: {', '.join(unknown)}" if unknown else None
+    return f"it has parameters that fast decoding does not support: {', '.join(unknown)}" if unknown else None

@@ -1,7 +1,7 @@
 """Linear layers with matrices laid out once for the processor's matrix units, in float32 or bfloat16.
 
-The only file that names torch's packed operators; without them (no oneDNN, not a CPU) plain layers compute the same.
-For inference alone: no matrix here is a parameter or gets a gradient.
+Only this file calls torch's packed operators. Without them (no oneDNN, not a CPU), plain layers compute the same. For
+inference only: no matrix here is a parameter or receives a gradient.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from torch.nn.functional import linear, pad
 
 from regard.models.transformer.feed_forward import FeedForward
 
-TYPICAL_ROWS = 64  # the layout is chosen for so many rows; any number works
-ROUND = 16  # rows; oneDNN prepares and keeps a product for each number of rows, so few numbers are used
-STEPS = 8  # numbers of rows used between a power of two and the next
+TYPICAL_ROWS = 64  # the layout is optimized for this number of rows; any number works
+ROUND = 16  # rows; oneDNN compiles and caches a product for each number of rows, hence rows are padded to a few numbers
+STEPS = 8  # padded numbers of rows between a power of two and the next
 
 
 class PackedMatrix(NamedTuple):
@@ -32,14 +32,14 @@ class PackedMatrix(NamedTuple):
         return cls(layer.weight.detach(), None if layer.bias is None else layer.bias.detach())
 
     def map(self, change: Callable[[Tensor], Tensor]) -> PackedMatrix:
-        """A matrix with ``change`` applied to W and, where there is one, to b."""
+        """Return a matrix with ``change`` applied to W and, if present, to b."""
         return PackedMatrix(change(self.weight), None if self.bias is None else change(self.bias))
 
 
 def stacked(*matrices: PackedMatrix) -> PackedMatrix:
-    """Matrices over the same features stacked into one, so that one product computes all."""
-    weight = torch.cat([each.weight for each in matrices])
-    if all(each.bias is None for each in matrices):
+    """Stack matrices over the same features into one, to compute them all with one product."""
+    weight = torch.cat([matrix.weight for matrix in matrices])
+    if all(matrix.bias is None for matrix in matrices):
         return PackedMatrix(weight)
     return PackedMatrix(weight, torch.cat([w.new_zeros(len(w)) if b is None else b for w, b in matrices]))
 
@@ -52,10 +52,10 @@ def _packable(weight: Tensor) -> bool:
 
 
 class PackedLinear:
-    """y = x Wᵀ + b by a packed matrix, in its own number format and on its own device.
+    """y = x Wᵀ + b with a packed matrix, in its own number format and on its own device.
 
-    ``alone``: also keep the matrix as it stands, by which a single row in float32 is multiplied: there packing costs
-    more than it saves.
+    ``alone``: also store the unpacked matrix, which multiplies a single row in float32: for it, packing costs more than
+    it saves.
     """
 
     def __init__(self, matrix: PackedMatrix, *, alone: bool = False) -> None:
@@ -73,13 +73,13 @@ class PackedLinear:
         return y
 
     def relu(self, x: Float[Tensor, "rows inputs"]) -> Float[Tensor, "rows outputs"]:
-        """max(0, y), by torch: oneDNN's own turns NaN into 0 and so hides a broken model."""
+        """Return max(0, y), computed by torch: oneDNN's own ReLU maps NaN to 0 and so hides a broken model."""
         return self(x).relu_()
 
     def add_to(
         self, residual: Float[Tensor, "rows outputs"], x: Float[Tensor, "rows inputs"]
     ) -> Float[Tensor, "rows outputs"]:
-        """residual + y."""
+        """Return residual + y."""
         if not self.packed:
             return residual + linear(x, self.weight, self.bias)
         if self.plain is not None and len(x) == 1:
@@ -90,7 +90,7 @@ class PackedLinear:
 
 
 class _Layer(nn.Module):
-    """A packed matrix as a replacement of ``nn.Linear``, for input of any shape."""
+    """A packed matrix as a replacement for ``nn.Linear``, for input of any shape."""
 
     def __init__(self, matrix: PackedLinear) -> None:
         super().__init__()
@@ -103,13 +103,13 @@ class _Layer(nn.Module):
 
 
 def rounded(rows: int) -> int:
-    """``rows`` rounded up to one of few numbers, since a product is prepared for each number of rows."""
+    """Round ``rows`` up to one of few numbers, because a product is compiled for each number of rows."""
     octave = 1 << (max(rows, 2) - 1).bit_length() - 1  # the power of two below
     return rows + -rows % max(ROUND, octave // STEPS)
 
 
 def pack_layers(module: nn.Module) -> None:
-    """Replace every ``nn.Linear`` inside ``module`` by its packed form, and ReLU by its in-place form."""
+    """Replace every ``nn.Linear`` in ``module`` by its packed form, and ReLU by its in-place form."""
     if type(module) is FeedForward and module.activation is torch.relu:
         module.activation = torch.relu_
     for name, child in module.named_children():

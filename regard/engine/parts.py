@@ -1,4 +1,4 @@
-"""Parts of a fast layer beside attention: norms, residual frames and feed-forwards over rows of features."""
+"""Parts of a fast layer other than attention: norms, residual frames and feed-forwards over rows of features."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Rows = Float[Tensor, "rows width"]
 
 
 def padded(x: Float[Tensor, "rows *width"], rows: int) -> Float[Tensor, "{rows} *width"]:
-    """``x`` with rows of zeros at the end, up to so many rows."""
+    """Append rows of zeros to ``x``, up to ``rows`` rows."""
     missing = rows - len(x)
     return pad(x, (0, 0) * (x.dim() - 1) + (0, missing)) if missing else x
 
 
 def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
-    """The computation of a norm as a function, without the cost of calling a module; its gains times ``scale``."""
+    """Return a norm as a function, without the cost of a module call; its gains are multiplied by ``scale``."""
     if type(layer) is nn.LayerNorm:
         weight, bias = layer.weight.detach() * scale, layer.bias.detach() * scale
         return lambda x: torch.layer_norm(x, layer.normalized_shape, weight, bias, layer.eps)
@@ -35,7 +35,7 @@ def norm(layer: nn.Module, scale: float = 1.0) -> Callable[[Tensor], Tensor]:
 
 
 class _RootMeanSquare:
-    """x / √(mean of x² + ε) · g in half the operations of torch's, which has no kernel for CPUs."""
+    """x / √(mean of x² + ε) · g in half the operations of torch's implementation, which has no kernel for CPUs."""
 
     def __init__(self, gains: dict[torch.dtype, Tensor], width: int, epsilon: float | None) -> None:
         self.gains, self.share, self.epsilon = gains, 1 / width, epsilon
@@ -53,7 +53,7 @@ def _same(x: Tensor) -> Tensor:
 
 
 class Start:
-    """λ x + μ e of a layer that looks back to the embedded tokens e, and x of one that does not."""
+    """λ x + μ e for a layer with a residual from the embedded tokens e, else x."""
 
     def __init__(self, mix: Float[Tensor, "2"] | None) -> None:
         self.mix: tuple[float, float] | None = None if mix is None else tuple(mix.detach().tolist())
@@ -63,7 +63,7 @@ class Start:
 
 
 class Frame:
-    """A residual frame without dropout: a norm before the branch or after the sum."""
+    """Residual frame without dropout: a norm before the branch or after the sum."""
 
     def __init__(self, frame: Residual) -> None:
         post, normed = isinstance(frame, PostNorm), norm(frame.norm)
@@ -97,5 +97,5 @@ class _GatedFeedForward:
 
 
 def feed_forward(layer: FeedForward | GatedFeedForward) -> Callable[[Rows, Rows], Rows]:
-    """The feed-forward of packed matrices: (x, residual) to residual + FFN(x)."""
+    """Return the feed-forward with packed matrices: (x, residual) to residual + FFN(x)."""
     return _FeedForward(layer) if isinstance(layer, FeedForward) else _GatedFeedForward(layer)

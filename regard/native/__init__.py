@@ -1,1 +1,1 @@
-"""Kernels in C: products, norms, attention and search over packed matrices, called once a step."""
+"""Kernels in C: products, norms, attention and search over packed matrices, called once per step."""

@@ -1,4 +1,4 @@
-"""Hypotheses of a beam search whose steps are run without Python, as long as none has to be decided on."""
+"""Hypotheses of a beam search whose steps run without Python until one of them requires a decision."""
 
 from __future__ import annotations
 
@@ -8,38 +8,39 @@ import torch
 from jaxtyping import Float, Float64, Int32
 from torch import Tensor
 
-from regard.native.checks import require, shaped
+from regard.native.checks import require, require_tensor
 from regard.native.library import Beam
 
-MOST_BEST = 64  # types of a row, and hypotheses of a sentence
+MAX_BEST = 64  # types per row, and hypotheses per sentence
 
 
 @dataclass
 class BeamRows:
-    """Log P of live hypotheses, and room for what each of them goes on from in steps that are not the last."""
+    """Log P of live hypotheses, and buffers for the predecessors and tokens of all steps but the last."""
 
-    total: Float64[Tensor, "sentences width"]  # the greatest first; goes on
-    least: Float64[Tensor, "sentences"]  # what the greatest has to exceed, or else the sentence may be done
+    total: Float64[Tensor, "sentences width"]  # in descending order; updated in place
+    least: Float64[Tensor, "sentences"]  # bound that the greatest must exceed; otherwise the sentence may be finished
     parent: Int32[Tensor, "steps rows"]
     chosen: Int32[Tensor, "steps rows"]
     gain: Float[Tensor, "steps rows"]
 
     @classmethod
     def of(cls, total: Tensor, least: Tensor, steps: int) -> BeamRows:
-        """Room for so many steps of these hypotheses."""
+        """Return buffers for ``steps`` steps of these hypotheses."""
         parent, chosen = torch.empty(2, steps - 1, total.numel(), dtype=torch.int32)
         return cls(total.contiguous().clone(), least, parent, chosen, torch.empty(steps - 1, total.numel()))
 
     def filled(self, rows: int, steps: int) -> Beam:
-        """The addresses of all of it; refused where it is not of so many rows and steps."""
-        require(self.total.dim() == 2, "totals by sentence and hypothesis")
+        """Return the addresses of all buffers; raise ValueError if they do not fit these rows and steps."""
+        require(self.total.dim() == 2, f"total must have 2 dimensions (sentences, width), got {self.total.dim()}")
         sentences, width = self.total.shape
         require(
-            0 < width <= MOST_BEST and sentences * width == rows, f"{sentences} × {width} hypotheses in {rows} rows"
+            0 < width <= MAX_BEST and sentences * width == rows,
+            f"{sentences} × {width} hypotheses do not fit {rows} rows, with at most {MAX_BEST} per sentence",
         )
-        shaped(self.total, self.total.shape, torch.float64, "total")
-        shaped(self.least, (sentences,), torch.float64, "least")
+        require_tensor(self.total, self.total.shape, torch.float64, "total")
+        require_tensor(self.least, (sentences,), torch.float64, "least")
         for name, type in (("parent", torch.int32), ("chosen", torch.int32), ("gain", torch.float32)):
-            shaped(getattr(self, name), (steps - 1, rows), type, name)
-        every = {name: getattr(self, name).data_ptr() for name in ("total", "least", "parent", "chosen", "gain")}
-        return Beam(sentences=sentences, width=width, **every)
+            require_tensor(getattr(self, name), (steps - 1, rows), type, name)
+        addresses = {name: getattr(self, name).data_ptr() for name in ("total", "least", "parent", "chosen", "gain")}
+        return Beam(sentences=sentences, width=width, **addresses)

@@ -1,8 +1,8 @@
-"""Compile the kernels: one object for each instruction set, joined to one library, by the compiler of PyPI's ziglang.
+"""Compile the kernels: one object per instruction set, linked into one library by the compiler of PyPI's ziglang.
 
     python regard/native/build.py
 
-needs no compiler on the machine. The library lies beside this file; ``regard.native.library`` loads it.
+The machine needs no other compiler. The library is written next to this file; ``regard.native.library`` loads it.
 """
 
 from __future__ import annotations
@@ -24,35 +24,39 @@ TARGETS = {
     ("Linux", "x86_64"): "x86_64-linux-gnu.2.17", ("Linux", "aarch64"): "aarch64-linux-gnu.2.17",
     ("Darwin", "x86_64"): "x86_64-macos.11.0", ("Darwin", "aarch64"): "aarch64-macos.11.0",
 }  # fmt: skip
-# Fused within an expression alone: sets that fuse and those that cannot then quantize alike, to the bit.
+# Fused multiply-add within an expression only: sets with and without it then quantize identically, to the bit.
 FLAGS = ("-std=c11", "-O3", "-ffp-contract=on", "-fPIC", "-Wall", "-Wextra", "-Wno-psabi")
 
 
-def platform_of_this() -> tuple[str, str]:
-    """System and processor of this machine, under the names of ``TARGETS``."""
-    found = platform.machine().lower()
-    return platform.system(), {"amd64": "x86_64", "arm64": "aarch64"}.get(found, found)
+def this_platform() -> tuple[str, str]:
+    """Return the system and processor of this machine, as named in ``TARGETS``."""
+    processor = platform.machine().lower()
+    return platform.system(), {"amd64": "x86_64", "arm64": "aarch64"}.get(processor, processor)
 
 
-def known() -> bool:
+def is_supported() -> bool:
     """Return whether there are kernels for this machine."""
-    return platform_of_this() in TARGETS
+    return this_platform() in TARGETS
 
 
-def current() -> bool:
-    """Return whether the library is there and no older than its sources."""
+def is_current() -> bool:
+    """Return whether the library exists and is no older than its sources."""
     sources = [*SOURCE.iterdir(), Path(__file__)]
-    return LIBRARY.is_file() and LIBRARY.stat().st_mtime >= max(each.stat().st_mtime for each in sources)
+    return LIBRARY.is_file() and LIBRARY.stat().st_mtime >= max(source.stat().st_mtime for source in sources)
 
 
 def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tuple[str, ...] = ()) -> Path:
-    """Compile for a machine, this one unless given, into a file that is whole or absent.
+    """Compile for a machine (default: this one) into a file that is complete or absent.
 
-    ``extra``: more arguments for the compiler. OSError or CalledProcessError where it fails.
+    ``extra``: additional arguments for the compiler.
+
+    Raises:
+        OSError: the compiler fails or is missing.
+        CalledProcessError: the linker fails.
     """
-    machine = machine or platform_of_this()
+    machine = machine or this_platform()
     if machine not in TARGETS:
-        raise OSError(f"there are no kernels for {' on '.join(machine)}")
+        raise OSError(f"the kernels do not support {' on '.join(machine)}")
     compiler = (sys.executable, "-m", "ziglang", "cc", "-target", TARGETS[machine], *extra)
     with tempfile.TemporaryDirectory() as folder:
         jobs: dict[str, tuple[str, ...]] = {
@@ -62,10 +66,10 @@ def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tup
         jobs |= {f"{name}.o": (*FLAGS, "-c", str(SOURCE / f"{name}.c")) for name in ("dispatch", "checks", "search")}
         objects = [str(Path(folder) / name) for name in jobs]
         running = [
-            subprocess.Popen([*compiler, *job, "-o", made]) for job, made in zip(jobs.values(), objects, strict=True)
+            subprocess.Popen([*compiler, *job, "-o", path]) for job, path in zip(jobs.values(), objects, strict=True)
         ]
         if sum(process.wait() != 0 for process in running):
-            raise OSError("the compiler failed, see above, or is not there: pip install ziglang")
+            raise OSError("the compiler failed (see above) or is missing: pip install ziglang")
         linked = Path(folder) / to.name
         strip = () if extra else ("-s",)
         subprocess.run([*compiler, *strip, "-shared", *objects, "-o", str(linked), "-lpthread", "-lm"], check=True)
@@ -76,11 +80,11 @@ def build(to: Path = LIBRARY, machine: tuple[str, str] | None = None, extra: tup
 
 
 def main() -> None:
-    """Build what is not built, or is older than its sources."""
+    """Build the library if it is missing or older than its sources."""
     try:
-        print(LIBRARY if current() else build())  # noqa: T201
+        print(LIBRARY if is_current() else build())  # noqa: T201
     except (OSError, subprocess.CalledProcessError) as error:
-        sys.exit(f"the kernels are not built, and torch computes alone: {error}")
+        sys.exit(f"the kernels were not built, so torch computes everything: {error}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Checks of what C reads without asking. ValueError: a defect of the caller, told before memory is touched."""
+"""Checks of everything that C reads unchecked. ValueError: an error of the caller, raised before memory is accessed."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import torch
 from torch import Tensor
 
 
-def expect(found: object, wanted: object, what: str) -> None:
-    """Refuse what differs from what is wanted."""
-    if found != wanted:
-        raise ValueError(f"{what} is {found}, and has to be {wanted}")
+def require_equal(value: object, expected: object, name: str) -> None:
+    """Raise ValueError if ``value`` differs from ``expected``."""
+    if value != expected:
+        raise ValueError(f"{name} must be {expected}, got {value}")
 
 
-def require(right: bool, what: str) -> None:
-    """Refuse what is not right."""
-    if not right:
-        raise ValueError(what)
+def require(condition: bool, message: str) -> None:
+    """Raise ValueError with this message if the condition is false."""
+    if not condition:
+        raise ValueError(message)
 
 
-def shaped(x: Tensor | None, shape: Sequence[int], type: torch.dtype, what: str) -> Tensor:
-    """``x`` where it is such a tensor, one number after the other, in this machine's memory."""
+def require_tensor(x: Tensor | None, shape: Sequence[int], type: torch.dtype, name: str) -> Tensor:
+    """Return ``x`` if it is a contiguous CPU tensor of this shape and type, else raise ValueError."""
     if x is None:
-        raise ValueError(f"{what} is missing")
+        raise ValueError(f"{name} is missing")
     if x.dtype is not type or x.shape != shape or not x.is_cpu or not x.is_contiguous():
-        how = "" if x.is_contiguous() else ", not contiguous"
-        raise ValueError(f"{what} is {x.dtype} {list(x.shape)} on {x.device}{how}, and has to be {type} {list(shape)}")
+        layout = "" if x.is_contiguous() else ", not contiguous"
+        raise ValueError(f"{name} must be {type} {list(shape)}, got {x.dtype} {list(x.shape)} on {x.device}{layout}")
     return x

@@ -1,7 +1,7 @@
-"""The compiled kernels, where they were built and this processor has instructions for them.
+"""The compiled kernels, if they were built and the processor has the required instructions.
 
-``REGARD_NATIVE`` names an instruction set (``amx``, ``avx512-vnni``, ``avx2``, ``plain``) to take instead of the
-quickest; ``off`` takes none.
+``REGARD_NATIVE`` selects an instruction set (``amx``, ``avx512-vnni``, ``avx2``, ``plain``) instead of the fastest;
+``off`` disables the kernels.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RowBatch(Structure):
         *((name, c_void_p) for name in ("begin", "end", "length", "cells", "sources", "cut", "scratch")),
         ("scratch_bytes", c_int64), ("every", c_int64), ("best", c_int64), ("suppressed", c_void_p),
         ("suppressed_count", c_int64),
-        *((name, c_void_p) for name in ("asked", "value", "found", "asked_value", "log_p", "partial")),
+        *((name, c_void_p) for name in ("requested", "value", "best_type", "requested_value", "log_p", "partial")),
     ]  # fmt: skip
 
 
@@ -65,7 +65,7 @@ class Beam(Structure):
 
 
 class Pass(Structure):
-    tensors: tuple[object, ...] = ()  # whose memory has to be there as long as the pass is
+    tensors: tuple[object, ...] = ()  # keeps their memory alive during the pass
     _fields_ = [
         *((name, c_int32) for name in ("kind", "format", "activation", "threshold", "halves")),
         ("scale", c_float), ("epsilon", c_float),
@@ -93,8 +93,8 @@ class ShortAttention(Structure):
     ]  # fmt: skip
 
 
-class Found(NamedTuple):
-    """The library, or the reason why there is none."""
+class LoadResult(NamedTuple):
+    """The library, or the reason why it is unavailable."""
 
     library: Library | None
     reason: str | None
@@ -103,59 +103,59 @@ class Found(NamedTuple):
 class Library:
     """The kernels for one instruction set.
 
-    They take addresses as they are: ``Program`` and ``Runner`` check what lies there.
+    They use addresses unchecked: ``Program`` and ``Runner`` check the memory at these addresses.
     """
 
     def __init__(self, loaded: Any, name: str, sets: Sequence[str]) -> None:
-        self._loaded, self.set, self.sets = loaded, name, tuple(sets)  # all of this processor's, the quickest first
+        self._loaded, self.set, self.sets = loaded, name, tuple(sets)  # of this processor, the fastest first
         self._name = name.encode()
 
     def run(self, program: Any, count: int, batch: RowBatch, pool: Pool | None) -> None:
-        """Run so many operations of a program on the rows of a batch."""
+        """Run ``count`` operations of a program on the rows of a batch."""
         if not self._loaded.regard_run(self._name, program, count, byref(batch), pool and pool.handle):
-            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+            raise RuntimeError(f"the kernels for {self.set} cannot run in this process")
 
     def run_ahead(
         self, program: Any, count: int, batch: RowBatch, pool: Pool | None, steps: int, end: int
     ) -> int:  # fmt: skip
-        """Run so many steps, each row fed with its best type, until one is ``end``; the number of steps done."""
+        """Run up to ``steps`` steps, each fed with the previous best types, until one is ``end``; return the count."""
         handle = pool and pool.handle
         done: int = self._loaded.regard_run_ahead(
             self._name, program, count, byref(batch), handle, batch.token, batch.time, steps, end
         )
         if not done:
-            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+            raise RuntimeError(f"the kernels for {self.set} cannot run in this process")
         return done
 
     def run_beam(
         self, program: Any, count: int, batch: RowBatch, pool: Pool | None, steps: int, end: int, beam: Beam
     ) -> int:  # fmt: skip
-        """Run steps of a beam search until one has to be decided on, or so many; the number of steps done."""
+        """Run up to ``steps`` steps of a beam search, until one requires a decision; return their number."""
         done: int = self._loaded.regard_run_beam(
             self._name, program, count, byref(batch), pool and pool.handle, batch.token, batch.time, steps, end,
             byref(beam),
         )  # fmt: skip
         if not done:
-            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+            raise RuntimeError(f"the kernels for {self.set} cannot run in this process")
         return done
 
-    def run_pass(self, given: Pass, threads: int = 1, team: int | None = None) -> None:
-        """Run one pass of training, by so many threads of ``team``, the address of OpenMP's ``GOMP_parallel``."""
-        if not self._loaded.regard_pass(self._name, byref(given), threads, team):
-            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+    def run_pass(self, call: Pass, threads: int = 1, team: int | None = None) -> None:
+        """Run one training pass with ``threads`` threads of ``team``, the address of OpenMP's ``GOMP_parallel``."""
+        if not self._loaded.regard_pass(self._name, byref(call), threads, team):
+            raise RuntimeError(f"the kernels for {self.set} cannot run in this process")
 
     def pack(self, weight: int, outputs: int, inputs: int, filled: int, format: int, to: int, scale: int) -> None:
-        """Pack a matrix of float32 at an address."""
+        """Pack a float32 matrix into the memory at address ``to``."""
         if not self._loaded.regard_pack(self._name, weight, outputs, inputs, filled, format, to, scale):
-            raise RuntimeError(f"the kernels for {self.set} cannot be run here")
+            raise RuntimeError(f"the kernels for {self.set} cannot run in this process")
 
-    def wrong(self, batch: RowBatch, ends: ctypes.Array[c_int64], slots: int) -> tuple[int, int] | None:
-        """The list, and the place in it, of the first number of a batch that is not below its end."""
-        found: int = self._loaded.regard_wrong(byref(batch), ends, slots)
-        return None if found < 0 else divmod(found, 2**32)
+    def out_of_range(self, batch: RowBatch, ends: ctypes.Array[c_int64], slots: int) -> tuple[int, int] | None:
+        """Return the list and the index of the first number of a batch that is out of range, or None."""
+        position: int = self._loaded.regard_wrong(byref(batch), ends, slots)
+        return None if position < 0 else divmod(position, 2**32)
 
     def pool(self, threads: int) -> Pool | None:
-        """Threads that wait for work; None for a single one, or where there are none to be had."""
+        """Return threads that wait for work; None for a single thread, or if threads cannot be created."""
         handle = self._loaded.regard_new_pool(threads) if threads > 1 else None
         return Pool(self._loaded, handle, threads) if handle else None
 
@@ -169,40 +169,40 @@ class Pool:
 
     @property
     def alive(self) -> bool:
-        """False in a process that was forked, which has none of these threads."""
+        """False in a forked process, where these threads do not exist."""
         return self._process == os.getpid()
 
 
 @cache
-def find(path: Path = LIBRARY, choice: str | None = None) -> Found:
-    """Load the kernels for the fastest instruction set of this processor, or for the one that is chosen.
+def find(path: Path = LIBRARY, choice: str | None = None) -> LoadResult:
+    """Load the kernels for the fastest instruction set of this processor, or for ``choice``.
 
-    A process keeps the library that it loaded first, since threads and packed matrices belong to it.
+    A process keeps the library that it loaded first, because threads and packed matrices belong to it.
     """
     choice = os.environ.get(CHOICE) if choice is None else choice
     if choice == "off":
-        return Found(None, f"{CHOICE} is off")
+        return LoadResult(None, f"{CHOICE} is off")
     if not path.is_file():
-        return Found(None, "it was not built: python -m regard.native.build")
+        return LoadResult(None, "not built: python -m regard.native.build")
     try:
         loaded = _declared(ctypes.CDLL(str(path)))
     except (OSError, AttributeError) as error:
-        return Found(None, f"{path} cannot be loaded: {error}")
+        return LoadResult(None, f"{path} cannot be loaded: {error}")
     sizes = [loaded.regard_size(number) for number in range(7)]
     if loaded.regard_abi() != ABI or sizes != [
-        ctypes.sizeof(each) for each in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass, ShortAttention)
+        ctypes.sizeof(structure) for structure in (NativeMatrix, Operation, Table, RowBatch, Beam, Pass, ShortAttention)
     ]:
-        return Found(None, f"{path} is of another version: python -m regard.native.build")
+        return LoadResult(None, f"{path} has another version: python -m regard.native.build")
     sets: list[str] = []
     while (name := loaded.regard_set(len(sets))) is not None:
         sets.append(name.decode())
     if choice and choice not in sets:
-        return Found(None, f"{CHOICE} is {choice}, and this processor has {', '.join(sets)}")
-    return Found(Library(loaded, choice or sets[0], sets), None)
+        return LoadResult(None, f"{CHOICE} is {choice}, but this processor supports {', '.join(sets)}")
+    return LoadResult(Library(loaded, choice or sets[0], sets), None)
 
 
 def library() -> Library | None:
-    """The kernels; None where there are none."""
+    """Return the kernels, or None if they are unavailable."""
     return find().library
 
 

@@ -1,4 +1,4 @@
-"""Cross-entropy of training by the kernels: softmax, loss and its slope, row by row in place of the logits."""
+"""Cross-entropy of training with the kernels: softmax, loss and gradient, written row by row over the logits."""
 
 from __future__ import annotations
 
@@ -22,22 +22,25 @@ class RowLosses(NamedTuple):
 def slope_in_place(
     logits: Float[Tensor, "rows types"], target: Int[Tensor, "rows"], smoothing: float
 ) -> RowLosses | None:
-    """Losses, with p − ε/V − (1 − ε)·1[target] written over the logits; None where the kernels do not take these.
+    """Return losses and overwrite the logits with p − ε/V − (1 − ε)·1[target]; None if unsupported by the kernels.
 
-    Exponentials and sums are of 32 bits in either format. IndexError for a target beyond the types.
+    Exponentials and sums have 32 bits in both formats.
+
+    Raises:
+        IndexError: a target is not a valid type.
     """
-    taken = logits.is_cpu and logits.dtype in FORMATS and logits.is_contiguous() and target.dtype is torch.int64
-    if not taken or not len(logits) or not passes.available():
+    supported = logits.is_cpu and logits.dtype in FORMATS and logits.is_contiguous() and target.dtype is torch.int64
+    if not supported or not len(logits) or not passes.available():
         return None
     rows, types = logits.shape
-    least, greatest = (int(each) for each in torch.aminmax(target))
+    least, greatest = (int(bound) for bound in torch.aminmax(target))
     if least < 0 or greatest >= types:
-        raise IndexError(f"targets lie from {least} to {greatest}, and there are {types} types")
-    found = RowLosses(torch.empty(rows), torch.empty(rows))
-    room = -(-types // LANES) * LANES
-    scratch, target = torch.empty(torch.get_num_threads(), room), target.contiguous()
-    tensors = {"x": logits, "kept": found.target, "part": found.types, "target": target, "scratch": scratch}
-    given = row_pass("loss", logits.dtype, rows, types, **tensors)
-    given.scale, given.room = smoothing, room
-    passes.run(given, logits.numel())
-    return found
+        raise IndexError(f"targets must be between 0 and {types - 1}, got {least} to {greatest}")
+    losses = RowLosses(torch.empty(rows), torch.empty(rows))
+    padded = -(-types // LANES) * LANES
+    scratch, target = torch.empty(torch.get_num_threads(), padded), target.contiguous()
+    tensors = {"x": logits, "kept": losses.target, "part": losses.types, "target": target, "scratch": scratch}
+    call = row_pass("loss", logits.dtype, rows, types, **tensors)
+    call.scale, call.room = smoothing, padded
+    passes.run(call, logits.numel())
+    return losses

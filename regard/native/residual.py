@@ -1,4 +1,4 @@
-"""End of a residual branch in training, by the kernels: dropout, sum and LayerNorm in one pass a direction."""
+"""End of a residual branch in training, with the kernels: dropout, sum and LayerNorm in one pass per direction."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def join(
     threshold: int,
     norm: LayerNormWeights | None,
 ) -> Float[Tensor, "*rows width"] | None:
-    """LayerNorm(x + m ∘ added), without ``norm`` the sum alone; None where the kernels do not take these tensors.
+    """Return LayerNorm(x + m ∘ added), or the sum without ``norm``; None if the kernels do not support these tensors.
 
-    m is 256 / (256 - threshold) where a byte's draw is at least the threshold and 0 elsewhere; 1 without draws.
-    Dropout and sum have the bits of torch's operations; LayerNorm differs by rounding.
+    m is 256 / (256 - threshold) if a byte's draw is at least the threshold, else 0; 1 without draws. Dropout and sum
+    are bit-identical to torch's operations; LayerNorm differs by rounding.
     """
     if not (covers(x) and covers(added)) or x.shape != added.shape or x.dtype != added.dtype or x.shape[-1] % LANES:
         return None
@@ -41,7 +41,7 @@ def join(
 
 
 def layer_norm(x: Float[Tensor, "*rows width"], norm: LayerNormWeights) -> Float[Tensor, "*rows width"] | None:
-    """(x − mean) / √(variance + ε) · g + b over the last dimension; None where the kernels do not take x."""
+    """Return (x − mean) / √(variance + ε) · g + b over the last dimension; None if the kernels do not support x."""
     if not covers(x) or x.shape[-1] % LANES:
         return None
     normed: Tensor = _Join.apply(x, None, None, 0, *norm)
@@ -69,15 +69,15 @@ class _Join(torch.autograd.Function):
         rows = x.numel() // width
         total = x if added is None else torch.empty_like(x)
         y = total if gain is None else torch.empty_like(x)
-        kept = None if gain is None else torch.empty(2 * rows)
+        statistics = None if gain is None else torch.empty(2 * rows)
         weights = _wide(gain, bias)
-        tensors = {"x": x, "g": None if added is None else added.contiguous(), "draw": draws, "kept": kept}
-        given = row_pass("join", x.dtype, rows, width, **tensors, y=y, **weights)
+        tensors = {"x": x, "g": None if added is None else added.contiguous(), "draw": draws, "kept": statistics}
+        call = row_pass("join", x.dtype, rows, width, **tensors, y=y, **weights)
         if added is not None:
-            given.other = total.data_ptr()
-        given.threshold, given.scale, given.epsilon = threshold, keep_scale(threshold, x.dtype), epsilon
-        passes.run(given, x.numel())
-        context.save_for_backward(None if gain is None else total, draws, kept, gain, bias)
+            call.other = total.data_ptr()
+        call.threshold, call.scale, call.epsilon = threshold, keep_scale(threshold, x.dtype), epsilon
+        passes.run(call, x.numel())
+        context.save_for_backward(None if gain is None else total, draws, statistics, gain, bias)
         context.threshold, context.adds = threshold, added is not None
         return y
 
@@ -86,7 +86,7 @@ class _Join(torch.autograd.Function):
     def backward(
         context: Any, upstream: Tensor
     ) -> tuple[Tensor, Tensor | None, None, None, Tensor | None, Tensor | None, None]:
-        total, draws, kept, gain, bias = context.saved_tensors
+        total, draws, statistics, gain, bias = context.saved_tensors
         upstream, width = upstream.contiguous(), upstream.shape[-1]
         rows = upstream.numel() // width
         to_x = upstream if gain is None else torch.empty_like(upstream)
@@ -94,16 +94,16 @@ class _Join(torch.autograd.Function):
         if gain is None and draws is None:
             return to_x, to_added, None, None, None, None, None
         parts = None if gain is None else torch.zeros(-(-rows // CHUNK_ROWS), 2, width)
-        tensors = {"x": total, "g": upstream, "draw": draws, "kept": kept, "part": parts}
-        given = row_pass("join-back", upstream.dtype, rows, width, **tensors, y=to_x, **_wide(gain, bias))
+        tensors = {"x": total, "g": upstream, "draw": draws, "kept": statistics, "part": parts}
+        call = row_pass("join-back", upstream.dtype, rows, width, **tensors, y=to_x, **_wide(gain, bias))
         if draws is not None and to_added is not None:
-            given.other = to_added.data_ptr()
-        given.threshold, given.scale = context.threshold, keep_scale(context.threshold, upstream.dtype)
-        passes.run(given, upstream.numel())
+            call.other = to_added.data_ptr()
+        call.threshold, call.scale = context.threshold, keep_scale(context.threshold, upstream.dtype)
+        passes.run(call, upstream.numel())
         to_gain, to_bias = (None, None) if parts is None else parts.sum(0).to(gain.dtype)
         return to_x, to_added, None, None, to_gain, to_bias, None
 
 
 def _wide(gain: Tensor | None, bias: Tensor | None) -> dict[str, Tensor]:
-    """Weights of the norm as the kernels read them, by field."""
+    """Return the weights of the norm in float32, by the field of the pass."""
     return {} if gain is None or bias is None else {"first": gain.float(), "second": bias.float()}

@@ -17,7 +17,7 @@ import torch
 
 from regard.core.installation import Extra, extra_command, extras
 from regard.native import build as kernel_builder
-from regard.native.build import known
+from regard.native.build import is_supported
 from regard.native.library import CHOICE, find
 
 
@@ -54,7 +54,7 @@ def test_it_tells_of_the_kernels(regard, choice: str, monkeypatch: pytest.Monkey
     told = {
         "": f"for {kernels.sets[0]} (the fastest of {names})",
         "off": f"not available: {CHOICE} is off",
-        "nonsense": f"not available: {CHOICE} is nonsense, and this processor has {names}",
+        "nonsense": f"not available: {CHOICE} is nonsense, but this processor supports {names}",
         "plain": f"for plain (set by {CHOICE} of {names})",
     }[choice]
     monkeypatch.setenv(CHOICE, choice)
@@ -135,26 +135,26 @@ def fresh() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.skipif(not known(), reason="no kernels exist for this machine")
+@pytest.mark.skipif(not is_supported(), reason="no kernels exist for this machine")
 def test_missing_kernels_are_a_problem_with_the_command_that_builds_them(
     regard, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     missing = partial(find.__wrapped__, here / "none.so", choice="")
     monkeypatch.setattr("regard.native.library.find", missing)
     (problem,) = [each for each in json.loads(regard("doctor", "--json").stdout)["problems"] if "kernels" in each]
-    assert problem.startswith("the C kernels are missing: it was not built; ")
+    assert problem.startswith("the C kernels are missing: not built; ")
     assert "problem: the C kernels are missing" in regard("doctor").stdout
     command = shlex.split(problem.rpartition(": ")[2].rpartition("&& ")[2])
     assert command == ["python", "-m", "regard.native.build"]
     calls = list[object]()
-    monkeypatch.setattr(kernel_builder, "current", lambda: False)
+    monkeypatch.setattr(kernel_builder, "is_current", lambda: False)
     monkeypatch.setattr(kernel_builder, "build", lambda: calls.append(None) or Path("kernels.so"))
     kernel_builder.main()  # what the module runs
     assert calls
 
 
 @pytest.mark.usefixtures("fresh")
-@pytest.mark.skipif(not known(), reason="no kernels exist for this machine")
+@pytest.mark.skipif(not is_supported(), reason="no kernels exist for this machine")
 def test_kernels_that_are_switched_off_are_a_problem_until_the_variable_is_unset(
     regard, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,7 +160,7 @@ def test_the_fast_decoder_refuses_a_part_or_computes_it_alike(name: str) -> None
         for parameter in made.decoder.parameters():
             parameter.normal_(std=0.5)  # gains and factors, too
     if obstacle(made.decoder) is not None:
-        with pytest.raises(ValueError, match="no fast form"):
+        with pytest.raises(ValueError, match="no fast implementation"):
             FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)
         return
     fast = FastEncoderDecoder(made.encoder, made.decoder, made.head.weight)

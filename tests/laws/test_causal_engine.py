@@ -210,9 +210,9 @@ class Forgetful(LanguageModel): ...
 @pytest.mark.parametrize(
     ("shape", "told"),
     [
-        ({"mixer": {"kind": "ssru"}}, "something else than self-attention"),
-        ({"mixer": {"kind": "differential"}}, "not the plain product"),
-        ({"position": "shaw"}, "not the plain product"),
+        ({"mixer": {"kind": "ssru"}}, "other than self-attention"),
+        ({"mixer": {"kind": "differential"}}, "not plain dot-product attention"),
+        ({"position": "shaw"}, "not plain dot-product attention"),
         ({"mixer": {"kind": "dot", "project": ["query", "key", "value"]}}, "lacks a projection"),
     ],
 )

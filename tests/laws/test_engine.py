@@ -183,7 +183,7 @@ def test_what_is_gone_is_not_read() -> None:
     for _ in range(20):
         _, session = quick.step(torch.full((3, 1), 5), session)
     session = select(session, torch.tensor([2]))  # one column
-    assert (session.capacity, session.columns) == (1, 1) and session.history.shape[2] == 32
+    assert (session.capacity, session.source_length) == (1, 1) and session.history.shape[2] == 32
     fresh = select(join([session, quick.session(*sources([1, 1]))]), torch.tensor([1]))
     assert fresh.history.shape[2] == 16
 
@@ -339,7 +339,7 @@ def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
     ahead = {end: found(end) for end in ends}
     assert sum(quiet) > 0
     assert any(each.finished for outputs in ahead.values() for hypotheses in outputs.values() for each in hypotheses)
-    monkeypatch.setattr(quick, "_goes_ahead", lambda wanted, session: False)
+    monkeypatch.setattr(quick, "_can_run_ahead", lambda wanted, session: False)
     for end in ends:
         assert found(end) == ahead[end]
 
@@ -435,23 +435,23 @@ def test_a_class_of_another_name_is_not_taken_for_what_it_is_made_of() -> None:
 
     model = model_of({})
     model.decoder.layers[0].__class__ = ReadsFirst
-    assert "something else" in str(obstacle(model.decoder))
+    assert "other than self-attention" in str(obstacle(model.decoder))
 
 
 def test_a_reader_that_may_not_see_the_whole_source_has_no_fast_form() -> None:
     model = model_of({})
     model.decoder.layers[0].reader.mask = Padding() & VisibleUntil()
-    assert "reading of the source is restricted" in str(obstacle(model.decoder))
+    assert "attention to the source is restricted" in str(obstacle(model.decoder))
 
 
 @pytest.mark.parametrize(
     ("shape", "told"),
     [
         ({"decoder": {"kind": "recurrent"}}, "not the Transformer's"),
-        ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
+        ({"decoder": {"mixer": {"kind": "ssru"}}}, "other than self-attention"),
         ({"mixer": {"kind": "dot", "neighborhood": 2}}, "restricted"),
-        ({"position": "alibi"}, "not the plain product"),
-        ({"cross_attention": {"kind": "additive"}}, "not the plain product"),
+        ({"position": "alibi"}, "not plain dot-product attention"),
+        ({"cross_attention": {"kind": "additive"}}, "not plain dot-product attention"),
     ],
 )
 def test_what_it_cannot_serve_it_says(shape: dict[str, Any], told: str) -> None:

@@ -46,7 +46,7 @@ def reconstruct(ours: Compressive, x: Tensor, memory: Tensor, to_q: Tensor, to_k
         for part, given in zip(("query", "key", "value"), (to_q, *to_kv.split(WIDTH)), strict=True):
             getattr(ours.attention, part).weight.copy_(given)
     slots = ours.compressor(memory.detach())
-    loss = ours._lost(x.detach(), memory.detach(), slots).sum() / (ROWS * SEGMENT)
+    loss = ours._reconstruction_loss(x.detach(), memory.detach(), slots).sum() / (ROWS * SEGMENT)
     return {"slots": slots, "loss": loss}
 
 

@@ -1,7 +1,7 @@
-// One query against the columns of one head.
+// Attention of one query to the keys of one head. A "column" is the position of a key in a table.
 
 #define PAIRS(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
-// The sums of sixteen vectors, as one.
+// Returns one vector with the sums of sixteen vectors.
 INLINE Vector sums(Vector *a) {
     for (int i = 0; i < 8; i++)
         a[i] = PAIRS(a[2 * i], a[2 * i + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
@@ -16,27 +16,28 @@ INLINE Vector sums(Vector *a) {
            PAIRS(a[0], a[1], 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
 }
 
-typedef struct {  // the columns first, first + 1, … of one head
+typedef struct {  // the keys and values of one head, by column
     const char *key, *value;
-    int half;                        // floats of 16 bits
-    int64_t key_step, value_step;    // from column to column
-    int64_t key_place, value_place;  // from place to place within a column
-    const int16_t *history;         // by column; NULL: place 0
+    int half;                        // whether floats have 16 bits
+    int64_t key_step, value_step;    // distance between columns
+    int64_t key_place, value_place;  // distance between hypotheses within a column
+    const int16_t *history;         // the hypothesis to read, by column; NULL: hypothesis 0
     int64_t ring;
-    const float *bias;  // of the distance 0; it goes back from the last column. NULL: none
-    int64_t key_next, value_next;  // from here to what is asked next, which is fetched meanwhile; 0: nothing
+    const float *bias;  // by distance from the last column, starting with distance 0; NULL: none
+    int64_t key_next, value_next;  // offset of the data that is needed next, which is prefetched; 0: none
 } Columns;
 
 INLINE int64_t cell(const Columns *c, int64_t column) { return c->ring ? column % c->ring : column; }
 INLINE int64_t place(const Columns *c, int64_t column) { return c->history ? c->history[column] : 0; }
 
-// Sixteen floats of a table from number `i` on; where `next` is not 0, those that lie so far from them are fetched.
+// Loads sixteen floats of a table from index `i` on, and prefetches those at offset `next` unless it is 0.
 INLINE Vector read(const char *table, int64_t i, int64_t next, const int half) {
     if (next && (!half || i % (2 * LANES) == 0)) __builtin_prefetch(table + (half ? 2 : 4) * (i + next));
     return half ? load_half((const uint16_t *)table + i) : load((const float *)table + i);
 }
 
-// Energies of the columns first, first + 1, … into `energy`, the last vector filled up; returns the greatest by lane.
+// Writes the energies of columns first, first + 1, … to `energy`, with padding in the last vector; returns the maximum
+// per lane.
 INLINE Vector energies(const float *query, const Columns *c, int64_t first, int64_t count, const int64_t width,
                        const int half, float *energy) {
     const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -65,7 +66,7 @@ INLINE Vector energies(const float *query, const Columns *c, int64_t first, int6
     return top;
 }
 
-// The values of so many columns, weighed, for `wide` vectors of them.
+// Writes the weighted sum of the values of `count` columns, `wide` vectors from feature `begin` on.
 INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin, const int wide, const int half,
                    const float *weight, float share, float *out) {
     Vector context[4] = {every(0), every(0), every(0), every(0)};
@@ -77,12 +78,12 @@ INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin
     for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
 }
 
-// softmax(q · k + bias) v over columns first to last; `energy`: room for them, and 16 more.
+// Computes softmax(q · k + bias) v over columns first to last; `energy` has space for them and 16 more.
 INLINE void attend_as(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
                       const int half, float *energy, float *out) {
     int64_t count = last - first + 1;
     Vector total = every(0), top;
-    switch (width) {  // the usual ones, with loops of a known length
+    switch (width) {  // common widths get loops of constant length
     case 32: top = energies(query, c, first, count, 32, half, energy); break;
     case 64: top = energies(query, c, first, count, 64, half, energy); break;
     default: top = energies(query, c, first, count, width, half, energy);

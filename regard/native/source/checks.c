@@ -1,7 +1,7 @@
-// What Python asks of the numbers that kernels use as places in memory.
+// Range checks of all numbers that kernels use as indices, called by Python before a run.
 #include "native.h"
 
-// The first of `count` numbers that is less than `lowest` or not below `end`; or -1.
+// Returns the index of the first of `count` numbers outside [lowest, end), or -1.
 #define OUTSIDE(type)                                                                            \
     static int64_t outside_##type(const type *x, int64_t count, int64_t lowest, int64_t end) {   \
         int64_t wrong = 0;                                                                       \
@@ -13,11 +13,11 @@
 OUTSIDE(int16_t)
 OUTSIDE(int32_t)
 
-// Which number of which list is not below the end that is given for its list: list * 2^32 + number; or -1. An end of -1
-// is none. The lists: token, time, slot, place, begin, end, length, asked, history, which has so many slots; the last end
-// is that of the lengths of sequences.
+// Returns list * 2^32 + index of the first number that is out of range, or -1. `ends` has the exclusive upper bound of
+// each list; -1: unchecked. The lists: token, time, slot, place, begin, end, length, requested, history (with `slots`
+// slots), and the lengths of sequences (end - begin).
 int64_t regard_wrong(const Batch *b, const int64_t *ends, int64_t slots) {
-    const int32_t *const lists[] = {b->token, b->time, b->slot, b->place, b->begin, b->end, b->length, b->asked};
+    const int32_t *const lists[] = {b->token, b->time, b->slot, b->place, b->begin, b->end, b->length, b->requested};
     const int64_t asked = 7, history = 8, sequence = 9;
     for (int64_t i = 0; i < history; i++) {
         int64_t count = i == asked ? b->rows / b->every : b->rows, lowest = i == asked ? -1 : 0;

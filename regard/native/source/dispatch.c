@@ -1,5 +1,5 @@
-// The one door: which instruction sets this processor has, threads, and calls of the kernels of one of them.
-#define _DEFAULT_SOURCE  // of syscall
+// The entry points of the library: instruction sets of this processor, threads, and calls of the kernels of one set.
+#define _DEFAULT_SOURCE  // for syscall
 #include "native.h"
 #include <pthread.h>
 #include <stdatomic.h>
@@ -16,7 +16,7 @@
 #include <sys/syscall.h>
 #endif
 extern const Kernels regard_kernels_amx, regard_kernels_vnni, regard_kernels_avx2;
-// Whether the processor has all of these bits of leaf 7 (EBX, ECX), and the system keeps these registers (XCR0).
+// Returns whether the processor has all of these bits of leaf 7 (EBX, ECX) and the system saves these registers (XCR0).
 static int has(unsigned ebx, unsigned ecx, unsigned registers) {
     unsigned a, b, c, d, low, high;
     const unsigned basic = 1u << 12 | 1u << 27 | 1u << 28;  // FMA, OSXSAVE, AVX
@@ -29,7 +29,7 @@ static int has_avx2(void) { return has(1u << 5, 0, 0x6); }
 static int has_vnni(void) {  // AVX2, AVX-512 F, DQ, BW, VL, and VNNI
     return has(1u << 5 | 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31, 1u << 11, 0xe6);
 }
-// VNNI, and tiles of 8 bits, which Linux has to be asked for once a process.
+// VNNI and 8-bit tiles, for which a process must request permission from Linux once.
 static int has_amx(void) {
 #if defined(__linux__)
     enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
@@ -45,7 +45,7 @@ static int has_amx(void) {
 #if defined(__aarch64__)
 extern const Kernels regard_kernels_neon_dot;
 #if defined(__APPLE__)
-static int has_dot(void) { return 1; }  // of every processor by Apple that macOS runs on
+static int has_dot(void) { return 1; }  // every Apple processor that runs macOS has it
 #else
 #include <sys/auxv.h>
 #define DOT_PRODUCTS (1ul << 20)  // HWCAP_ASIMDDP
@@ -72,7 +72,7 @@ static const struct {
 };
 #define SETS (sizeof sets / sizeof *sets)
 
-// Asked once: on a virtual machine a CPUID takes as long as a small product.
+// The result is cached: on a virtual machine, CPUID takes the time of a small product.
 static int usable(unsigned set) {
     enum { UNKNOWN, NO, YES };
     static atomic_int known[SETS];
@@ -82,7 +82,7 @@ static int usable(unsigned set) {
 }
 
 int regard_abi(void) { return ABI; }
-// The name of a set that this processor has, the quickest first; NULL beyond the last.
+// Returns the name of a set that this processor supports, the fastest first; NULL after the last.
 const char *regard_set(int number) {
     for (unsigned i = 0; i < SETS; i++)
         if (usable(i) && number-- == 0) return sets[i].name;
@@ -107,7 +107,7 @@ struct Pool {
     const Batch *batch;
 };
 
-// Spins for some microseconds, then sleeps.
+// Waits until the number changes: spins for some microseconds, then sleeps.
 static void wait_while(Pool *p, atomic_int *number, int old) {
     for (int i = 0; i < SPINS; i++) {
         if (atomic_load_explicit(number, memory_order_acquire) != old) return;
@@ -123,7 +123,7 @@ static void wait_while(Pool *p, atomic_int *number, int old) {
 }
 static void advance(Pool *p, atomic_int *number) {
     atomic_fetch_add(number, 1);
-    if (!atomic_load(&p->asleep)) return;  // whoever falls asleep after this sees the new number
+    if (!atomic_load(&p->asleep)) return;  // a thread that goes to sleep after this check sees the new number
     pthread_mutex_lock(&p->lock);
     pthread_cond_broadcast(&p->changed);
     pthread_mutex_unlock(&p->lock);
@@ -158,7 +158,7 @@ static void *serve(void *given) {
 }
 
 void regard_free_pool(Pool *p) {
-    if (p->process == getpid()) {  // after a fork there are no such threads
+    if (p->process == getpid()) {  // a forked child process does not have these threads
         atomic_store(&p->stopped, 1);
         advance(p, &p->round);
         for (int t = 1; t < p->threads; t++) pthread_join(p->id[t], 0);
@@ -166,7 +166,7 @@ void regard_free_pool(Pool *p) {
     free(p);
 }
 
-// Threads that wait for work; NULL where there are none to be had.
+// Returns threads that wait for work; NULL if they cannot be created.
 Pool *regard_new_pool(int threads) {
     Pool *p = calloc(1, sizeof *p);
     if (!p || threads < 1 || threads > MOST_THREADS) {
@@ -190,7 +190,7 @@ Pool *regard_new_pool(int threads) {
     return 0;
 }
 
-// 0 where the set is none of this processor's, or the pool is that of another process.
+// Returns 0 if this processor does not support the set or the pool belongs to another process, else 1.
 int regard_run(const char *set, const Operation *program, int64_t count, const Batch *batch, Pool *pool) {
     const Kernels *kernels = kernels_of(set);
     if (!kernels || (pool && pool->process != getpid())) return 0;
@@ -205,7 +205,7 @@ int regard_run(const char *set, const Operation *program, int64_t count, const B
     return 1;
 }
 
-// The shares of a pass, which threads take one after another.
+// The shares of a pass: each thread takes the next share until all are done.
 typedef struct {
     const Kernels *kernels;
     const Pass *pass;
@@ -219,8 +219,8 @@ static void take_shares(void *given) {
         all->kernels->pass(all->pass, share, all->shares);
 }
 
-// `team` runs work in so many threads, the caller's among them, and waits for all: GOMP_parallel of the OpenMP library
-// that computes everything else. Threads of one's own would share the processor with its threads, which spin meanwhile.
+// `team` runs work in `threads` threads, including the caller's, and waits for all. It is GOMP_parallel of torch's OpenMP
+// library. Separate threads would compete for the processor with OpenMP's threads, which spin while they wait.
 int regard_pass(const char *set, const Pass *pass, int threads, Team *team) {
     Shares all = {kernels_of(set), pass, threads, 0};
     if (!all.kernels) return 0;
@@ -237,7 +237,7 @@ int regard_pack(const char *set, const float *w, int64_t outputs, int64_t inputs
     if (kernels) kernels->pack(w, outputs, inputs, filled, format, to, scale);
     return kernels != 0;
 }
-// Sizes of the structures, by which Python sees that it speaks of the same.
+// Returns the size of a structure, which Python compares with its own declaration.
 int64_t regard_size(int what) {
     return what == 0 ? sizeof(Matrix) : what == 1 ? sizeof(Operation) : what == 2 ? sizeof(Table) : what == 3 ? sizeof(Batch) : what == 4 ? sizeof(Beam)
          : what == 5 ? sizeof(Pass) : sizeof(ShortAttention); }

@@ -1,9 +1,10 @@
-// A draw from a row of scores, limited to the most probable types. Thresholds are found digit by digit of a number's place
-// in the order of all numbers, from the greatest down: no sorting, and four passes over the row, whatever is in it.
+// Sampling from a row of scores, limited to the most probable types. Thresholds are computed by radix selection: digit by
+// digit of an integer key with the order of the floats, from the greatest down. This needs no sorting and always four
+// passes over the row.
 #define DIGIT 8  // bits
 #define DIGITS (1 << DIGIT)
 
-// A number's place in the order of all numbers; 0 and -0 have the same.
+// Returns an integer key with the order of the floats; 0 and -0 have the same key.
 INLINE uint32_t key_of(float x) {
     uint32_t bits;
     x += 0.0f;
@@ -12,12 +13,12 @@ INLINE uint32_t key_of(float x) {
 }
 
 typedef struct {
-    uint32_t key;   // the least that is kept
-    int64_t equal;  // how many of those that have it, the first ones
+    uint32_t key;   // the smallest selected key
+    int64_t equal;  // number of selected elements with exactly this key, the first ones
 } Threshold;
 
-// The greatest numbers until they weigh `wanted` together, each counted by its weight or, without weights, as 1. All
-// are kept where they do not weigh as much.
+// Returns the threshold of the greatest numbers whose total weight reaches `wanted`; without weights each counts 1. Selects
+// all if the total weight is smaller.
 static Threshold threshold(const float *x, const float *weight, int64_t count, double wanted) {
     Threshold found = {0, 0};
     double before = 0;
@@ -38,7 +39,7 @@ static Threshold threshold(const float *x, const float *weight, int64_t count, d
     return found;
 }
 
-// e^(x − max) of each number from `lowest` on, 0 of the others; their sum.
+// Writes e^(x − max) for numbers from `lowest` on, 0 for others; returns the sum.
 static double powers_of(const char *x, float *power, int64_t count, float most, float lowest) {
     double total = 0;
     for (int64_t i = 0; i < count; i += LANES) {
@@ -58,8 +59,8 @@ static void keep_likeliest(const float *x, float *power, int64_t count, double w
     }
 }
 
-// y = the type at the quantile `other` of softmax(x), limited to the `heads` best (0: all), of these to the likeliest that
-// reach `scale` of the probability (0: all), of these to those within `epsilon` of the highest score.
+// y = the type at quantile `other` of softmax(x). Limits, in this order: the `heads` best types (0: all); of these, the most
+// probable ones that reach `scale` of the probability (0: all); of these, those within `epsilon` of the highest score.
 INLINE void choose_row(const Pass *p, int64_t row, int thread) {
     const int64_t count = p->width;
     const float *x = (const float *)p->x + row * count;

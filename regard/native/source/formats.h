@@ -1,9 +1,9 @@
-// Sixteen numbers of training, in 32 bits or as bfloat16, read and written as floats.
+// Loads and stores of sixteen numbers in training: float32 or bfloat16 in memory, floats in registers.
 
 INLINE Vector load_brain(const uint16_t *p) {
     return (Vector)(__builtin_convertvector(*(const LooseHalves *)p, Whole) << 16);
 }
-// To the nearest, of two the even one.
+// Rounds to the nearest number of the format, ties to even.
 INLINE Vector rounded(Vector x, const int format) {
     if (format == FLOAT32) return x;
     Whole bits = (Whole)x, even = (bits >> 16) & 1;
@@ -19,7 +19,7 @@ INLINE void store_as(char *p, int64_t i, Vector x, const int format) {
     else
         *(LooseHalves *)((uint16_t *)p + i) = __builtin_convertvector((Whole)rounded(x, format) >> 16, Halves);
 }
-// A row's last numbers, of which not all sixteen are there; zeros for the rest.
+// Loads the last numbers of a row, which may be fewer than sixteen; zeros for the rest.
 INLINE Vector load_some(const char *p, int64_t i, int64_t count, const int format) {
     if (count >= LANES) return load_as(p, i, format);
     char numbers[4 * LANES] = {0};

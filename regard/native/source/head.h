@@ -1,8 +1,8 @@
-// The output projection: log-probabilities of all types, or the best of them, found while they are computed.
+// The output projection: log-probabilities of all types, or the best types, selected during the computation.
 
 #define LOG2_E 1.44269504f
 
-// All log-probabilities of a row.
+// Turns the logits of a row into log-probabilities.
 static void normalize(float *x, int64_t count) {
     float most = -3e38f, total = 0;
     for (int64_t i = 0; i < count; i++) most = x[i] > most ? x[i] : most;
@@ -20,10 +20,10 @@ static int is_suppressed(const Batch *b, int32_t type) {
     return 0;
 }
 
-typedef struct {  // what is known of a row after some of its types
-    float most[LANES], total[LANES];  // by lane: the greatest x, and the sum of exp(x - it)
-    float value[MOST_BEST];
-    int32_t type[MOST_BEST];
+typedef struct {  // partial result of a row over some of the types
+    float most[LANES], total[LANES];  // by lane: the maximum of x, and the sum of exp(x - maximum)
+    float value[MAX_BEST];
+    int32_t type[MAX_BEST];
 } Best;
 
 static void forget(Best *best, int64_t count) {
@@ -58,7 +58,7 @@ static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x,
     if (anywhere(~(most <= before))) total *= exponential(before - most);
     store(best->total, total + all);
     store(best->most, most);
-    if (b->asked && b->asked[row] >= first && b->asked[row] < first + count) b->asked_value[row] = x[b->asked[row] - first];
+    if (b->requested && b->requested[row] >= first && b->requested[row] < first + count) b->requested_value[row] = x[b->requested[row] - first];
     if (anywhere(own > best->value[b->best - 1]))
         for (int64_t i = 0; i < count; i++)
             if (x[i] > best->value[b->best - 1]) take(best, b, x[i], (int32_t)(first + i));
@@ -66,7 +66,7 @@ static void read_stripe(const Batch *b, Best *best, int64_t row, const float *x,
 
 static Best *partial(const Batch *b, int64_t part, int64_t row) { return (Best *)b->partial + part * b->rows + row; }
 
-// The best of all parts of a row, their log-probabilities, and that of the type that was asked for.
+// Merges the partial results of a row: its best types, their log-probabilities, and that of the requested type.
 static void merge(const Batch *b, int64_t parts, int64_t row) {
     Vector most = every(-3e38f), total = every(0);
     int64_t next[64] = {0};  // of each thread
@@ -84,9 +84,9 @@ static void merge(const Batch *b, int64_t parts, int64_t row) {
         b->value[row * b->best + i] = value <= -1e30f ? -INFINITY : value - shift;
         if (shift != shift) b->value[row * b->best + i] = NAN;
         int32_t type = best->type[next[from]++];
-        b->found[row * b->best + i] = value <= -1e30f ? 0 : type;  // no type that there is not
+        b->best_type[row * b->best + i] = value <= -1e30f ? 0 : type;  // a padding output is not a type
     }
-    if (b->asked && b->asked[row] >= 0) b->asked_value[row] -= shift;
+    if (b->requested && b->requested[row] >= 0) b->requested_value[row] -= shift;
 }
 
 static void head(const Operation *o, const Batch *b, Share *s, Pool *pool) {

@@ -33,7 +33,7 @@ static void norm(const Operation *o, const Batch *b, int64_t row) {
         }
         for (int i = 0; i < o->width; i += LANES) {
             Vector d = load(x + i) - mean;
-            if (i + LANES > o->real) d = choose(lane < o->real - i, d, every(0));  // filling has no part in it
+            if (i + LANES > o->real) d = choose(lane < o->real - i, d, every(0));  // exclude padding
             squares += d * d;
         }
         float inverse = 1 / sqrtf(sum(squares) / o->real + o->a);
@@ -44,7 +44,7 @@ static void norm(const Operation *o, const Batch *b, int64_t row) {
     }
 }
 
-// Pairs that lie side by side, turned by the angles of the row's column: `first` has cos, sin, cos, sin … of each.
+// Rotates adjacent pairs by the angles of the row's position; `first` has cos, sin, cos, sin … for each position.
 static void turn(const Operation *o, const Batch *b, int64_t row) {
     const float *angle = o->first + (int64_t)b->time[row] * o->real;
     for (int g = 0; g < o->groups; g++) {
@@ -57,7 +57,7 @@ static void turn(const Operation *o, const Batch *b, int64_t row) {
     }
 }
 
-// So many floats into a table from number `i` on.
+// Writes `width` floats into a table from index `i` on.
 static void write(char *table, int64_t i, const float *x, int64_t width, int64_t half) {
     if (!half) memcpy((float *)table + i, x, 4 * (size_t)width);
     for (int64_t j = 0; half && j < width; j += LANES) store_half((uint16_t *)table + i + j, load(x + j));
@@ -76,7 +76,7 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
     const Table *t = (own ? b->cells : b->sources) + o->layer;
     int64_t group = o->groups / o->key_groups, key_head = head / group, size = (int64_t)t->columns * t->places;
     int64_t begin = ((int64_t)b->slot[row] * o->key_groups + key_head) * size, next = (head + 1) / group - key_head;
-    if (head + 1 == s->heads)  // the next row begins with the first head of this thread
+    if (head + 1 == s->heads)  // the next row starts with the first head of this thread
         next = row + 1 < s->rows ? (b->slot[row + 1] - b->slot[row]) * (int64_t)o->key_groups + s->head / group - key_head : 0;
     next *= size;
     int64_t last = own ? b->time[row] : b->length[row] - 1;
@@ -91,7 +91,7 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
            at(b, row, o->out) + head * o->value_width);
 }
 
-// Attention of a row to all rows of its sequence.
+// Computes attention of a row to all rows of its sequence.
 static void attend_rows(const Operation *o, const Batch *b, Share *s, int64_t row, int64_t head) {
     int64_t key_head = head / (o->groups / o->key_groups), begin = b->begin[row];
     Columns c = {(char *)(at(b, begin, o->other) + key_head * o->width),
@@ -107,7 +107,7 @@ static void elementwise(const Operation *o, const Batch *b, int64_t row) {
     switch (o->kind) {
     case EMBED:
         memcpy(y, table + (int64_t)b->token[row] * o->width, 4 * (size_t)o->width);
-        if (b->history)  // the cell that the row is about to write
+        if (b->history)  // the cell that the row will write
             b->history[(b->slot[row] * b->places + b->place[row]) * b->times + b->time[row]] = (int16_t)b->place[row];
         return;
     case POSITION:
@@ -157,8 +157,8 @@ static int by_rows(const Operation *o) {
     }
 }
 
-// Whether threads that share rows may go on from one operation to the next without waiting for each other: where each
-// reads only what it wrote itself.
+// Returns whether threads that share rows need no barrier between two operations, because each thread reads only its own
+// results.
 static int flows(const Operation *o, const Operation *next) {
     if (o->kind == KEEP && next->kind == ATTEND_CELLS) return o->groups == o->key_groups;
     return by_rows(o) && by_rows(next);

@@ -1,6 +1,6 @@
-// Softmax, cross-entropy with label smoothing, and its slope in place of the logits, row by row.
+// Softmax and cross-entropy with label smoothing; the gradient overwrites the logits, row by row.
 
-// A row's numbers, `filling` behind its last.
+// Loads numbers of a row, with `filling` after the last.
 INLINE Vector load_filled(const char *p, int64_t i, int64_t count, float filling, const int format) {
     const Whole order = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     Vector found = load_some(p, i, count, format);

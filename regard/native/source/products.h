@@ -1,6 +1,6 @@
-// Products with packed matrices. A row's result does not depend on the rows beside it, to the bit.
+// Products with packed matrices. A row's result does not depend on the other rows, to the bit.
 
-// Apart from the products, whose loops stay small.
+// Separate from the products, to keep their loops small.
 static void activate(float *out, int64_t stride, int64_t rows, int count, int kind) {
     for (int64_t r = 0; r < rows; r++)
         for (int c = 0; c < count; c++) store(out + r * stride + LANES * c, activated(load(out + r * stride + LANES * c), kind));
@@ -14,7 +14,7 @@ static void activate(float *out, int64_t stride, int64_t rows, int count, int ki
 #define COLUMNS 1
 #endif
 
-// [stripes][inputs][64]
+// A tile of float32; weights are [stripes][inputs][64].
 INLINE void float_tile(const int rows, const float *x, int64_t stride, const float *w, const float *bias, int64_t inputs,
                        int count, int add, float *out, int64_t out_stride) {
     for (int c = 0; c < count; c += COLUMNS) {
@@ -44,7 +44,7 @@ INLINE void float_tile(const int rows, const float *x, int64_t stride, const flo
 
 #if defined(__AVX512VNNI__)
 #define WHOLE_ROWS 6
-// [stripes][inputs / 4][64][4]
+// A tile of 8-bit integers; weights are [stripes][inputs / 4][64][4].
 INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const uint8_t *w, const float *scale,
                        const float *bias, int64_t inputs, int count, int add, float *out,
                        int64_t out_stride) {
@@ -79,7 +79,7 @@ INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const 
 #else
 #define WHOLE_ROWS 4
 #if defined(__AVX2__)
-// a₀b₀ + a₁b₁ and so on, as |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
+// Computes a₀b₀ + a₁b₁ and so on as |a| · (b with the sign of a): 127 · 127 · 2 fits into 16 bits.
 INLINE __m256i pairs(__m256i a, __m256i b) { return _mm256_maddubs_epi16(_mm256_abs_epi8(a), _mm256_sign_epi8(b, a)); }
 #endif
 INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const uint8_t *w, const float *scale,
@@ -99,7 +99,7 @@ INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const 
                 int32_t four;
                 memcpy(&four, q->x + (first + r) * q->stride + k, 4);
                 __m256i a = _mm256_set1_epi32(four);
-                // Sizes are taken, once each, of the side of which there is less.
+                // Absolute values are computed once each, for the operand with fewer vectors.
                 __m256i one = rows > 2 ? pairs(low, a) : pairs(a, low), two = rows > 2 ? pairs(high, a) : pairs(a, high);
                 total[r][0] = _mm256_add_epi32(total[r][0], _mm256_madd_epi16(one, ones));
                 total[r][1] = _mm256_add_epi32(total[r][1], _mm256_madd_epi16(two, ones));
@@ -141,7 +141,7 @@ INLINE void whole_tile(const int rows, const Quantized *q, int64_t first, const 
 }
 #endif
 
-// Rows from `first` on by one stripe of a matrix; `out`: of the first of them.
+// Multiplies rows from `first` on by one stripe of a matrix; `out` belongs to row `first`.
 static void stripe(const float *x, int64_t stride, const Quantized *q, int64_t first, int64_t rows, const Matrix *m,
                    int64_t number, int activation, int add, float *out, int64_t out_stride) {
     int64_t left = (m->outputs - number * STRIPE) / LANES;
@@ -177,7 +177,7 @@ static void stripe(const float *x, int64_t stride, const Quantized *q, int64_t f
     if (activation != NONE) activate(out, out_stride, rows, count, activation);
 }
 
-// W (outputs, inputs) into a packed matrix that was zeros; `filled`: inputs with the filling.
+// Packs W (outputs, inputs) into a matrix of zeros; `filled`: inputs with padding.
 static void pack(const float *w, int64_t outputs, int64_t inputs, int64_t filled, int64_t format, void *to, float *scale) {
     for (int64_t i = 0; i < outputs; i++) {
         const float *row = w + i * inputs;

@@ -1,12 +1,12 @@
-// Rows as whole numbers of 8 bits, with a scale for each row.
+// Rows as 8-bit integers, with one scale per row.
 
 #if defined(__AVX512VNNI__)
-#define OFFSET 128  // packed weights are unsigned there, so 128 times the sum of a row is subtracted from its products
+#define OFFSET 128  // VNNI needs one unsigned operand, so weights are shifted, and 128 · (sum of a row) is subtracted
 #else
 #define OFFSET 0
 #endif
 
-typedef struct {  // whole numbers from -127 to 127
+typedef struct {  // integers from -127 to 127
     int8_t *x;
     float *scale;
     int32_t *sum;
@@ -14,7 +14,7 @@ typedef struct {  // whole numbers from -127 to 127
 } Quantized;
 
 static void quantize(const float *x, int64_t width, const Quantized *q, int64_t row) {
-    // Sizes of floats stand in the order of their bits, those of what is no number or infinite behind all others.
+    // Absolute values of floats have the order of their bits; infinity and NaN are greater than all others.
     Whole most = (Whole){0};
     for (int64_t i = 0; i < width; i += LANES) most = whole_greater((Whole)absolute(load(x + i)), most);
     int32_t greatest_bits = whole_greatest(most);
@@ -27,7 +27,8 @@ static void quantize(const float *x, int64_t width, const Quantized *q, int64_t 
     int8_t *out = q->x + row * q->stride;
     for (int64_t i = 0; i < width; i += LANES) {
         Vector a = bad ? every(0) : load(x + i);
-        Vector scaled = a * inverse;  // rounded, whether or not the set fuses products and sums
+        // A separate statement: the product must be rounded in sets with and without fused multiply-add.
+        Vector scaled = a * inverse;
         Whole whole = (Whole)(scaled + 12582912.0f) - 0x4B400000;
         total += whole;
         *(LooseBytes *)(out + i) = __builtin_convertvector(whole, Bytes);

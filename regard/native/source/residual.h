@@ -1,11 +1,11 @@
-// The end of a residual branch in training, forward and backward: dropout, sum and LayerNorm in one pass over rows that
-// lie one after the other. Each step is rounded where torch's own operations round it.
+// The end of a residual branch in training, forward and backward: dropout, sum and LayerNorm in one pass over contiguous
+// rows. Results are rounded at the same steps as in torch's operations.
 
-#define CHUNK_ROWS 64  // rows that give one part of a gradient of gains, for any number of threads
+#define CHUNK_ROWS 64  // rows per partial sum of a gradient of gains, independent of the number of threads
 
 INLINE const char *row_of(const char *p, int64_t at, const int format) { return p + (format == FLOAT32 ? 4 : 2) * at; }
 
-// What dropout multiplies by, of sixteen draws.
+// Returns the dropout factors of sixteen draws.
 INLINE Vector kept(const Pass *p, int64_t i) {
     if (!p->draw) return every(p->scale);
     typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));
@@ -13,8 +13,8 @@ INLINE Vector kept(const Pass *p, int64_t i) {
     return choose(draws >= p->threshold, every(p->scale), every(0));
 }
 
-// s = x + m ∘ d, into `other`; without d it is x, and without `other` it is not kept. y = (s − mean) r ∘ g + b, with
-// r = 1 / √(variance + ε); without gains y is not written. Mean and r of each row are kept for the way back.
+// s = x + m ∘ d, written to `other`; without d, s = x is not written. y = (s − mean) r ∘ g + b, with
+// r = 1 / √(variance + ε); without gains y is not written. Mean and r of each row are saved for the backward pass.
 INLINE void join_row(const Pass *p, int64_t row, const int format) {
     const int64_t at = row * p->width;
     const char *x = row_of(p->x, at, format), *d = p->g ? row_of(p->g, at, format) : 0;
@@ -47,8 +47,8 @@ INLINE void join_row(const Pass *p, int64_t row, const int format) {
     }
 }
 
-// With h = (s − mean) r and u = g ∘ ∂y: ∂s = r (u − mean(u) − h mean(u ∘ h)) into y, m ∘ ∂s into `other`, and of each
-// chunk ∂g += ∂y ∘ h and ∂b += ∂y. Without gains ∂s is ∂y. `x` is s, `g` is ∂y.
+// With h = (s − mean) r and u = g ∘ ∂y: writes ∂s = r (u − mean(u) − h mean(u ∘ h)) to y and m ∘ ∂s to `other`, and adds
+// ∂g += ∂y ∘ h and ∂b += ∂y per chunk. Without gains ∂s = ∂y. `x` is s, `g` is ∂y.
 INLINE void join_row_back(const Pass *p, int64_t row, const int format) {
     const int64_t at = row * p->width;
     const char *s = p->first ? row_of(p->x, at, format) : 0, *g = row_of(p->g, at, format);

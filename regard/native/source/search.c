@@ -1,33 +1,33 @@
-// Steps of a search that need no decision of Python's.
+// Several steps of a search in one call, as long as they need no decision by Python.
 #include "native.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Runs the program again and again, each row fed with its best type, until one is `end` or so many steps are done.
-// `token` and `time` of the batch go on; `value` and `found` have a row of results for each step. The steps done, 0 as above.
+// Runs up to `steps` steps, each row fed with its best type, until a type is `end`. Advances `token` and `time` of the batch;
+// `value` and `best_type` have one row of results per step. Returns the number of steps done; 0 as regard_run.
 int regard_run_ahead(const char *set, const Operation *program, int64_t count, Batch *batch, Pool *pool, int32_t *token,
                      int32_t *time, int steps, int32_t end) {
     for (int step = 1; step <= steps; step++) {
         if (!regard_run(set, program, count, batch, pool)) return 0;
         int ended = 0;
         for (int64_t row = 0; row < batch->rows; row++) {
-            token[row] = batch->found[row];
+            token[row] = batch->best_type[row];
             time[row]++;
             ended |= token[row] == end;
         }
         if (ended) return step;
         batch->value += batch->rows;
-        batch->found += batch->rows;
+        batch->best_type += batch->rows;
     }
     return steps;
 }
 
-// The `width` best extensions of a sentence's hypotheses that do not end, of twice as many. 0 where one of the first
-// `width` ends, where the sentence may be done, or where there are fewer.
+// Selects the `width` best unfinished extensions of a sentence's hypotheses, among the 2 · `width` best. Returns 0 if one
+// of the first `width` is finished, if the sentence may be finished, or if there are too few.
 static int extend(const Batch *b, const Beam *beam, int64_t sentence, int32_t end, int32_t *parent, int32_t *chosen,
                   float *gain, double *total) {
-    int64_t width = beam->width, first = sentence * width, next[MOST_BEST] = {0}, live = 0;
+    int64_t width = beam->width, first = sentence * width, next[MAX_BEST] = {0}, live = 0;
     for (int64_t taken = 0; taken < 2 * width && live < width; taken++) {
         int64_t from = -1;
         double top = -INFINITY;
@@ -39,15 +39,15 @@ static int extend(const Batch *b, const Beam *beam, int64_t sentence, int32_t en
         }
         if (from < 0) return 0;
         int64_t at = (first + from) * b->best + next[from]++;
-        if (b->found[at] != end)
-            parent[live] = (int32_t)(first + from), chosen[live] = b->found[at], gain[live] = b->value[at], total[live++] = top;
+        if (b->best_type[at] != end)
+            parent[live] = (int32_t)(first + from), chosen[live] = b->best_type[at], gain[live] = b->value[at], total[live++] = top;
         else if (taken < width)
             return 0;
     }
     return live == width && total[0] > beam->least[sentence];
 }
 
-// What a row sees from now on is what the one saw that it goes on from.
+// Copies the history of each row from the row that it extends.
 static void reorder(const Batch *b, const int32_t *parent, int64_t first, int64_t width, int16_t *room) {
     for (int64_t w = 0; w < width; w++) {
         int64_t from = parent[w];
@@ -61,9 +61,9 @@ static void reorder(const Batch *b, const int32_t *parent, int64_t first, int64_
     }
 }
 
-// Runs the program again and again, hypotheses going on from the best ones, until `extend` gives 0 for a sentence or so
-// many steps are done. `value` and `found` then are those of the last step, of which nothing else is done. The steps done;
-// 0 as above, or without memory.
+// Runs up to `steps` steps, each of which extends the best hypotheses, until `extend` returns 0 for a sentence. `value` and
+// `best_type` are then the results of the last step, which was not extended. Returns the number of steps done; 0 as
+// regard_run, or without memory.
 int regard_run_beam(const char *set, const Operation *program, int64_t count, const Batch *b, Pool *pool, int32_t *token,
                     int32_t *time, int steps, int32_t end, const Beam *beam) {
     int64_t width = beam->width, rows = beam->sentences * width;

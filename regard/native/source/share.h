@@ -1,10 +1,10 @@
-// The part of the work of an operation that one thread has, and where the rows of a batch lie.
+// One thread's share of the work of an operation, and its buffers.
 
-typedef struct {  // the part of the work that a thread has
-    int64_t row, rows;     // its rows
-    int64_t part, parts;   // and of features: stripes, heads
-    int64_t head, heads;   // its heads in the operation at hand
-    int64_t some, somes;   // rows where an operation cannot be cut by features
+typedef struct {  // begin and end of each range
+    int64_t row, rows;     // rows, for operations that are split by rows or by features
+    int64_t part, parts;   // number of this part of the features (stripes, heads), and number of parts
+    int64_t head, heads;   // heads in the current operation
+    int64_t some, somes;   // rows, for operations that cannot be split by features
     Quantized quantized;
     float *energy, *logits, *tops;
 } Share;

@@ -1,7 +1,7 @@
-// Attention over short sequences in training, forward and backward: a head of a sentence at a time, in float32.
+// Attention over short sequences in training, forward and backward: one head of a sentence at a time, in float32.
 
 #if defined(__AVX512F__)
-#define WIDE_ROWS 4  // rows and vectors of a product at a time
+#define WIDE_ROWS 4  // rows and vectors of a block of a product
 #define WIDE 4
 #define NARROW_ROWS 8
 #else
@@ -10,7 +10,7 @@
 #define NARROW_ROWS 3
 #endif
 
-// out = a b, so many rows and vectors of it: number k of row r of a lies at r row + k step.
+// out = a b for a block of `rows` rows and `vectors` vectors. Element k of row r of a is at offset r row + k step.
 INLINE void small_block(const int rows, const int vectors, const float *a, int64_t row, int64_t step, int64_t inner,
                         const float *b, int64_t b_row, float *out, int64_t out_row) {
     Vector total[NARROW_ROWS][WIDE];
@@ -45,7 +45,7 @@ INLINE void small_columns(const int most, const int vectors, const float *a, int
     if (r < rows) small_block(1, vectors, a + r * row, row, step, inner, b, b_row, out + r * out_row, out_row);
 }
 
-// [rows][columns] of [rows][inner] and [inner][columns]; columns are a multiple of 16.
+// Multiplies [rows][inner] by [inner][columns] into [rows][columns]; columns are a multiple of 16.
 static void small_product(const float *a, int64_t row, int64_t step, int64_t rows, int64_t inner, const float *b,
                           int64_t columns, float *out) {
     int64_t c = 0;
@@ -59,7 +59,7 @@ static void small_product(const float *a, int64_t row, int64_t step, int64_t row
 #endif
 }
 
-// Rows of so many numbers side by side; `step`: from row to row, in numbers.
+// Copies rows of `width` contiguous numbers to float32 or back; `step`: distance between rows, in numbers.
 INLINE void read_rows(const char *from, int64_t step, int64_t rows, int64_t width, float *to, const int format) {
     const int64_t bytes = format == FLOAT32 ? 4 : 2;
     for (int64_t r = 0; r < rows; r++)
@@ -71,7 +71,7 @@ INLINE void write_rows(const float *from, int64_t rows, int64_t width, char *to,
         for (int64_t i = 0; i < width; i += LANES) store_as(to + bytes * r * step, i, load(from + r * width + i), format);
 }
 
-// Sixteen vectors, and their numbers across.
+// Transposes sixteen vectors in place.
 INLINE void turn_over(Vector *x) {
     Vector y[LANES];
 #define CROSSED(from, to, s, low, high)                                    \
@@ -91,7 +91,7 @@ INLINE void turn_over(Vector *x) {
     CROSSED(x, y, 2, LOW_2, HIGH_2)
     CROSSED(y, x, 1, LOW_1, HIGH_1)
 }
-// The same as read_rows, turned over: [width][filled], `filled` a multiple of 16, zeros behind the rows.
+// Like read_rows, but transposed: [width][filled], `filled` a multiple of 16, with zeros after the rows.
 INLINE void read_across(const char *from, int64_t step, int64_t rows, int64_t filled, int64_t width, float *to,
                           const int format) {
     const int64_t bytes = format == FLOAT32 ? 4 : 2;
@@ -105,7 +105,7 @@ INLINE void read_across(const char *from, int64_t step, int64_t rows, int64_t fi
         }
 }
 
-// What dropout multiplies sixteen weights by.
+// Returns the dropout factors of sixteen weights.
 INLINE Vector kept_weights(const ShortAttention *a, const uint8_t *draw, int64_t count) {
     typedef uint8_t Draws __attribute__((vector_size(16), aligned(1), may_alias));
     Draws draws = {0};
@@ -137,7 +137,7 @@ static Head head_of(const ShortAttention *a, int64_t number, int thread) {
                   a->scratch + thread * a->room};
 }
 
-// Energies of a query become its weights.
+// Turns the energies of a query into its weights.
 INLINE void weigh_row(const ShortAttention *a, const Head *h, int64_t t, float *energy, const int wide) {
     const Whole lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const char *added = part(a->added, a->added_step, h, wide) + (wide == FLOAT32 ? 4 : 2) * t * a->added_step[2];
@@ -187,7 +187,7 @@ INLINE void attend_short(const ShortAttention *a, int64_t number, int thread, co
     write_rows(context, a->queries, a->value_width, part_of(a->context, a->context_step, &h, format), a->context_step[2], format);
 }
 
-// ∂A = s P ∘ (M ∘ ∂P − each row's Σ P ∘ M ∘ ∂P) in place of ∂P, and M ∘ P in place of P.
+// Overwrites ∂P with ∂A = s P ∘ (M ∘ ∂P − each row's Σ P ∘ M ∘ ∂P), and P with M ∘ P.
 INLINE void weigh_row_back(const ShortAttention *a, const Head *h, int64_t t, float *weights, float *slopes) {
     const uint8_t *draw = a->draw ? a->draw + (h->number * a->queries + t) * a->keys : 0;
     Vector products = every(0);

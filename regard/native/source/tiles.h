@@ -1,10 +1,10 @@
-// Products of whole numbers by the tiles of AMX: registers of 16 rows of 64 bytes. A packed stripe lies as they want it.
+// Products of 8-bit integers with the tiles of AMX: registers of 16 rows of 64 bytes, the layout of a packed stripe.
 
 #define TILE_ROWS 16
 #define TILE_INPUTS 64
-#define FEWEST_ROWS 4  // of fewer rows, vectors are as fast: both wait for the weights
+#define FEWEST_ROWS 4  // for fewer rows, vectors are equally fast: both are bound by reading the weights
 
-// Eight tiles, all of full size, for the thread that calls.
+// Configures eight tiles of full size for the calling thread.
 static void set_tiles(void) {
     struct { uint8_t palette, start, unused[14]; uint16_t bytes[16]; uint8_t rows[16]; } __attribute__((aligned(64))) sizes = {0};
     sizes.palette = 1;
@@ -12,7 +12,7 @@ static void set_tiles(void) {
     _tile_loadconfig(&sizes);
 }
 
-// 32 rows, or 16, by 32 outputs; the tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 weights.
+// 32 or 16 rows by 32 outputs: tiles 0 to 3 are sums, 4 and 5 are rows, 6 and 7 are weights.
 #define SUMS_OF_TILES(rows)                                                        \
     _tile_zero(0);                                                                 \
     _tile_zero(1);                                                                 \
@@ -47,7 +47,7 @@ static void sums_of_tiles(int tiles, const int8_t *x, int64_t stride, const uint
     }
 }
 
-// Rows from `first` on by a stripe; behind the last row of `q` lie up to 31 that are read in vain.
+// Multiplies rows from `first` on by a stripe; up to 31 rows after the last row of `q` are read and ignored.
 static void tiled_stripe(const Quantized *q, int64_t first, int64_t rows, const Matrix *m, int64_t number, int add,
                          float *out, int64_t out_stride) {
     int32_t total[2 * TILE_ROWS * STRIPE] __attribute__((aligned(64)));

@@ -1,10 +1,10 @@
-// Passes over memory of training, forward and backward: rotations, norms by the root mean square, dropout.
-// Each number is rounded where torch's own operations round it, so nothing is fused here.
-#if defined(__clang__)  // gcc fuses nothing where it is told of a standard
+// Passes over memory in training, forward and backward: rotations, root-mean-square norms, dropout.
+// Results are rounded at the same steps as in torch's operations, hence without fused multiply-add.
+#if defined(__clang__)  // gcc does not fuse with -std=c11
 #pragma clang fp contract(off)
 #endif
 
-#define CHUNK_NUMBERS 8192  // of a pass without rows
+#define CHUNK_NUMBERS 8192  // numbers per chunk of a pass without rows
 
 #include "residual.h"
 #include "loss.h"
@@ -16,7 +16,7 @@ typedef struct {
     int64_t batch, place;
 } Line;
 
-// Where the numbers of a row lie, of which (batch, head, place) are the digits.
+// Returns the addresses of a row; its number has the digits (batch, head, place).
 INLINE Line line(const Pass *p, int64_t row, const int format) {
     const int64_t bytes = format == FLOAT32 ? 4 : 2, place = row % p->places, rest = row / p->places;
     const int64_t at[3] = {rest / p->heads, rest % p->heads, place};
@@ -33,7 +33,7 @@ INLINE Line line(const Pass *p, int64_t row, const int format) {
 #define LOW 0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23
 #define HIGH 8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31
 
-// Pairs turned by their angles; backward by the same, the other way round: `scale` is 1 or -1.
+// Rotates pairs by their angles; `scale` is 1 forward and -1 backward.
 INLINE void turn_row(const Pass *p, int64_t row, const int format) {
     Line l = line(p, row, format);
     const int64_t half = p->width / 2, from = l.batch * p->table_batch + l.place * half;
@@ -68,7 +68,7 @@ INLINE void root_row(const Pass *p, int64_t row, const int format) {
         store_as(l.y, i, load_as(l.x, i, format) * inverse * load(p->first + i), format);
 }
 
-// ∂x = r (g ∘ ∂y − x r² mean(g ∘ ∂y ∘ x)), and ∂g += ∂y ∘ x r of each chunk.
+// ∂x = r (g ∘ ∂y − x r² mean(g ∘ ∂y ∘ x)), and ∂g += ∂y ∘ x r per chunk.
 INLINE void root_row_back(const Pass *p, int64_t row, const int format) {
     Line l = line(p, row, format);
     float inverse = p->kept[row], *gains = p->part + row / CHUNK_ROWS * p->width;
@@ -92,7 +92,7 @@ INLINE void drop(const Pass *p, int64_t i, const int format) {
     store_as(p->y, i, p->draw ? x * kept(p, i) : x, format);
 }
 
-// Without draws, of a result that is 0 where it was dropped: `x` is that result. `column`: of the number, in its row.
+// Without draws, `x` is the forward result, which is 0 where it was dropped. `column`: index of the number in its row.
 INLINE void drop_back(const Pass *p, int64_t i, int64_t column, const int format) {
     Vector g = load_as(p->g, i, format);
     if (p->draw || p->scale != 1) g = rounded(g * kept(p, i), format);
@@ -102,20 +102,20 @@ INLINE void drop_back(const Pass *p, int64_t i, int64_t column, const int format
         g = choose(x > 0, g, every(0));
     }
     store_as(p->y, i, g, format);
-    if (p->part) {  // ∂b += ∂x of each chunk
+    if (p->part) {  // ∂b += ∂x per chunk
         float *biases = p->part + i / (CHUNK_ROWS * p->width) * p->width + column;
         store(biases, load(biases) + g);
     }
 }
 
-// Rows of `width` numbers, or without a width one of them all.
+// Processes rows of `width` numbers, or a single row if there is no width.
 INLINE void drop_rows_back(const Pass *p, int64_t from, int64_t to, const int format) {
     const int64_t width = p->width ? p->width : to - from;
     for (int64_t row = from; row < to; row += width)
         for (int64_t i = 0; i < width; i += LANES) drop_back(p, row + i, i, format);
 }
 
-// y += x, where y is of 32 bits in every format.
+// y += x, where y is float32 for every format of x.
 INLINE void add(const Pass *p, int64_t i, const int format) {
     float *y = (float *)p->y + i;
     store(y, load(y) + load_as(p->x, i, format));
@@ -138,7 +138,7 @@ INLINE void pass_as(const Pass *p, int64_t from, int64_t to, int thread, const i
     }
 }
 
-// A thread's chunks; numbers of a pass without rows are a multiple of 16.
+// Runs one thread's chunks; the count of numbers of a pass without rows is a multiple of 16.
 static void pass(const Pass *p, int thread, int threads) {
     const int flat = p->kind == DROP || p->kind == DROP_BACK || p->kind == ADD;
     int64_t chunk = flat ? p->width ? CHUNK_ROWS * p->width : CHUNK_NUMBERS : p->attention || p->kind == CHOOSE ? 1 : CHUNK_ROWS;

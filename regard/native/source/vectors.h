@@ -1,4 +1,4 @@
-// Sixteen floats at a time, in the vector extensions of clang and gcc.
+// Vectors of sixteen floats, with the vector extensions of clang and gcc.
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
@@ -13,7 +13,7 @@ typedef float Vector __attribute__((vector_size(64)));
 typedef int32_t Whole __attribute__((vector_size(64)));
 typedef int8_t Bytes __attribute__((vector_size(16)));
 typedef float LooseVector __attribute__((vector_size(64), aligned(4), may_alias));
-typedef uint16_t Halves __attribute__((vector_size(32)));  // floats of 16 bits
+typedef uint16_t Halves __attribute__((vector_size(32)));  // 16-bit floats
 typedef uint16_t LooseHalves __attribute__((vector_size(32), aligned(2), may_alias));
 typedef int8_t LooseBytes __attribute__((vector_size(16), aligned(1), may_alias));
 
@@ -23,7 +23,7 @@ INLINE Vector every(float x) { return x - (Vector){0}; }
 INLINE Vector choose(Whole which, Vector one, Vector other) {
     return (Vector)(((Whole)one & which) | ((Whole)other & ~which));
 }
-// The greater of both; b where either is no number.
+// Returns the maximum; b if either is NaN.
 INLINE Vector greater(Vector a, Vector b) {
 #if defined(__AVX512F__)
     return (Vector)_mm512_max_ps((__m512)a, (__m512)b);
@@ -77,7 +77,7 @@ INLINE int32_t whole_sum(Whole a) {
 }
 INLINE Vector absolute(Vector x) { return (Vector)((Whole)x & 0x7fffffff); }
 
-// Sixteen floats of 16 bits (IEEE 754), read and written as those of 32.
+// Loads and stores sixteen 16-bit floats (IEEE 754) as float32.
 #if defined(__AVX512F__)
 INLINE Vector load_half(const uint16_t *p) { return (Vector)_mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 INLINE void store_half(uint16_t *p, Vector x) {
@@ -98,7 +98,7 @@ INLINE void store_half(uint16_t *p, Vector a) {
 INLINE Vector load_half(const uint16_t *p) {
     Whole half = __builtin_convertvector(*(const LooseHalves *)p, Whole), size = half & 0x7fff;
     Whole x = (Whole)((Vector)(size << 13) * 0x1p112f);
-    x |= (size >= 0x7c00) & 0x7f800000;  // infinite, or no number
+    x |= (size >= 0x7c00) & 0x7f800000;  // infinity or NaN
     return (Vector)(x | (half & 0x8000) << 16);
 }
 INLINE void store_half(uint16_t *p, Vector x) {
@@ -111,7 +111,7 @@ INLINE void store_half(uint16_t *p, Vector x) {
 }
 #endif
 
-// e^x for x <= 0 to some 2e-7 of it; 0 below -87; no number stays none.
+// e^x for x <= 0 with a relative error of about 2e-7; 0 below -87; NaN stays NaN.
 INLINE Vector exponential(Vector x) {
     const Vector lowest = every(-87.0f);
     Vector bounded = greater(lowest, x);
@@ -138,7 +138,7 @@ INLINE Vector exponential(Vector x) {
     return choose(x < lowest, every(0), p);
 #endif
 }
-// 2^x for x <= 0 to some 3e-7 of it; 0 or next to it below -126; no number stays none.
+// 2^x for x <= 0 with a relative error of about 3e-7; 0 or nearly 0 below -126; NaN stays NaN.
 INLINE Vector power_of_two(Vector x) {
     Vector bounded = greater(every(-200.0f), x);
 #if defined(__AVX512F__)
@@ -148,7 +148,7 @@ INLINE Vector power_of_two(Vector x) {
     Whole power = (Whole)n;
     n -= 12582912.0f;
 #endif
-    Vector f = bounded - n;  // from -1/2 to 1/2, where this goes through 2^f at the six nodes of Chebyshev
+    Vector f = bounded - n;  // from -1/2 to 1/2; the polynomial interpolates 2^f at the six Chebyshev nodes
     Vector p = f * 1.33909e-3f + 9.67603e-3f;
     p = p * f + 5.550357e-2f;
     p = p * f + 2.4022107e-1f;
@@ -168,7 +168,7 @@ INLINE Vector hyperbolic(Vector x) {
     Vector e = exponential(absolute(x) * -2.0f), t = (1.0f - e) / (1.0f + e);
     return choose(x < 0, -t, t);
 }
-// The error function to 1.5e-7 (Abramowitz and Stegun, 7.1.26).
+// The error function with an absolute error of 1.5e-7 (Abramowitz and Stegun, 7.1.26).
 INLINE Vector error_function(Vector x) {
     Vector a = absolute(x), t = 1.0f / (1.0f + a * 0.3275911f);
     Vector p = t * 1.061405429f - 1.453152027f;
@@ -190,5 +190,5 @@ INLINE Vector activated(Vector x, int kind) {
     }
 }
 
-// Store a result, or add it to what is there.
+// Stores a result, or adds it to the stored one.
 INLINE void finish(Vector y, float *out, int add) { store(out, add ? y + load(out) : y); }
