@@ -90,7 +90,7 @@ class Translation:
         return self._attend()
 
     def with_text(self, text: str) -> Translation:
-        """This translation with another text for the best output (for its pieces see ``Translator.with_text``)."""
+        """Return this translation with another text for the best output (pieces: ``Translator.with_text``)."""
         return self.with_candidates([self.candidates[0]._replace(text=text), *self.candidates[1:]])
 
     def with_candidates(self, candidates: list[Candidate]) -> Translation:
