@@ -15,7 +15,7 @@ import re
 import sys
 import tokenize
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -60,7 +60,7 @@ def any_phrase() -> re.Pattern[str]:
 @functools.cache
 def any_british() -> re.Pattern[str]:
     """Return one pattern of all British spellings."""
-    return re.compile("|".join(words()["british"]["patterns"]))
+    return re.compile("|".join(pattern.removeprefix(r"\b\w*") for pattern in words()["british"]["patterns"]))
 
 
 def faults(path: Path) -> Iterator[Fault]:
@@ -69,9 +69,9 @@ def faults(path: Path) -> Iterator[Fault]:
     if path.suffix == ".md":
         passages = list(_paragraphs(text))
     else:
-        tree = ast.parse(text)
-        passages = [*_docstrings(tree), *_messages(tree), *_comments(text)]
-        yield from (Fault(name, line, rule) for line, rule in (*_opener_faults(tree), *_name_faults(tree)))
+        nodes = list(ast.walk(ast.parse(text)))
+        passages = [*_docstrings(nodes), *_messages(nodes), *_comments(text)]
+        yield from (Fault(name, line, rule) for line, rule in (*_opener_faults(nodes), *_name_faults(nodes)))
     for passage in passages:
         yield from (Fault(name, line, rule) for line, rule in passage_faults(passage))
 
@@ -94,8 +94,8 @@ def passage_faults(passage: Passage) -> Iterator[tuple[int, str]]:
             yield passage.line + plain.count("\n", 0, start), f"{passage.kind}: {count} words: “{beginning} …”"
 
 
-def _docstrings(tree: ast.Module) -> Iterator[Passage]:
-    for node in ast.walk(tree):
+def _docstrings(nodes: Sequence[ast.AST]) -> Iterator[Passage]:
+    for node in nodes:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and node.body:
             first = node.body[0]
             if (
@@ -111,11 +111,11 @@ def _without_code(text: str) -> str:
     return re.sub(r"(?<=\n\n)(?: {4}.*(?:\n|$))+", lambda block: "\n" * block[0].count("\n"), text)
 
 
-def _messages(tree: ast.Module) -> Iterator[Passage]:
+def _messages(nodes: Sequence[ast.AST]) -> Iterator[Passage]:
     """Yield strings with spaces that are no docstrings: messages, help, descriptions."""
-    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    inside = {id(part) for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
+    docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
+    inside = {id(part) for node in nodes if isinstance(node, ast.JoinedStr) for part in node.values}
+    for node in nodes:
         if id(node) in docstrings or id(node) in inside:
             continue
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and " " in node.value.strip():
@@ -147,16 +147,16 @@ def _paragraphs(text: str) -> Iterator[Passage]:
         line += part.count("\n")
 
 
-def _opener_faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    for passage in _docstrings(tree):
+def _opener_faults(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
+    for passage in _docstrings(nodes):
         first = passage.text.split(maxsplit=1)[:1]
         if first and first[0].strip(",.:") in words()["openers"]["words"]:
             yield passage.line, f"docstring begins with “{first[0]}”"
 
 
-def _name_faults(tree: ast.Module) -> Iterator[tuple[int, str]]:
+def _name_faults(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
     banned = words()["names"]["words"]
-    for node in ast.walk(tree):
+    for node in nodes:
         name = None
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             name, line = node.id, node.lineno
