@@ -202,7 +202,7 @@ def test_an_override_beyond_a_list_says_how_long_it_is() -> None:
         ("search.steps=1", "train.steps"),
         ("trian.steps=1", "train"),
         ("data.train.0.wieght=1", "data.train.0.weight"),
-        ("data.tokenizer.kind=word", "data.tokenizer"),
+        ("data.tokeniser.kind=word", "data.tokenizer"),
     ],
 )
 def test_an_unknown_key_names_the_nearest(written: str, meant: str) -> None:

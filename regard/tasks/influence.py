@@ -30,7 +30,11 @@ def influences(
     """
     if not isinstance(field, HidingField) or len(field.parts(row)) > 1:
         return ()
-    whole, *without = logits([row, *field.hidden(row)])
+    hidden = field.hidden(row)
+    # Equal rows in different places of a batch may differ in rounding: the row itself is computed once.
+    whole, *computed = logits([row, *(changed for changed in hidden if changed is not row)])
+    outputs = iter(computed)
+    without = [whole if changed is row else next(outputs) for changed in hidden]
     changes = []
     for number, prediction in enumerate(predictions):
         place = _place(prediction.site)
