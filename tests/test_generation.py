@@ -18,7 +18,7 @@ from regard.errors import ConfigError
 from regard.inference.spelling import Spelling, StopStrings
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
-from regard.tasks.language_model import generator as generator_module
+from regard.tasks.language_model import text_search
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
 from regard.tasks.language_model.score_windows import score_windows
@@ -69,7 +69,7 @@ def test_texts_are_the_same_in_any_company(
     if mixer == "attention" and "seed" in options:
         assert len({each.tokens for each in alone}) > 1, "some texts end before others"
     for rows in (3, 64):
-        monkeypatch.setattr(generator_module, "ROWS", rows)
+        monkeypatch.setattr(text_search, "ROWS", rows)
         together = generator(PROMPTS, length=16, **options)
         assert [each._replace(log_probability=0) for each in together] == [
             each._replace(log_probability=0) for each in alone

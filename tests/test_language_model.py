@@ -348,8 +348,8 @@ def test_verbs_of_translation_say_that_it_is_none(
     (tmp_path / "a.tsv").write_text("a\tb\n")
     assert cli.run([str(trained) if each == "RUN" else each for each in arguments]) == 2
     told = capfd.readouterr().err
-    needed = ("a translation run is required", "is for a model from text to text, and")
-    assert any(each in told for each in needed) and "is of language-model" in told
+    needed = ("requires a translation run", "is for a model from text to text, and")
+    assert any(each in told for each in needed) and "language-model" in told
     assert not list(tmp_path.glob("made*"))
 
 

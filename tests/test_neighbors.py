@@ -239,7 +239,7 @@ def test_answers_by_neighborhoods_are_those_of_the_whole_graph(arrays, tmp_path)
 
 REFUSED = [
     ({"neighbors": [2, 2]}, {}, "data.batch_nodes=512"),
-    ({"batch_nodes": 4, "neighbors": [2]}, {}, r"there are 2 layers and 1 number"),
+    ({"batch_nodes": 4, "neighbors": [2]}, {}, r"2 layers, 1 number"),
     ({"batch_nodes": 4}, {"kind": "transformer", "sees": "all"}, "a batch needs the whole graph"),
     ({"batch_nodes": 4, "neighbors": [2, 2]}, {"kind": "gin"}, "a sum over sampled neighbors is smaller"),
 ]
@@ -330,9 +330,9 @@ def test_a_small_archive_of_large_arrays_is_not_unpacked(tmp_path: Path, monkeyp
         patch.setattr(np, "load", None)
         with pytest.raises(DataError, match="too large") as refused:
             read_graph(path, None)
-    assert f"it has {path.stat().st_size:,} bytes" in str(refused.value.why) and ".npy" in str(refused.value.help)
+    assert f"has {path.stat().st_size:,} bytes" in str(refused.value.why) and ".npy" in str(refused.value.help)
     np.savez(path, **bomb)
     assert read_graph(path, None).nodes == 1000
-    monkeypatch.setattr("regard.data.npz_files.MOST", 1000)
+    monkeypatch.setattr("regard.data.npz_files.MAX_BYTES", 1000)
     with pytest.raises(DataError, match="too large"):
         read_graph(path, None)

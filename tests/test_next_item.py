@@ -71,7 +71,7 @@ def test_sessions_of_every_form(tmp_path: Path) -> None:
         ("x.jsonl", '{"items": {}}', "no text with the key 'items'"),
         ("x.jsonl", '{"items": ["a b"]}', "invalid item"), ("x.jsonl", '{"items": [1.5]}', "only integers"),
         ("x.jsonl", '{"items": [true]}', "only integers"),
-        ("x.tsv", "anna", "1 column"), ("x.tsv", "anna\t", "no item"),
+        ("x.tsv", "anna", "1 column"), ("x.tsv", "anna\t", "invalid item"),
     ],
 )  # fmt: skip
 def test_what_is_no_session_is_told_with_its_line(tmp_path: Path, name: str, line: str, told: str) -> None:
@@ -101,7 +101,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
         sets = [part for each in [*sizes, *train] for part in ("--set", each)]
         found = call("train", "train.jsonl", "--valid-file", "test.jsonl", "--name", "two-before", *sets)
     assert found.exit_code == 0, found.output
-    assert "→ next-item" in found.output and "40 items, 10,320 times in 860 sessions" in found.output
+    assert "→ next-item" in found.output and "40 items, 10,320 events in 860 sessions" in found.output
     return folder
 
 

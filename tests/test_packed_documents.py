@@ -157,7 +157,7 @@ def test_positions_that_begin_anew_isolate_nothing() -> None:
 def test_what_cannot_keep_documents_apart_is_refused(mixer: Any) -> None:
     net = built({"mixer": mixer, "position": "sinusoidal"})
     assert not net.packs
-    with pytest.raises(ValueError, match="apart"):
+    with pytest.raises(ValueError, match="does not support rows that pack"):
         net(torch.zeros(1, 13, dtype=torch.int64), packed(5, 6))
 
 

@@ -87,7 +87,7 @@ def test_determinism_asks_cublas_too(
 
 def test_a_damaged_note_of_the_best_stops_neither_resume_nor_save(making: Making) -> None:
     trainer = making(steps=10, valid=True, validate_every=5, save_every=5)
-    trainer.pace.first = 5
+    trainer.budget.first = 5
     trainer.fit()
     best = trainer.run.checkpoints / "best.json"
     whole = checkpoint.read_best(trainer.run.checkpoints)
@@ -141,8 +141,8 @@ def test_numbers_of_a_plan_are_those_of_updates(making: Making, damage: dict[str
 def test_files_given_to_evaluation_have_all_that_a_task_asks_of_a_run() -> None:
     """A task prepares them as those of a training: what one of both lacks fails at the first use."""
     from regard.core.task import RunFiles
-    from regard.tasks.evaluation import _GivenFiles
+    from regard.tasks.evaluation import _EvaluationFiles
 
     asked = {name for name in (*vars(RunFiles), *RunFiles.__annotations__) if not name.startswith("_")}
     assert "makes_codecs" in asked
-    assert asked <= {*_GivenFiles._fields}
+    assert asked <= {*_EvaluationFiles._fields}

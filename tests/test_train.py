@@ -722,8 +722,8 @@ def test_tokens_end_training_with_the_update_that_reaches_them(making: Making) -
     whole.fit()
     totals = list(accumulate(record["tokens"] for record in records(whole) if "loss" in record))
     for tokens, steps in ((1, 1), (totals[11], 12), (totals[11] + 1, 13), (totals[30], 31)):
-        assert making(steps=None, tokens=tokens, accumulate=2).pace.first == steps
-    assert making(steps=7, tokens=totals[11], accumulate=2).pace.first == 7  # whichever comes first
+        assert making(steps=None, tokens=tokens, accumulate=2).budget.first == steps
+    assert making(steps=7, tokens=totals[11], accumulate=2).budget.first == 7  # whichever comes first
 
 
 def test_a_line_needs_an_end(making: Making) -> None:

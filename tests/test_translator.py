@@ -73,7 +73,7 @@ def test_too_little_memory_says_what_to_lower(translator: Translator, monkeypatc
     monkeypatch.setattr(translator.decoding._model, "session", lambda *sources: torch.empty(1 << 50, dtype=torch.uint8))
     with pytest.raises(TrainingError, match="out of memory while translating") as caught:
         translator("a b")
-    assert "search.batch_sentences, 64 now" in str(caught.value.help)
+    assert "search.batch_sentences (now 64)" in str(caught.value.help)
 
 
 def test_an_engine_that_the_model_has_not_is_told() -> None:
@@ -179,7 +179,7 @@ def test_a_line_end_in_a_text_is_a_space_and_no_unknown_piece(kind: Any) -> None
 
 
 def test_a_prefix_that_cannot_be_written_is_told(translator: Translator) -> None:
-    with pytest.raises(ConfigError, match="can begin with 'a zebra'") as caught:
+    with pytest.raises(ConfigError, match="cannot begin an output with 'a zebra'") as caught:
         translator.translate(["a b"], prefixes=["a zebra"])
     assert "'zebra'" in str(caught.value.why)
     assert translator.translate(["a b"], prefixes=["c"])[0].candidates[0].pieces[0] == "c"

@@ -175,7 +175,7 @@ def test_pieces_that_the_vocabulary_does_not_know_are_told(train, pair: tuple[Pa
     assert "data.tokenizer.size" in error
     change(pair[1], lambda lines: lines.__setitem__(3, "Z " + lines[3]))
     code, error = train(*pair, *settings, "--set", f"data.target_tokenizer.size={size + 1}")
-    assert code == 0 and "0.1% of the pieces of the target are unknown" in error
+    assert code == 0 and "0.1% of the target pieces are not in the vocabulary" in error
     assert not any("warning: " in line and "vocabulary" in line for line in error.splitlines())
 
 

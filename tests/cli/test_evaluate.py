@@ -81,7 +81,7 @@ def test_two_systems_are_compared(regard, tiny_run: TinyRun, tmp_path: Path) -> 
         assert compared["p"] < 0.01 and compared["difference"] * better > 0
         assert compared["value"] + compared["difference"] == pytest.approx(found["scores"][name]["value"], abs=1e-3)
     told = regard(*call, "--against", tiny_run.path).stdout
-    assert f"against {tiny_run.path}" in told and "+0.00  p = 1.0000" in told
+    assert f"{tiny_run.path}: score, difference" in told and "+0.00  p = 1.0000" in told
     (tmp_path / "short").write_text("X\n")
     assert isinstance(regard(*call, "--against", tmp_path / "short").exception, DataError)
     assert isinstance(regard(*call, "--against", tmp_path / "absent").exception, ModelError)
@@ -117,7 +117,7 @@ def test_a_text_that_a_language_model_cannot_spell(regard, language_model: Path,
     assert (
         isinstance(refused, DataError)
         and refused.where == str(tmp_path / "odd.txt")
-        and " 1 of its 10" in str(refused.why)
+        and "1 of its 10 tokens" in str(refused.why)
     )
     assert regard("evaluate", language_model, tmp_path / "odd.txt", "--metric", "loss").exit_code == 0
 
@@ -143,7 +143,7 @@ def test_a_task_of_one_s_own(regard, own_run: Path, tmp_path: Path) -> None:
     [
         (["--beam", "2"], "does not apply"),
         (["--against", "x"], "does not apply"),
-        (["--metric", "bleu"], "no metric bleu"),
+        (["--metric", "bleu"], "unknown metric bleu"),
     ],
 )
 def test_what_is_not_of_the_task_is_refused(regard, own_run: Path, more: list[str], what: str) -> None:

@@ -59,7 +59,7 @@ def test_what_cannot_be_run_is_written_and_not_compared(
     monkeypatch.setattr(onnx, "write", lambda model, source, target, folder: folder.mkdir())
     monkeypatch.setattr("regard.share.export_format.find_spec", lambda name: None)
     done = regard("export", tiny_run.path, tmp_path / "exported", "--to", "onnx", "--source", tiny_run.source)
-    assert done.output == f"{tmp_path / 'exported'}: not compared: onnxruntime is not installed\n"
+    assert done.output == f"{tmp_path / 'exported'}: outputs not compared: onnxruntime is not installed\n"
     assert [path.name for path in (tmp_path / "exported").iterdir()] == ["tokenizer"]
 
 
@@ -212,7 +212,7 @@ def test_what_appears_in_its_place_meanwhile_stays(
 
     monkeypatch.setattr(hub, "write_checksums", appear)
     done = regard("export", tiny_run.path, folder, "--to", "hub", "--sentences", "2")
-    assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
+    assert isinstance(done.exception, StorageError) and "in the meantime" in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["given"] and (folder / "mine").read_text() == "kept"
 
 

@@ -82,7 +82,7 @@ def test_what_stands_or_appears_in_its_place_stays(
     run.unlink()
     monkeypatch.setattr(module, "write_run", appear)
     done = regard("import", folder, run)
-    assert isinstance(done.exception, StorageError) and "appeared meanwhile" in str(done.exception)
+    assert isinstance(done.exception, StorageError) and "in the meantime" in str(done.exception)
     assert {path.name for path in tmp_path.iterdir()} == {"theirs", "run"} and (run / "mine").read_text() == "kept"
 
 

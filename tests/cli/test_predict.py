@@ -54,7 +54,7 @@ def test_order_is_kept_over_chunks(regard, own_run: Path, tmp_path: Path, monkey
 
 def test_an_unknown_setting_is_told_before_anything_is_read(regard, own_run: Path, tiny_run: TinyRun) -> None:
     refused = regard("predict", own_run, "--set", "beam=2", input="x\n").exception
-    assert isinstance(refused, ConfigError) and "takes no setting beam" in refused.what
+    assert isinstance(refused, ConfigError) and "unknown setting beam" in refused.what
     assert "has no settings" in str(refused.why)
     assert isinstance(regard("predict", tiny_run.path, "--set", "beem=2", input="a\n").exception, ConfigError)
     assert isinstance(regard("predict", tiny_run.path, "--set", "beam", input="a\n").exception, ConfigError)
@@ -101,7 +101,7 @@ def test_a_verb_that_a_task_names(regard, own_run: Path, tiny_run: TinyRun, monk
     monkeypatch.setitem(TASKS, OWN, place)
     assert regard("average-numbers", own_run, input="1 2\n").stdout == regard("predict", own_run, input="1 2\n").stdout
     refused = regard("average-numbers", tiny_run.path, input="a\n").exception
-    assert isinstance(refused, ConfigError) and refused.help == f"regard translate {tiny_run.path} is for it"
+    assert isinstance(refused, ConfigError) and refused.help == f"use regard translate {tiny_run.path}"
     assert "Predict an output for each line" in regard("average-numbers", "--help").stdout
     assert cli.run(["average-numbers", str(own_run), "nowhere"]) == 3
 
@@ -112,7 +112,7 @@ def test_the_wrong_verb_names_the_right_one(
 ) -> None:
     run = language_model if verb == "translate" else tiny_run.path
     refused = regard(verb, run, input="the\n").exception
-    assert isinstance(refused, ConfigError) and refused.help == f"regard {right} {run} is for it"
+    assert isinstance(refused, ConfigError) and refused.help == f"use regard {right} {run}"
 
 
 def test_a_predictor_with_too_few_outputs_is_told(regard, own_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,4 +120,4 @@ def test_a_predictor_with_too_few_outputs_is_told(regard, own_run: Path, monkeyp
 
     monkeypatch.setattr(own_task.Mean, "__call__", lambda self, inputs: [])
     refused = regard("predict", own_run, input="1\n").exception
-    assert isinstance(refused, ConfigError) and refused.what == "Mean gave 0 outputs for 1 input"
+    assert isinstance(refused, ConfigError) and refused.what == "Mean returned 0 outputs for 1 input"

@@ -24,7 +24,7 @@ def test_each_line_and_the_perplexity_of_all(regard, tiny_run: TinyRun, tmp_path
     assert 0 > float(first) > float(second)  # the second is a wrong translation
     perplexity = math.exp(-(float(first) + float(second)) / 6)  # two words and the end, twice
     assert f"2 pairs, 6 pieces, log P {float(first) + float(second):,.2f}" in result.stderr
-    assert result.stderr.strip().endswith(f"perplexity {perplexity:.3f} a piece")
+    assert result.stderr.strip().endswith(f"perplexity {perplexity:.3f} per piece")
 
 
 def test_agrees_with_search(regard, tiny_run: TinyRun, tmp_path: Path) -> None:
@@ -125,9 +125,9 @@ def test_what_a_language_model_cannot_score(regard, language_model: Path, own_ru
     refused = regard("score", language_model, tmp_path / "text").exception
     assert isinstance(refused, ConfigError) and refused.where == f"{tmp_path / 'text'}:3"
     refused = regard("score", language_model, tmp_path / "text", tmp_path / "text").exception
-    assert isinstance(refused, ConfigError) and "one too many" in refused.what
+    assert isinstance(refused, ConfigError) and "too many input files" in refused.what
     refused = regard("score", own_run, tmp_path / "text").exception
-    assert isinstance(refused, ConfigError) and refused.help == f"regard predict {own_run} is for it"
+    assert isinstance(refused, ConfigError) and refused.help == f"use regard predict {own_run}"
 
 
 def test_the_head_of_a_table_of_pairs_is_no_pair(regard, tiny_run: TinyRun, tmp_path: Path) -> None:

@@ -43,9 +43,11 @@ def test_files_of_two_tasks_are_refused_with_the_command_of_each(tmp_path: Path)
         find_config([str(path)], [], [])
     error = caught.value
     assert (
-        error.where == str(path) and "user_id and item_id" in str(error.why) and "review and rating" in str(error.why)
+        error.where == str(path)
+        and "user_id and item_id" in str(error.why)
+        and "review (text) and rating" in str(error.why)
     )
-    commands = [shlex.split(command) for command in str(error.help).split(", or ")]
+    commands = [shlex.split(command) for command in str(error.help).removeprefix("choose one: ").split(", or ")]
     for command, kind in zip(commands, ("next-item", "classification"), strict=True):
         assert command[:3] == ["regard", "train", str(path)] and command[3:] == ["--task", kind]
         assert find_config(command[2:3], [], [f"task.kind={kind}"]).task.kind == kind

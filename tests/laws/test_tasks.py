@@ -82,7 +82,7 @@ def test_one_input_is_not_taken_for_a_list_of_its_letters(kind: str) -> None:
     predictor = TaskCase(find_task(kind), kind).predictor
     line = find_task(kind).sample_lines[0]
     for given in (line, {"text": line}, 3):
-        with pytest.raises(DataError, match="should be a list"):
+        with pytest.raises(DataError, match="must be a list"):
             predictor(given)
 
 

@@ -69,7 +69,7 @@ def test_what_is_no_such_file_is_refused(serve: Serve) -> None:
         (send(server, "a.txt", b"x" * 3000), 413, ""),
         (httpx.post(f"{server.url}/translate_file", data={"source": "en"}), 400, "form"),
         (httpx.post(f"{server.url}/translate_file", files={"other": ("a.txt", b"x")}), 400, "missing file"),
-        (httpx.get(f"{server.url}/download_file/no.txt"), 404, "no such file"),
+        (httpx.get(f"{server.url}/download_file/no.txt"), 404, "does not exist"),
         (httpx.get(f"{server.url}/download_file/..%2F..%2Fetc%2Fpasswd"), 404, ""),
     ]
     for answer, status, told in cases:

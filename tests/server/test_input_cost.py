@@ -122,7 +122,7 @@ def test_inputs_without_a_piece_that_are_read_together_cost_as_many() -> None:
         plain = ask(11)
         assert (plain.status_code, plain.json()["influences"]) == (200, [])
         refused = ask(10, include=["influence", "beam"])
-        assert refused.status_code == 400 and "include: for translation models" in refused.json()["error"]
+        assert refused.status_code == 400 and "include: only for translation models" in refused.json()["error"]
 
 
 def test_a_predictor_of_ones_own_need_not_state_it() -> None:

@@ -26,7 +26,7 @@ from regard.models.configuration import ModelConfig
 from regard.search.beam import length_normalizer
 from regard.server.api_error import ApiError
 from regard.server.batching.constraints import term_constraints, widen_beam
-from regard.server.text.enforce_terms import _more_probable
+from regard.server.text.enforce_terms import _best_with_terms
 from regard.server.text.glossary import Glossary, format_tsv, parse_entries
 from regard.server.text.term_insertion import insert_terms
 from regard.server.text.word_alignment import align_words, even_alignment, piece_spans
@@ -309,12 +309,12 @@ class Judge:
         return [[-float(len(target))] for target in targets]
 
 
-def test_the_more_probable_output_of_those_with_all_that_is_demanded_is_taken() -> None:
+def test_the_best_with_terms_output_of_those_with_all_that_is_demanded_is_taken() -> None:
     def said(text: str, *, finished: bool = True) -> Translation:
         return Translation("a {x} b", [Candidate(text, 0.0, 0.0, [], [], finished)], dict)
 
     def better(first: Translation, second: Translation | None, until: float = math.inf) -> str:
-        return _more_probable(judge, first, second, find_protected_spans("a {x} b"), until).text  # type: ignore[arg-type]
+        return _best_with_terms(judge, first, second, find_protected_spans("a {x} b"), until).text  # type: ignore[arg-type]
 
     judge = Judge()
     first = said("eins zwei drei")

@@ -90,7 +90,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     settings |= division(overrides)
     if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
-    content = pluralize(len(digests), "different document") if packed else "text without columns"
+    content = pluralize(len(digests), "different document") if packed else "plain text"
     reasons = [
         f"{content}{' of music' if music else ''} → language model "
         f"({pluralize(count, 'character')}, {pieces}, preset `{size.preset}`)"
