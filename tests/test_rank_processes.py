@@ -96,7 +96,7 @@ def test_a_failure_is_told_to_the_other_rank(found: Found) -> None:
     waiting, failed = found["fail"]
     assert failed["error"] == "DataError" and failed["what"] == "a line cannot be read"
     assert waiting["error"] == "PeerFailure" and waiting["what"] == "rank 1 failed: a line cannot be read"
-    assert "the same command goes on" in waiting["help"]
+    assert "run the same command again" in waiting["help"]
     failed, waiting = found["fail_first"]
     assert failed["error"] == "DataError"
     assert waiting["error"] == "PeerFailure" and waiting["what"] == "rank 0 failed: there is no corpus"

@@ -66,5 +66,5 @@ def test_lines_of_one_source_are_one_item() -> None:
 
 
 def test_outputs_must_face_the_test_set() -> None:
-    with pytest.raises(DataError, match="a line for each line"):
+    with pytest.raises(DataError, match="one line per line"):
         compare_outputs("bleu", REFERENCES, REFERENCES[1:], EXAMPLES)

@@ -167,7 +167,7 @@ def test_a_tagger_learns_spans_in_each_scheme(tmp_path: Path, scheme: TagScheme)
     run = regard.train(config, tmp_path / "run")
     assert regard.evaluate(run, str(tmp_path / "valid.tsv"), metrics=["entity_f1"]).figures["entity_f1"] > 0.97
     model = regard.load(run)
-    assert isinstance(model, SupervisedPredictor) and model.codec.answer.spelling.scheme == scheme  # type: ignore[attr-defined]
+    assert isinstance(model, SupervisedPredictor) and model.codec.answer.span_scheme.scheme == scheme  # type: ignore[attr-defined]
     (output,) = model(["Bob Jr Eve met in New York"])
     assert list(output.tags) == written(list(output.spans), 7, scheme)
     assert [each.kind for each in output.spans] == ["PER", "PER", "LOC"]
@@ -183,7 +183,7 @@ def test_the_scheme_is_saved_and_an_earlier_run_uses_its_names(tmp_path: Path) -
     assert json.loads(path.read_text()) == "iob2"
     for content, scheme in (('"iobes"', "iobes"), ("null", None), (None, "iob2")):
         path.write_text(content) if content else path.unlink()
-        assert find_task("tagging").open(run).codecs.answer.spelling.scheme == scheme
+        assert find_task("tagging").open(run).codecs.answer.span_scheme.scheme == scheme
     for damaged in ('"iob3"', "{", "[]", "{}"):
         path.write_text(damaged)
         with pytest.raises(ModelError, match="scheme"):

@@ -77,7 +77,7 @@ def test_tsv_and_json_lines(tmp_path: Path) -> None:
         (
             "a.jsonl",
             '{"tokens": ["a"], "tags": ["X"]}\n{"tokens": ["a", "b"], "tags": ["X"]}\n',
-            "1 tag does not fit 2",
+            "found 1 tag for 2",
         ),
         ("a.jsonl", '{"tokens": "a b", "tags": ["X"]}\n', ":1"),
         ("a.jsonl", '{"tokens": [], "tags": []}\n', ":1"),

@@ -115,8 +115,7 @@ class TagSequence(NamedLabels):
 
         ``entity_f1``: 2 · correct / (true + predicted) spans.
         """
-        metrics = class_metrics(sums)
-        metrics["most_frequent_tag"] = float(sums["baseline_right"]) / float(sums["confusion"].sum())
+        metrics = {**class_metrics(sums), "most_frequent_tag": float(sums["baseline_right"] / sums["confusion"].sum())}
         if "spans" in sums:
             true, predicted, both = sums["spans"].tolist()
             metrics["entity_f1"] = 2 * both / max(true + predicted, 1.0)

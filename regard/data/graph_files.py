@@ -91,7 +91,8 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     labels = array("y", "iu", 1).astype(np.int64) if "y" in arrays else np.full(nodes, UNLABELED, np.int64)
     if len(labels) != nodes or (labels < UNLABELED).any():
         raise refuse(
-            "y must have one class per node, −1 for none", f"the graph has {size}, y has {len(labels):,} values"
+            "y must have one class per node, −1 for none",
+            f"the graph has {size}, y has {pluralize(len(labels), 'value')}",
         )
     number = int(labels.max(initial=-1)) + 1
     if number > 10_000:
@@ -100,7 +101,8 @@ def _of_arrays(arrays: Arrays, path: Path, directed: bool, file: FeatureFile | N
     for part, mask in parts.items():
         if len(mask) != nodes:
             raise refuse(
-                f"{MASKS[part]} must have one value per node", f"it has {len(mask):,} values for {nodes:,} nodes"
+                f"{MASKS[part]} must have one value per node",
+                f"it has {pluralize(len(mask), 'value')} for {pluralize(nodes, 'node')}",
             )
     names = tuple(map(str, array("names", "U", 1).tolist())) if "names" in arrays else ()
     classes = tuple(map(str, array("classes", "U", 1).tolist())) if "classes" in arrays else ()
@@ -127,7 +129,10 @@ def _features(
         data, index, start = array("x_data", "fiub", 1), array("x_indices", "iu", 1), array("x_indptr", "iu", 1)
         shape = array("x_shape", "iu", 1).tolist()
         if len(shape) != 2 or not all(0 < size < 1 << 31 for size in shape) or len(start) != shape[0] + 1:
-            raise refuse("x_shape and x_indptr do not match", f"x_shape is {shape}, x_indptr has {len(start):,} values")
+            raise refuse(
+                "x_shape and x_indptr do not match",
+                f"x_shape is {shape}, x_indptr has {pluralize(len(start), 'value')}",
+            )
         nodes, features = shape
         steps = np.diff(start.astype(np.int64))
         whole = start[0] == 0 and (steps >= 0).all() and start[-1] == len(index) == len(data)

@@ -158,7 +158,7 @@ class _Reader:
             ends = [end if isinstance(end, list) else [] for end in edges]
             if len(ends[0]) != len(ends[1]):
                 raise self.wrong(
-                    "edge_index needs two lists of equal length", f"they have {len(ends[0])} and {len(ends[1])} nodes"
+                    "edge_index needs two lists of equal length", f"the lengths are {len(ends[0])} and {len(ends[1])}"
                 )
             edges = [list(pair) for pair in zip(*ends, strict=True)]
         if not isinstance(edges, list):

@@ -126,7 +126,7 @@ def set_up(
     net = _build(task, config, data.spec, plan.precision)
     frozen = _freeze(config, net)
     if begins and frozen:
-        log(f"{pluralize(frozen, 'encoder weight')} frozen, {_trainable_count(net):,} weights trainable")
+        log(f"{pluralize(frozen, 'encoder weight')} frozen, {pluralize(_trainable_count(net), 'weight')} trainable")
     if plan.shards is None and config.train.workers > 1 and kept_buffers(net):
         raise _depends_on_passes("train.workers")
     for message in (*(_optimizer_lines(config, net) if begins else ()), *_warnings(net, data.longest)):
