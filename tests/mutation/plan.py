@@ -84,6 +84,18 @@ ENCODERS: Stages = (
     *stages("test_site hand/test_mixers hand/test_modern_parts hand/test_forgetting hand/test_positions"),
 )
 
+DECLARED: Stages = stages("laws/test_declared")
+SUPERVISED: Stages = (
+    *DECLARED, *stages("test_classification test_tagging test_next_item"),
+    tasks("classification", "tagging", "next-item", "graphs"),
+)  # fmt: skip
+CHOOSING: Stages = stages(
+    "test_choosing test_split data/test_confidence data/test_found_files",
+    "test_choosing_documents test_graph_net",
+    "cli/test_file_forms",
+)
+EVALUATED: Stages = stages("test_evaluate test_masked_model test_next_item", "cli/test_evaluate cli/test_classifier")
+
 _TESTS: dict[str, Stages] = {
     "regard/core/state.py": (("tests/test_state.py",),),
     "regard/models/cross_entropy.py": (("tests/test_losses.py",),),
@@ -199,6 +211,63 @@ _TESTS: dict[str, Stages] = {
     **each(
         "models/transformer", "linear_attention mamba2",
         (*stages("hand/test_linear_mixers"), laws("linear", "mamba2")),
+    ),
+    **each(
+        "fields", "field_base frames hiding item_vocabulary items pieces text text_tokenizer tokens",
+        DECLARED
+        + stages("test_classification test_tagging", "test_frames test_next_item", "inspection/test_influence"),
+    ),
+    **each("fields", "graphs node_features", DECLARED + GRAPHS + (tasks("graphs", "nodes"),)),
+    **each(
+        "answers", "answer_base label_set losses named_labels number one_class plain_class scale",
+        DECLARED + stages("test_classification test_losses", "cli/test_classifier", "parity/test_scikit_learn"),
+    ),
+    **each("answers", "spans tag_codecs tag_sequence", DECLARED + stages("test_tagging test_tag_schemes")),
+    **each("answers", "followers next_item", DECLARED + stages("test_next_item")),
+    **each("search", "contract coverage_penalty draws", (*stages("test_coverage_penalty"), SETTINGS, SEARCH)),
+    **each("tasks", "supervised supervised_predictor net_outputs", SUPERVISED),
+    **each("tasks", "influence", stages("inspection/test_influence", "cli/test_inspect_tasks")),
+    **each("tasks", "check", stages("data/test_check test_choosing_documents", "cli/test_check")),
+    **each("tasks", "detect_files find_config split", CHOOSING),
+    **each("tasks", "row_inputs prediction load", stages("cli/test_kinds", "cli/test_file_forms", "cli/test_score")),
+    **each("tasks", "evaluation evaluate", EVALUATED),
+    **each("tasks", "automatic_engine", stages("test_engine_choice", "cli/test_automatic_engine")),
+    **each(
+        "tasks", "detect_graph_files graph_batch graph_parts graph_run_config named_nodes",
+        GRAPHS + CHOOSING[:1] + stages("cli/test_nodes cli/test_links_verb"),
+    ),
+    **each("tasks", "encoder_run_config held_out_samples", SUPERVISED[:1] + REFERENCE),
+    **each(
+        "tasks/classification", "automatic_config config data_config frame_input inputs label_columns labeled_text "
+        "task text_input",
+        (*stages("test_classification test_frames test_molecules"), *CHOOSING, tasks("classification")),
+    ),
+    **each("tasks/tagging", "automatic_config config task", (*stages("test_tagging"), *CHOOSING, tasks("tagging"))),
+    **each(
+        "tasks/next_item", "automatic_config config task",
+        (*stages("test_next_item"), *CHOOSING, tasks("next-item")),
+    ),
+    **each("tasks/graphs", "automatic_config config predictor task", (*GRAPHS, *CHOOSING, tasks("graphs"))),
+    **each("tasks/nodes", "automatic_config classifier config sampling task", (*GRAPHS, *CHOOSING, tasks("nodes"))),
+    **each("tasks/links", "automatic_config config examples linker task", (*GRAPHS, *CHOOSING, tasks("links"))),
+    **each("tasks/masked", "config filler task", (*MASKED, *stages("cli/test_fill"))),
+    **each("tasks/masked", "harmony", MUSIC),
+    **each(
+        "tasks/language_model", "automatic_config config engine_trials generator observe score_windows scoring task "
+        "text_listener text_search",
+        (
+            *stages("test_language_model test_generation test_going_on"),
+            *stages("test_packed_documents test_choosing_documents"),
+            *stages("cli/test_generate cli/test_language_model_scores"), tasks("language-model"),
+        ),
+    ),
+    **each(
+        "tasks/translation", "automatic_config codecs config edge_signs engine_trials evaluation example extracts "
+        "long_lines measure objective pair_scorer prepare task translator write_run",
+        (
+            *stages("test_translator test_choosing test_evaluate", "test_decoding test_summaries test_train"),
+            *stages("cli/test_translate cli/test_score"), tasks("translation"),
+        ),
     ),
 }  # fmt: skip
 
