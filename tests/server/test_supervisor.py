@@ -122,7 +122,7 @@ def test_workers_that_cannot_start_end_the_server_at_first_and_are_tried_again_l
         first, second = it.workers()
         (program.parent / "gone").touch()
         os.kill(first, signal.SIGKILL)
-        assert "starting another in 1 s" in it.until("exit code 4")[0]
+        assert "restarting in 1 s" in it.until("code 4")[0]
         assert is_alive(second)
         (program.parent / "gone").unlink()
         it.workers(3)
