@@ -164,7 +164,7 @@ def test_the_order_of_a_very_large_corpus_is_computed_and_it_is_said(
         monkeypatch.setattr(f"regard.tasks.{module}.automatic_config.COMPUTED", most)
         told: list[str] = []
         assert find_config([str(path)], [], ["train.steps=1"], log=told.append).data.order == order
-        assert any("data.order = feistel" in line for line in told) == (order == "feistel")
+        assert any("feistel" in line for line in told) == (order == "feistel")
         given = find_config([str(path)], [], ["train.steps=1", "data.order=shuffled"], log=told.append)
         assert given.data.order == "shuffled"
 

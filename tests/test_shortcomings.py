@@ -150,7 +150,7 @@ def test_the_command_of_a_run_that_overfits_stops_earlier(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     rows = [f"word{n} word{n + 1} word{n + 2},{'odd' if n * n % 7 % 2 else 'even'}" for n in range(60)]
     (tmp_path / "noise.csv").write_text("text,label\n" + "".join(f"{row}\n" for row in rows))
-    result = regard("train", "noise.csv", *settings("train.epochs=30", "train.lr=0.1"), "--name", "noise")
+    result = regard("train", "noise.csv", *settings("train.epochs=60", "train.lr=0.1"), "--name", "noise")
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("warning: the model overfits")]
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, (again.output, again.exception)
@@ -167,7 +167,7 @@ def test_the_command_of_a_run_within_its_first_epoch_completes_it(
     (line,) = [line for line in lines if "within its first epoch, after 1 update" in line]
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, (again.output, again.exception)
-    assert "within its first epoch" not in again.stderr and "done (epochs)" in again.stderr
+    assert "within its first epoch" not in again.stderr and "finished (epochs)" in again.stderr
 
 
 @pytest.mark.parametrize("resumed", [False, True])
