@@ -110,5 +110,5 @@ def test_from_midi_to_midi(tmp_path: Path) -> None:
     found = read_midi(tmp_path / "four.mid", 1)
     assert [len(frame) for frame in found] == [4, 4] and {48, 55, 60} < {*found[0]}
     (tmp_path / "no.mid").write_text("no music")
-    with pytest.raises(DataError, match="no MIDI"):
+    with pytest.raises(DataError, match="not valid MIDI"):
         raise call("harmonize", run, tmp_path / "no.mid", "--voice", 2, "-o", tmp_path / "x.mid").exception

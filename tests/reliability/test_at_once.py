@@ -137,8 +137,8 @@ def test_a_name_that_nobody_asked_for_is_another_one_where_it_is_taken(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     configs, trained = [config(tmp_path, seed) for seed in (1, 2)], list[Path]()
-    wanted = train_command._Wanted(["corpus.tsv"], [], [], None, tmp_path / "runs")
-    monkeypatch.setattr(train_command._Wanted, "config", lambda self: configs[0])
+    wanted = train_command._NewRun(["corpus.tsv"], [], [], None, tmp_path / "runs")
+    monkeypatch.setattr(train_command._NewRun, "config", lambda self: configs[0])
     monkeypatch.setattr(start, "train_new", lambda run, display: trained.append(run.path) or 0)
     taken = [False]
 

@@ -62,7 +62,7 @@ def test_a_config_that_lies_about_sizes_costs_no_memory(
 ) -> None:
     run = received
     say(run, written, ABSURD[written])
-    with pytest.raises(ModelError, match="not those of this run's config"):
+    with pytest.raises(ModelError, match="do not match the config of the run"):
         regard.load(run)
     for arguments in (
         ["translate", run, received / "in.txt"],
@@ -71,7 +71,7 @@ def test_a_config_that_lies_about_sizes_costs_no_memory(
         ["inspect", run, "a b", "--html", tmp_path / "page.html"],
     ):
         assert exit_code(*arguments) == 4
-        assert "not those of this run's config" in capfd.readouterr().err
+        assert "do not match the config of the run" in capfd.readouterr().err
 
 
 @pytest.mark.usefixtures("no_memory")
@@ -146,7 +146,7 @@ def test_tensors_of_another_shape_or_kind_are_named(received: Path, how: str) ->
     name = next(name for name, tensor in tensors.items() if tensor.dim() == 2)
     own = {key: tensor for key, tensor in tensors.items() if key not in state(path)["shared"]["model"]}
     reseal(path, own | {name: CHANGES[how](tensors[name])})
-    with pytest.raises(ModelError, match="not those of this run's config") as caught:
+    with pytest.raises(ModelError, match="do not match the config of the run") as caught:
         regard.load(received)
     assert name in str(caught.value)
 

@@ -203,7 +203,7 @@ def test_a_full_disk_is_one_clear_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError) as caught:
         atomic_files.write_bytes_atomically(file, b"new")
     assert str(file) in caught.value.what and os.strerror(errno.ENOSPC) in caught.value.what
-    assert "make room" in (caught.value.help or "") and caught.value.exit_code == 6
+    assert "free space" in (caught.value.help or "") and caught.value.exit_code == 6
     assert file.read_bytes() == b"old" and names(tmp_path) == ["file"]
 
 

@@ -259,8 +259,8 @@ class BlockOfPadding(SegmentMemory):
 class KeepsPadding(SegmentMemory):
     """Writes padding into the block of rows that stand at different columns, where what comes next overwrites it."""
 
-    def _entered(self, x, valid, offset, block):
-        return super()._entered(x, torch.ones_like(valid), offset, block)
+    def _extended(self, x, valid, offset, block):
+        return super()._extended(x, torch.ones_like(valid), offset, block)
 
 
 MUTANTS = {
