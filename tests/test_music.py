@@ -223,7 +223,7 @@ def test_frames_are_in_proportion_to_the_file(tmp_path: Path) -> None:
 )
 def test_what_is_no_midi_is_told(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "x.mid").write_bytes(content)
-    with pytest.raises(DataError, match=r"no MIDI file|No note") as caught:
+    with pytest.raises(DataError, match=r"not valid MIDI|No note") as caught:
         read_midi(tmp_path / "x.mid", 1)
     assert caught.value.where == str(tmp_path / "x.mid")
 
@@ -267,7 +267,7 @@ def test_pieces_of_json_and_of_a_folder(tmp_path: Path) -> None:
         json.dump({"train": [[[60, 48], [], [-1, 62]]], "test": []}, file)
     assert list(read_pieces(tmp_path / "x.json.gz", steps=1, part="train")) == [[(48, 60), (), (62,)]]
     (tmp_path / "folder").mkdir()
-    with pytest.raises(DataError, match="no music"):
+    with pytest.raises(DataError, match="no MIDI files"):
         list(read_pieces(tmp_path / "folder", steps=1))
     for name, pitch in (("b", 61), ("a", 60)):
         write_midi([(pitch,)], tmp_path / "folder" / f"{name}.mid", steps=1)

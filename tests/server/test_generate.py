@@ -123,8 +123,8 @@ def test_events_give_the_same_texts_as_they_grow(ask: Ask) -> None:
         ({"temperature": 1e-300}, 422, "temperature: it should be at least"),
         ({"min_p": 2}, 422, "min_p: it should be at most 1"),
         ({"lenght": 2}, 422, "lenght: unknown field; did you mean length"),
-        ({"model": "capitals"}, 400, "The model capitals generates no text: it is a translation"),
-        ({"model": "nobody"}, 404, "There is no model 'nobody'."),
+        ({"model": "capitals"}, 400, "The model capitals cannot generate text: its task is translation"),
+        ({"model": "nobody"}, 404, "The model 'nobody' does not exist."),
     ],
 )
 def test_what_cannot_be_generated_is_told_with_a_status_whole_or_streamed(
