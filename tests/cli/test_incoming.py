@@ -144,7 +144,7 @@ def test_what_goes_to_a_file_needs_no_reader(unheard: Callable[[], None], tmp_pa
 
 def test_an_input_that_cannot_be_read_is_told() -> None:
     number = os.open(os.devnull, os.O_WRONLY)
-    with pytest.raises(DataError, match="standard input cannot be read") as caught:
+    with pytest.raises(DataError, match="cannot read standard input") as caught:
         incoming_lines._read(number, "standard input", False)
     assert caught.value.why == "it is closed"
     os.close(number)

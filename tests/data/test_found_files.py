@@ -476,7 +476,9 @@ def test_the_columns_of_an_npz_are_its_arrays_and_it_has_no_rows_of_cells(tmp_pa
     path = tmp_path / "a.npz"
     np.savez(path, frames=np.zeros((2, 3)), label=np.array(["x"]))
     assert read_head(path) == ("npz", ("frames", "label"))
-    with pytest.raises(DataError, match=r"cannot be read as rows of cells\n.*a\.npz\n.*its arrays are frames, label"):
+    with pytest.raises(
+        DataError, match=r"cannot read a .npz as rows of cells\n.*a\.npz\n.*its arrays are frames, label"
+    ):
         next(read_rows(path, ["label"]))
     path.write_bytes(b"junk")
     with pytest.raises(DataError, match=r"not a \.npz of plain arrays"):

@@ -268,5 +268,5 @@ def test_pieces_of_a_list_have_its_numbers(tmp_path: Path) -> None:
 
 
 def test_a_list_is_not_trained() -> None:
-    with pytest.raises(RegardError, match="comes with an imported model"):
+    with pytest.raises(RegardError, match="part of an imported model"):
         train_tokenizer(["a b c"], LISTED)
