@@ -123,7 +123,7 @@ def possible(engine: RequestedEngine | None, reason: str | None, missing: str | 
     if engine == "int8" and reason is None and missing is not None:
         raise ConfigError(
             "the model cannot decode in int8", where="engine", why=f"8-bit products need the C kernels: {missing}",
-            help="omit it to use float32, which is exact; regard doctor shows the state of the kernels",
+            help="omit it to use float32, exact up to rounding; regard doctor shows the state of the kernels",
         )  # fmt: skip
     if reason is not None and engine != "reference":
         raise ConfigError(

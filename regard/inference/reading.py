@@ -28,6 +28,6 @@ def reading_form(net: Any, engine: Engine | None) -> nn.Module:
     if reason is None:
         return read_by_kernels(net, "int8" if engine == "int8" else "float32")
     if engine == "int8":
-        help = "omit it to use float32, which is exact; regard doctor shows the state of the kernels"
+        help = "omit it to use float32, exact up to rounding; regard doctor shows the state of the kernels"
         raise ConfigError("the model cannot read in int8", where="engine", why=reason, help=help)
     return net

@@ -185,7 +185,7 @@ STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 def find_study(name: str) -> Study:
     """Return the study of that name; raises ConfigError that lists the known names."""
     if name not in STUDIES:
-        why = f"there are {', '.join(STUDIES)}"
+        why = f"the studies are {', '.join(STUDIES)}"
         help = did_you_mean(name, [*STUDIES, "list", "all", "page"]) or "regard study list"
-        raise ConfigError(f"no study is called {name!r}", why=why, help=help)
+        raise ConfigError(f"unknown study {name!r}", why=why, help=help)
     return STUDIES[name]

@@ -26,6 +26,7 @@ ESCAPED = re.compile(
     r"\\[!-/:-@\[-`{-~]|&#?\w+;"
 )  # text that Markdown would show without the backslash, or as an entity
 LINE_START = re.compile(r"^([-+#=]|\d{1,9}(?=[.)]))", re.MULTILINE)  # start of a line that would begin a block
+LIST_START = re.compile(r"\A(\d*)([-+*.)#>=])")  # start of a paragraph that would begin a block
 DELIMITERS = frozenset("|-: \t>\n")  # characters of the line between the header and the rows of a table
 MISSING_CELLS = 1_000  # maximum number of missing cells in a table, plus three times the number of written cells
 VERBATIM_TYPES = ("code_inline", "html_inline", "footnote")
@@ -181,9 +182,6 @@ class MarkdownInline(CompositeDocument):
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return not text.strip()
         return _structure(tokens[1].children or []) == _structure(self._children)
-
-
-LIST_START = re.compile(r"\A(\d*)([-+*.)#>=])")
 
 
 def _structure(children: Sequence[Token]) -> list[tuple[str, str, str]]:
