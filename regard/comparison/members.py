@@ -166,7 +166,7 @@ def _variants(varied: str) -> Iterator[tuple[str, str]]:
     key, equals, values = varied.partition("=")
     if not equals or not values.strip():
         raise ConfigError(
-            "a variation needs a key, '=' and values", where=f"--vary {varied}", help="--vary train.lr=1e-3,3e-3"
+            "a variation must have the form KEY=VALUE,VALUE", where=f"--vary {varied}", help="--vary train.lr=1e-3,3e-3"
         )
     for value in _split(values):
         override = f"{key}={value}"

@@ -48,7 +48,7 @@ def test_info_and_resume_read_it(
     before = (run / "checkpoints" / "step-002000" / "manifest.json").read_bytes()
     assert cli.run(["train", "--resume", "run"], debug=True) == 0
     said = capsys.readouterr().err
-    assert "resuming at step 2,000" in said and "done (steps) after 2,000 updates" in said
+    assert "resuming at step 2,000" in said and "finished (steps): 2,000 updates" in said
     assert (run / "checkpoints" / "step-002000" / "manifest.json").read_bytes() == before
 
 

@@ -86,7 +86,7 @@ def test_the_head_that_finds_the_links_is_chosen_with_its_delay(monkeypatch: pyt
 
 def test_without_pairs_the_layer_before_the_last_is_named() -> None:
     found = choose_aligner(translator(), [], [])
-    assert found == Aligner("decoder.0.source", None, 0, None, 0) and "nothing was measured" in found.why
+    assert found == Aligner("decoder.0.source", None, 0, None, 0) and "not measured" in found.why
 
 
 def test_a_model_without_such_attention_has_none() -> None:
