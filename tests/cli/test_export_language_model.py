@@ -23,7 +23,7 @@ def test_an_export_says_the_same(language_model: Path, regard: Callable[..., Res
     with unchecked():
         done = regard("export", language_model, folder, "--to", "transformers", "--sentences", "3")
     assert done.exit_code == 0, done.output
-    assert "of 3 texts 3 have the same pieces, 3 the same greedy continuation" in done.output
+    assert "equal pieces for 3 of 3 texts, equal greedy continuations for 3" in done.output
     written = json.loads((folder / "parity.json").read_text())
     assert written["difference"] < 1e-4 and (written["texts"], written["to"]) == (3, "transformers")
     names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
