@@ -34,7 +34,7 @@ from machine import machine
 
 FOLDER = ROOT / "runs" / "bench" / "versions"
 LINES, REQUESTS, CLIENTS = 400, 400, 8
-STEPS = {"translation": 60, "classification": 150, "tagging": 150, "language-model": 60}
+STEPS = {"translation": 30, "classification": 60, "tagging": 60, "language-model": 40}
 
 
 class Version(NamedTuple):
@@ -104,7 +104,7 @@ def _settings(task: str, threads: int) -> list[str]:
     steps = STEPS[task]
     keys = {
         "train.steps": steps, "train.precision": "float32", "train.threads": threads, "train.workers": 1,
-        "train.seed": 1, "train.validate_every": steps, "train.save_every": steps, "train.warmup": 20,
+        "seed": 1, "train.validate_every": steps, "train.save_every": steps, "train.warmup": 20, "train.batch_tokens": 1024,
     }  # fmt: skip
     return [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
 
