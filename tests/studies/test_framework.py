@@ -179,6 +179,11 @@ def test_an_unknown_study_is_refused_with_the_names() -> None:
         regard("dictonary")
 
 
+def test_the_earlier_spelling_of_a_name_finds_the_study() -> None:
+    assert catalog.find_study("normalisation") is catalog.STUDIES["normalization"]
+    assert "normalisation" not in catalog.STUDIES, "it is neither listed nor run twice"
+
+
 def test_the_list_names_each_study_and_imports_nothing_heavy() -> None:
     code = """
 import sys
