@@ -62,9 +62,9 @@ class Trained(NamedTuple):
         return self.updates * self.duration
 
 
-def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[str, Any]] = MODELS) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, models: Mapping[str, Mapping[str, Any]] = MODELS) -> Findings:
     """Train ``models``, by name and config; the last should be the fastest."""
-    most, turns = 10 if quick else 600, len(models) * len(RATES)
+    most, turns = 10 if minimal else 600, len(models) * len(RATES)
     found: dict[str, Trained] = {}
     parameters: dict[str, int] = {}
     for number, (name, config) in enumerate(models.items()):

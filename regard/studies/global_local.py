@@ -49,9 +49,9 @@ class MarkedRows(NamedTuple):
     mark: Tensor
 
 
-def run(*, seed: int, quick: bool, report: Report, first: int = 1) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, first: int = 1) -> Findings:
     """Measure reach, accuracy and time; ``first``: global columns of the mixer that has some."""
-    updates, long = (2, 1024) if quick else (600, LONG)
+    updates, long = (2, 1024) if minimal else (600, LONG)
     reach = _connected(first), _connected(0)
     found: dict[tuple[int, int], tuple[float, float]] = {}
     for some in (1, 0):

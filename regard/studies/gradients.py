@@ -49,13 +49,13 @@ def orthogonal(rho: float) -> Tensor:
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     matrix: Callable[[float], Tensor] = orthogonal,
     bias: float = OPEN,
 ) -> Findings:
     """Measure and judge; ``matrix`` makes a recurrent matrix for ρ, ``bias`` opens the gates of the last two cells."""
-    rows = 2 if quick else 16
+    rows = 2 if minimal else 16
     kinds: dict[str, Callable[[], Curve]] = {f"linear, ρ = {rho}": _linear(rho, matrix, rows) for rho in LINEAR}
     kinds |= {f"tanh, ρ = {rho}": _tanh(rho, matrix, rows, INPUT) for rho in TANH}
     kinds[f"tanh, ρ = {TANH[-1]}, inputs of size 1"] = _tanh(TANH[-1], matrix, rows, 1.0)

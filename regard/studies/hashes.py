@@ -64,20 +64,20 @@ class DuplicationSize(NamedTuple):
     rate: float = 3e-3
 
 
-QUICK = DuplicationSize(word=7, symbols=5, width=16, buckets=4, chunk=4, updates=20, batch=8)
+MINIMAL = DuplicationSize(word=7, symbols=5, width=16, buckets=4, chunk=4, updates=20, batch=8)
 
 
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     trained: Sequence[int | None] = (None, 4, 1),
     size: DuplicationSize | None = None,
 ) -> Findings:
     """Train with each number of rounds in ``trained``, None standing for full attention, and evaluate with all."""
-    size = size or (QUICK if quick else DuplicationSize())
-    collisions = _collisions(500 if quick else DRAWS)
+    size = size or (MINIMAL if minimal else DuplicationSize())
+    collisions = _collisions(500 if minimal else DRAWS)
     report(0.02)
     table: dict[int | None, dict[int | None, float]] = {}
     for done, rounds in enumerate(trained):

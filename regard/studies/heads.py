@@ -69,9 +69,9 @@ class Cost(NamedTuple):
     biases: int
 
 
-def run(*, seed: int, quick: bool, report: Report, heads: Sequence[int] = (1, 2, 4, 8, 16)) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, heads: Sequence[int] = (1, 2, 4, 8, 16)) -> Findings:
     """Compare numbers of ``heads``; the others should beat the first."""
-    seeds, updates = (2, 20) if quick else (3, 500)
+    seeds, updates = (2, 20) if minimal else (3, 500)
     found: dict[int, list[float]] = {number: [] for number in heads}
     costs = {number: _cost(number) for number in heads}
     for done in range(seeds * len(heads)):

@@ -149,11 +149,11 @@ class Measured(NamedTuple):
     paths: list[int]
 
 
-def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
     """Measure ``layers``; self-attention, recurrent and restricted are also compared with each other."""
     sizes = (
         Sizes([32, 64, 128], [16, 32, 64], [8, 16, 32], 1)
-        if quick
+        if minimal
         else Sizes([64, 128, 256, 512, 1024], [32, 64, 128, 256], [8, 16, 32, 64, 128], 7)
     )
     measured: dict[str, Measured] = {}

@@ -42,13 +42,13 @@ ONE_VECTOR: dict[str, Any] = {"decoder": {"order": "none", "cell": "gru"}}
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     without: Mapping[str, Any] = ONE_VECTOR,
     attending: Mapping[str, Any] = READS,
 ) -> Findings:
     """Compare two models; ``without`` and ``attending`` are the parts of the config in which they differ."""
-    updates = 10 if quick else 700
+    updates = 10 if minimal else 700
     found: dict[str, list[float]] = {}
     for name, config in {"one vector": without, "attention": attending}.items():
         torch.manual_seed(seed)

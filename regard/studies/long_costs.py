@@ -73,13 +73,13 @@ def entrants() -> dict[str, Entrant]:
     return found
 
 
-def run(*, seed: int, quick: bool, report: Report, tested: Mapping[str, Entrant] | None = None) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, tested: Mapping[str, Entrant] | None = None) -> Findings:
     """Measure and fit; ``tested``: the mixers, of which the first is attention over everything."""
-    tested, lengths = tested or entrants(), SHORT if quick else LENGTHS
+    tested, lengths = tested or entrants(), SHORT if minimal else LENGTHS
     found: dict[str, list[tuple[int, float, int]]] = {}
     for name, entrant in tested.items():
         torch.manual_seed(seed)
-        ramp = [n for n in (256, 1024, 2048) if n in lengths or n > 1024] if entrant.table and not quick else lengths
+        ramp = [n for n in (256, 1024, 2048) if n in lengths or n > 1024] if entrant.table and not minimal else lengths
         found[name] = [_point(entrant, n) for n in ramp if n <= entrant.longest]
         report(len(found) / len(tested))
     fitted = {name: _exponents(points) for name, points in found.items()}

@@ -68,10 +68,10 @@ class DictionaryLookup(nn.Module):
         return self.readout((own + attended.context[:, 0]).relu()), attended.weights[:, 0]
 
 
-def run(*, seed: int, quick: bool, report: Report, static: str = "gat", dynamic: str = "gatv2") -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, static: str = "gat", dynamic: str = "gatv2") -> Findings:
     """Compare the mechanisms ``static`` and ``dynamic``."""
-    size, width, batch = (6, 64, 128) if quick else (10, 128, 256)
-    steps = (150, 150) if quick else (300, 1500)
+    size, width, batch = (6, 64, 128) if minimal else (10, 128, 256)
+    steps = (150, 150) if minimal else (300, 1500)
     share = steps[0] / sum(steps)
     fine = _looked(dynamic, size, width, batch, steps[0], lambda done: report(done * share))
     coarse = _looked(static, size, width, batch, steps[1], lambda done: report(share + done * (1 - share)))

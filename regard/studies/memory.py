@@ -94,10 +94,10 @@ def _write_segment(
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
+    *, seed: int, minimal: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
 ) -> Findings:
     """Compare three mixers; the second and third should reach further than the one before."""
-    updates, tested, seeds = (3, 2, 2) if quick else (updates, 40, SEEDS)
+    updates, tested, seeds = (3, 2, 2) if minimal else (updates, 40, SEEDS)
     found: dict[str, list[list[float]]] = {name: [] for name in mixers}
     every = [(number, name) for number in range(seeds) for name in mixers]
     for turn, (number, name) in enumerate(every):

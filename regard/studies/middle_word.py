@@ -60,7 +60,7 @@ class CourseSize(NamedTuple):
     width: int = 128
 
 
-QUICK = CourseSize(3, 4, 1, 1, 8)
+MINIMAL = CourseSize(3, 4, 1, 1, 8)
 
 
 class WordLines(NamedTuple):
@@ -73,12 +73,12 @@ class WordLines(NamedTuple):
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, text: Path | None = None, folder: Path | None = None,
+    *, seed: int, minimal: bool, report: Report, text: Path | None = None, folder: Path | None = None,
     sides: Mapping[str, str] | None = None,
 ) -> Findings:  # fmt: skip
     """Train and judge; ``sides`` says what each network reads instead of what its name says, for tests."""
-    size = QUICK if quick else CourseSize()
-    if text is None and not quick:
+    size = MINIMAL if minimal else CourseSize()
+    if text is None and not minimal:
         help = "regard study middle-word --text FILE"
         raise ConfigError("this study needs a text", why="none is part of Regard", help=help)
     lines = read_words(_generated() if text is None else read_lines(text))

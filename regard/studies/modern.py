@@ -68,7 +68,7 @@ ROWS = {
 }
 
 
-FEW = ("AdamW 0.006", "Muon 0.006", "parts, AdamW", "parts, Muon")  # rows of the quick form
+FEW = ("AdamW 0.006", "Muon 0.006", "parts, AdamW", "parts, Muon")  # rows of the minimal version
 
 
 class Size(NamedTuple):
@@ -81,7 +81,7 @@ class Size(NamedTuple):
     model: Mapping[str, Any] = {"preset": "tiny", "share": "all"}
 
 
-QUICK = Size(2, 1, 8, 2, {"preset": "tiny", "share": "all", "layers": 1, "width": 8, "feed_forward": 8})
+MINIMAL = Size(2, 1, 8, 2, {"preset": "tiny", "share": "all", "layers": 1, "width": 8, "feed_forward": 8})
 
 
 class RowFigures(NamedTuple):
@@ -95,7 +95,7 @@ class RowFigures(NamedTuple):
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     text: Path | None = None,
     folder: Path | None = None,
@@ -105,9 +105,9 @@ def run(
 
     ``folder``: where the figures of rows are kept, so that a study that was interrupted goes on from them.
     """
-    size = QUICK if quick else Size()
-    shown = {name: row for name, row in rows.items() if not quick or name in FEW}
-    if text is None and not quick:
+    size = MINIMAL if minimal else Size()
+    shown = {name: row for name, row in rows.items() if not minimal or name in FEW}
+    if text is None and not minimal:
         raise ConfigError(
             "this study needs a text", why="none is part of Regard", help="regard study modern --text FILE"
         )
@@ -214,7 +214,7 @@ def _train(config: Mapping[str, Any]) -> RowFigures:
 
 
 def _generated(folder: Path) -> Path:
-    """A text of a few hundred words, for the quick form."""
+    """A text of a few hundred words, for the minimal version."""
     file = folder / "generated.txt"
     file.write_text(" ".join(_words()), encoding="utf-8")
     return file

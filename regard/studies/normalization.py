@@ -43,9 +43,9 @@ TYPES, SHORTEST, LONGEST = 16, 5, 10
 Make = Callable[[Normalization, int], nn.Module]
 
 
-def run(*, seed: int, quick: bool, report: Report, make: Make = normalization) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, make: Make = normalization) -> Findings:
     """Measure and judge; ``make`` builds the norm of a name and width for the part about columns."""
-    updates, layers = (EVERY, 1) if quick else (400, 4)
+    updates, layers = (EVERY, 1) if minimal else (400, 4)
     shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
     leaks = {kind: _leak(kind) for kind in KINDS}
     curves: dict[Normalization, list[float]] = {}

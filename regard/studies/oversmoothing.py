@@ -45,9 +45,9 @@ class Groups(NamedTuple):
     label: Tensor
 
 
-def run(*, seed: int, quick: bool, report: Report, plain_skip: bool = False, self_weight: float = 0.0) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, plain_skip: bool = False, self_weight: float = 0.0) -> Findings:
     """``plain_skip``: what is called plain has skips; ``self_weight``: part of its own that a node keeps each time."""
-    nodes, epochs = (100, 60) if quick else (400, 200)
+    nodes, epochs = (100, 60) if minimal else (400, 200)
     graph = _groups(nodes)
     left, second = _smoothed(graph, self_weight)
     half = CONVOLUTIONS // 2

@@ -49,14 +49,14 @@ def sines(position: Tensor) -> Tensor:
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     kinds: Mapping[str, str] | None = None,
     encode: Encode = sines,
 ) -> Findings:
     """Measure and judge; ``kinds`` maps labels to kinds of position, ``encode`` returns PE of positions as rows."""
     kinds = kinds or {kind: kind for kind in KINDS}
-    words, layers = (6, 1) if quick else (16, 3)
+    words, layers = (6, 1) if minimal else (16, 3)
     changes: dict[str, float] = {}
     for label, kind in kinds.items():
         changes[label] = _order_matters(kind, words=words, layers=layers)

@@ -51,16 +51,16 @@ class ReadingSize(NamedTuple):
     pieces: int = 4_000
 
 
-QUICK = ReadingSize(2, 2, 2, 1, 8, 300)
+MINIMAL = ReadingSize(2, 2, 2, 1, 8, 300)
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, text: Path | None = None, folder: Path | None = None,
+    *, seed: int, minimal: bool, report: Report, text: Path | None = None, folder: Path | None = None,
     starts: Mapping[str, str | None] = STARTS,
 ) -> Findings:  # fmt: skip
     """Train and judge; ``starts`` says what each classifier's encoder has learned before, for tests."""
-    size = QUICK if quick else ReadingSize()
-    if text is None and not quick:
+    size = MINIMAL if minimal else ReadingSize()
+    if text is None and not minimal:
         help = "regard study pretrain --text FILE"
         raise ConfigError("this study needs texts with labels", why="none are part of Regard", help=help)
     found: dict[str, list[float]] = {start: [] for start in starts}

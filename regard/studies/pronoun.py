@@ -68,14 +68,14 @@ class HeadSite(NamedTuple):
 ALL_HEADS = [HeadSite(attention, number) for attention in ATTENTIONS for number in range(HEADS)]
 
 
-def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Meant] | None = None) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, sentences: Sequence[Meant] | None = None) -> Findings:
     """Learn the language ``sentences`` and judge the held-out ones."""
     sentences = pronoun_sentences() if sentences is None else sentences
     tokenizer = word_tokenizer(sentences)
     seen = [each for each in sentences if not each.held_out]
-    judged = [each for each in sentences if each.held_out and each.telling][:: 20 if quick else 1]
+    judged = [each for each in sentences if each.held_out and each.telling][:: 20 if minimal else 1]
     part = toy_tasks.report_part(report, 0.0, 0.9)
-    model = _learn(seen, tokenizer, updates=30 if quick else 400, seed=seed, report=part)
+    model = _learn(seen, tokenizer, updates=30 if minimal else 400, seed=seed, report=part)
     right = _right(model, judged, tokenizer)
     found = _looks(model, [each for each in seen if each.telling][::7], tokenizer)
     reading = max(ALL_HEADS, key=lambda head: fmean(found[head]))

@@ -29,7 +29,7 @@ def record_study(
     folder: Path,
     *,
     seed: int = 1,
-    quick: bool = False,
+    minimal: bool = False,
     report: Report = ignore_report,
     text: Path | None = None,
 ) -> dict[str, Any]:
@@ -40,8 +40,8 @@ def record_study(
     Without matplotlib there are no figures; those of an earlier run are removed, since they show other numbers.
     """
     began = time.perf_counter()
-    findings = study.run(seed=seed, quick=quick, report=report, text=text, folder=folder)
-    record = _record(study, findings, seed=seed, quick=quick, seconds=time.perf_counter() - began)
+    findings = study.run(seed=seed, minimal=minimal, report=report, text=text, folder=folder)
+    record = _record(study, findings, seed=seed, minimal=minimal, seconds=time.perf_counter() - began)
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
@@ -69,7 +69,7 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds: float) -> dict[str, Any]:
+def _record(study: Study, findings: Findings, *, seed: int, minimal: bool, seconds: float) -> dict[str, Any]:
     import torch
 
     head = asdict(study)
@@ -83,7 +83,7 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
         "rows": _plain(findings.rows),
         "remarks": list(findings.remarks),
         "seed": seed,
-        "quick": quick,
+        "quick": minimal,
         "seconds": round(seconds, 1),
         "versions": {"regard": VERSION, "torch": torch.__version__},
         "threads": torch.get_num_threads(),

@@ -39,9 +39,9 @@ DEPTHS = (2, 4, 8, 16, 32)
 WIDTH, LENGTH, TYPES, COMPARED = 64, 256, 50, 6
 
 
-def run(*, seed: int, quick: bool, report: Report, execution: type[Execution] = Reversible) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, execution: type[Execution] = Reversible) -> Findings:
     """Measure ``execution`` beside the plain and the checkpointed order."""
-    depths, length = (DEPTHS[:3], 32) if quick else (DEPTHS, LENGTH)
+    depths, length = (DEPTHS[:3], 32) if minimal else (DEPTHS, LENGTH)
     orders: dict[str, type[Execution]] = {**EXECUTIONS, "reversible": execution}
     kept: dict[str, list[int]] = {name: [] for name in orders}
     for done, depth in enumerate(depths, start=1):
@@ -58,7 +58,7 @@ def run(*, seed: int, quick: bool, report: Report, execution: type[Execution] = 
         rows=[(depth, *(kept[name][at] / 1e6 for name in orders)) for at, depth in enumerate(depths)],
         criteria=[
             at_most("bytes kept at the largest depth over those at the least", mine[-1] / mine[0], 1),
-            at_most("and over the plain order's", mine[-1] / kept["plain"][-1], 1 / 5 if quick else 1 / 20),
+            at_most("and over the plain order's", mine[-1] / kept["plain"][-1], 1 / 5 if minimal else 1 / 20),
             at_most("gradients against autograd's, of their largest", apart, 1e-10),
             at_most("error of the way back, of the largest number", back, 1e-5),
         ],

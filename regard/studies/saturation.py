@@ -49,12 +49,12 @@ class Softness(NamedTuple):
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, unscaled: Score | None = None, scaled: Score | None = None
+    *, seed: int, minimal: bool, report: Report, unscaled: Score | None = None, scaled: Score | None = None
 ) -> Findings:
     """Compare the scores ``unscaled`` and ``scaled``."""
     unscaled, scaled = unscaled or Dot(scale=1.0), scaled or Dot()
     widths = [4, 16, 64, 256, 1024, 4096]
-    sets = 32 if quick else 512
+    sets = 32 if minimal else 512
     plain, divided = [], []
     for done, width in enumerate(widths, start=1):
         plain_here, divided_here = _softness(unscaled, scaled, sets=sets, width=width)

@@ -47,10 +47,10 @@ RIDGE, QUARTERS = 0.1, 4
 OTHERS = ("child", "teacher")  # people of the sentences that probes are judged on
 
 
-def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | None = None) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, sentences: Sequence[Sense] | None = None) -> Findings:
     """Learn the language ``sentences`` and probe the states for the sense of *bank*."""
     sentences = sense_sentences() if sentences is None else sentences
-    updates = 20 if quick else 300
+    updates = 20 if minimal else 300
     tokenizer = word_tokenizer(sentences)
     model = toy_tasks.toy_model(
         len(tokenizer) - toy_tasks.FIRST,

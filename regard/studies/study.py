@@ -3,13 +3,14 @@
 A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring says
 the claim, its source, how it is measured, and why the thresholds are what they are. It offers
 
-    def run(*, seed: int, quick: bool, report: Report) -> Findings
+    def run(*, seed: int, minimal: bool, report: Report) -> Findings
 
-with, behind these, options of its own whose defaults are the study (tests feed it something wrong by them). A study
-that ``needs_text`` also takes ``text``, a file, without which only its quick form runs, and ``folder``, where it may
-keep figures and go on from them. ``quick`` asks for the smallest form that runs all of the code. ``run`` prints
-nothing, writes nothing else, calls ``report`` with the share of the work done (0 to 1), and draws from torch's default
-generator, which is already seeded when it is called.
+and optional parameters after these, whose defaults are the study; tests use them to break it. A study that
+``needs_text`` also has the parameters ``text``, a file, and ``folder``, in which it may store figures to continue from.
+Without a text, only its minimal version runs. ``minimal`` selects the smallest version that runs all of the code.
+
+``run`` prints nothing and writes no other files. It calls ``report`` with the share of work done (0 to 1), and draws
+from torch's default generator, which the caller seeds.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Study:
         self,
         *,
         seed: int = 1,
-        quick: bool = False,
+        minimal: bool = False,
         report: Report = ignore_report,
         text: Path | None = None,
         folder: Path | None = None,
@@ -129,7 +130,7 @@ class Study:
         given = {"text": text, "folder": folder} if self.needs_text else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Findings = module.run(seed=seed, quick=quick, report=report, **given)
+            found: Findings = module.run(seed=seed, minimal=minimal, report=report, **given)
         return found
 
 

@@ -49,9 +49,9 @@ RECIPES = {
 }
 
 
-def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe] = RECIPES) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, recipes: Mapping[str, Recipe] = RECIPES) -> Findings:
     """Train and judge ``recipes``, which have the names of RECIPES."""
-    layers, updates = (1, 6) if quick else (6, 400)
+    layers, updates = (1, 6) if minimal else (6, 400)
     curves: dict[str, list[float]] = {}
     for name, recipe in recipes.items():
         torch.manual_seed(seed)

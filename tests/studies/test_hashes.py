@@ -49,7 +49,7 @@ def test_rotations_that_ignore_the_vectors_show(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         hashes, "hash_positions", lambda x, drawn, factors: torch.randint(16, (1, 1, drawn.shape[2], x.shape[2]))
     )
-    assert "least" in failed(hashes.run(seed=1, quick=True, report=ignore_report, trained=(4,), size=SIZE))
+    assert "least" in failed(hashes.run(seed=1, minimal=True, report=ignore_report, trained=(4,), size=SIZE))
 
 
 def test_a_new_model_guesses() -> None:

@@ -33,7 +33,7 @@ def test_it_holds_for_straight_lines_alone(
         return length, (factor if each == name else 1.0) * 1e-6 * length**time, int(1000 * length**memory)
 
     monkeypatch.setattr(long_costs, "_point", point)
-    found = long_costs.run(seed=1, quick=False, report=ignore_report, tested=tested)
+    found = long_costs.run(seed=1, minimal=False, report=ignore_report, tested=tested)
     assert [each.what for each in found.criteria if not each.holds] == broken
 
 

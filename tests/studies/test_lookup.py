@@ -11,7 +11,7 @@ from regard.studies.study import ignore_report
 
 def failed(**options: str) -> list[str]:
     torch.manual_seed(1)
-    found = lookup.run(seed=1, quick=True, report=ignore_report, **options)
+    found = lookup.run(seed=1, minimal=True, report=ignore_report, **options)
     return [criterion.what for criterion in found.criteria if not criterion.holds]
 
 

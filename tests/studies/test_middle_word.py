@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import ConfigError, DataError
 from regard.studies import middle_word
-from regard.studies.middle_word import QUICK, SIDES, CourseSize, read_words
+from regard.studies.middle_word import MINIMAL, SIDES, CourseSize, read_words
 from regard.studies.study import ignore_report
 
 SMALL = CourseSize(updates=1, lines=2, seeds=1, layers=2, width=16)
@@ -56,7 +56,7 @@ def test_the_right_is_read_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(middle_word, "_OneSide", Told)
     lines = read_words(middle_word._generated())
-    middle_word._accuracy(lines, "the right", QUICK, 1, lambda part: None)
+    middle_word._accuracy(lines, "the right", MINIMAL, 1, lambda part: None)
     ((given, places),) = asked
     assert [line[::-1] for line in given] == lines.held
     assert [line[at] for line, at in zip(given, places, strict=True)] == [line[len(line) // 2] for line in lines.held]
@@ -64,8 +64,8 @@ def test_the_right_is_read_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_needs_a_text_and_can_fail() -> None:
     with pytest.raises(ConfigError, match="needs a text"):
-        middle_word.run(seed=1, quick=False, report=ignore_report)
-    same = middle_word.run(seed=1, quick=True, report=ignore_report, sides=dict.fromkeys(SIDES, "the left"))
+        middle_word.run(seed=1, minimal=False, report=ignore_report)
+    same = middle_word.run(seed=1, minimal=True, report=ignore_report, sides=dict.fromkeys(SIDES, "the left"))
     assert not same.holds and same.criteria[0].value == 0.0
     lines = read_words(middle_word._generated())
     found = {"both sides": [30.0, 31.0], "the left": [20.0, 21.0], "the right": [18.0, 19.0]}

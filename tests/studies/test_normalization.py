@@ -18,7 +18,7 @@ def failed(monkeypatch: pytest.MonkeyPatch, make: normalization.Make = norm_of) 
     curves = {"layer": [0.05], "rms": [0.05], "batch": [0.05], "none": [1.0]}
     monkeypatch.setattr(normalization, "_losses", lambda kind, *rest: curves[kind])
     torch.manual_seed(1)
-    found = normalization.run(seed=1, quick=True, report=ignore_report, make=make)
+    found = normalization.run(seed=1, minimal=True, report=ignore_report, make=make)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 

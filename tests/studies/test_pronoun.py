@@ -69,7 +69,7 @@ def test_right_is_the_word_after_weil(model: EncoderDecoder, monkeypatch: pytest
 
 def test_an_untrained_model_does_not_hold() -> None:
     torch.manual_seed(1)
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert not found.criteria[0].holds
     assert [row[0] for row in found.rows] == ["none", *map(str, ALL_HEADS)]
 
@@ -83,7 +83,7 @@ def test_each_criterion_can_fail(
     monkeypatch.setattr(pronoun, "_looks", lambda *rest: given)
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([-0.3, -0.4, -0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert [place for place, criterion in enumerate(found.criteria) if not criterion.holds] == failed
 
 
@@ -96,7 +96,7 @@ def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeyp
     monkeypatch.setattr(pronoun, "_right", lambda *rest: 1.0)
     monkeypatch.setattr(pronoun, "_looks", lambda *rest: {head: [each, each] for head, each in values.items()})
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: torch.zeros(2))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert found.criteria[1].what.startswith("decoder.0.source, head 1")
     assert any("of the encoder" in remark and " 0.0125 " in remark for remark in found.remarks)
 
@@ -104,13 +104,13 @@ def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeyp
 def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([0.3, 0.4, 0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert not found.criteria[2].holds
 
 
 def test_the_model_is_kept_as_a_run_that_can_be_looked_into(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()  # of an earlier run, which is replaced
-    record_study(STUDIES["pronoun"], tmp_path, quick=True)
+    record_study(STUDIES["pronoun"], tmp_path, minimal=True)
     found = inspect(tmp_path / "run", LANGUAGE[0].source)
     assert set(found.attention) == {"encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0.source"}
     assert found.document["alignment"]["why"].startswith("Of all heads")

@@ -11,7 +11,7 @@ from regard.studies.study import ignore_report
 
 
 def failed(**options: object) -> set[str]:
-    found = reversible.run(seed=1, quick=True, report=ignore_report, **options)
+    found = reversible.run(seed=1, minimal=True, report=ignore_report, **options)
     return {criterion.what.split(" ")[0] for criterion in found.criteria if not criterion.holds}
 
 

@@ -47,7 +47,7 @@ def test_one_vector_tells_nothing() -> None:
 def verdict(monkeypatch: pytest.MonkeyPatch, before: Tensor, after: Tensor, static: Tensor) -> list[bool]:
     states = iter([{"embedding": static, "last": before}, {"embedding": static, "last": after}])
     monkeypatch.setattr(study, "_columns", lambda *rest: next(states))
-    return [criterion.holds for criterion in study.run(seed=1, quick=True, report=ignore_report).criteria]
+    return [criterion.holds for criterion in study.run(seed=1, minimal=True, report=ignore_report).criteria]
 
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
