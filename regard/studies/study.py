@@ -1,7 +1,7 @@
-"""Studies: claims of the literature, measured on this code and judged against thresholds.
+"""Studies: claims of the literature, measured with this code and compared with thresholds.
 
-A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring says
-the claim, its source, how it is measured, and why the thresholds are what they are. It offers
+A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring states
+the claim, its source, the measurement, and the reasons for the thresholds. It defines
 
     def run(*, seed: int, minimal: bool, report: Report) -> Findings
 
@@ -62,7 +62,7 @@ def at_least(what: str, value: float, threshold: float) -> Criterion:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A model that a study trained and the pairs it learned, to be inspected afterwards."""
+    """A model that a study trained, and its training pairs, for inspection."""
 
     model: EncoderDecoder
     config: ModelConfig
@@ -72,7 +72,7 @@ class SavedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Outcome of a study: a table, criteria, a figure to draw, and remarks on the limits of the result."""
+    """Outcome of a study: a table, criteria, a function that draws a figure, and remarks on limits of the result."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
@@ -83,9 +83,9 @@ class Findings:
 
     def __post_init__(self) -> None:
         if not self.criteria:
-            raise ValueError("a study without a criterion cannot be judged")
+            raise ValueError("a study needs at least one criterion")
         if any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError(f"each row has {len(self.columns)} cells, one a column")
+            raise ValueError(f"every row must have {len(self.columns)} cells, one per column")
 
     @property
     def holds(self) -> bool:
@@ -95,9 +95,9 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Name, claim and source of a study, readable without torch; ``seconds``: its duration in docs/evidence.
+    """Name, claim and source of a study, available without torch.
 
-    ``needs_text``: it trains on a text that the user names.
+    ``seconds``: its duration in docs/evidence. ``needs_text``: whether it requires a text from the user.
     """
 
     name: str
@@ -108,7 +108,7 @@ class Study:
 
     @property
     def module(self) -> str:
-        """The name of its file: that of the study, - as _."""
+        """The name of its module: that of the study, with _ for -."""
         return self.name.replace("-", "_")
 
     def run(
@@ -120,18 +120,23 @@ class Study:
         text: Path | None = None,
         folder: Path | None = None,
     ) -> Findings:
-        """Measure and judge, from ``seed``; the caller's random numbers are left as they were.
+        """Run the study; the state of the caller's random generator does not change.
 
-        ``text``, ``folder``: for a study that needs a text.
+        Args:
+            seed: seed of all random numbers.
+            minimal: whether to run the smallest version, as a test of the program.
+            report: receives the share of work done.
+            text: file of the text, for a study that requires one.
+            folder: folder in which such a study may store figures.
         """
         import torch
 
         module = import_module(f"regard.studies.{self.module}")
-        given = {"text": text, "folder": folder} if self.needs_text else {}
+        inputs = {"text": text, "folder": folder} if self.needs_text else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Findings = module.run(seed=seed, minimal=minimal, report=report, **given)
-        return found
+            findings: Findings = module.run(seed=seed, minimal=minimal, report=report, **inputs)
+        return findings
 
 
 def format_cell(cell: Cell) -> str:
