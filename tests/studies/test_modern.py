@@ -39,7 +39,7 @@ def judged(monkeypatch: pytest.MonkeyPatch, spread: float, **changed: float) -> 
 def test_gains_are_on_the_best_rate_and_against_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(monkeypatch, 0.09)
     assert [row[0] for row in found.rows] == list(ROWS)
-    assert found.columns[3] == "gain on AdamW 0.003"
+    assert found.columns[3] == "gain over AdamW 0.003"
     assert found.rows[4][1:] == pytest.approx((1.8, 0.09, 0.2, 10, 7.0))
     assert [each.value for each in found.criteria] == pytest.approx([0.2, 0.1, 0.1, 0.2])
     assert [each.threshold for each in found.criteria] == pytest.approx([0.09] * 4)
@@ -116,6 +116,6 @@ def test_a_row_is_a_run_validated_at_its_end(tmp_path: Path) -> None:
 
 
 def test_without_a_text_it_says_what_to_give() -> None:
-    with pytest.raises(ConfigError, match="needs a text") as refused:
+    with pytest.raises(ConfigError, match="requires a text") as refused:
         modern.run(seed=1, minimal=False, report=ignore_report)
     assert refused.value.help is not None and "--text" in refused.value.help

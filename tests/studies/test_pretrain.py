@@ -38,12 +38,12 @@ def test_words_are_cut_into_pieces_and_molecules_into_letters(tmp_path: Path) ->
 
 
 def test_it_needs_texts_and_can_fail(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs texts with labels"):
+    with pytest.raises(ConfigError, match="requires texts with labels"):
         pretrain.run(seed=1, minimal=False, report=ignore_report)
     same = pretrain.run(seed=1, minimal=True, report=ignore_report, starts={"nothing": None, "the same": None})
     assert not same.holds and same.criteria[0].value == 0.0 and same.criteria[0].threshold == 1.0
     course = pretrain._course(tmp_path, None, MINIMAL)
-    found = {"nothing": [80.0, 81.0, 80.0], "filling gaps": [83.0, 84.0, 84.0], "going on": [82.0, 83.0, 82.0]}
+    found = {"none": [80.0, 81.0, 80.0], "filling gaps": [83.0, 84.0, 84.0], "continuing": [82.0, 83.0, 82.0]}
     assert found.keys() == STARTS.keys() and pretrain._findings(found, course, "x").holds
     for other in ([80.5, 81.5, 80.5], [87.0, 81.0, 80.0]):  # less than a point; more, by one seed
-        assert not pretrain._findings({**found, "going on": other}, course, "x").holds
+        assert not pretrain._findings({**found, "continuing": other}, course, "x").holds
