@@ -18,7 +18,7 @@ EXPONENTS = {"everything": (2.0, 1.0), "straight": (1.0, 1.0), "bent": (1.2, 1.0
         ("straight", 1.0, []),
         ("bent", 1.0, ["bent: exponent of time"]),
         ("hungry", 1.0, ["hungry: exponent of memory"]),
-        ("straight", 5000.0, ["straight: share of the time of everything, 16,384 columns"]),
+        ("straight", 5000.0, ["straight: share of the time of everything, 16,384 positions"]),
     ],
 )
 def test_it_holds_for_straight_lines_alone(
