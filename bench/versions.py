@@ -104,7 +104,8 @@ def _settings(task: str, threads: int) -> list[str]:
     steps = STEPS[task]
     keys = {
         "train.steps": steps, "train.precision": "float32", "train.threads": threads, "train.workers": 1,
-        "seed": 1, "train.validate_every": steps, "train.save_every": steps, "train.warmup": 20, "train.batch_tokens": 1024,
+        "seed": 1, "train.validate_every": steps, "train.save_every": steps, "train.warmup": 20,
+        "train.batch_tokens": 1024,
     }  # fmt: skip
     return [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
 

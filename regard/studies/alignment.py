@@ -50,13 +50,13 @@ class Tried(NamedTuple):
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     content: Mapping[str, Any] = CONTENT,
     location: Mapping[str, Any] = LOCATION,
 ) -> Findings:
     """Compare ``content`` and ``location``, two configs of encoder-decoder attention."""
-    updates, tested = (4, 2) if quick else (400, 20)
+    updates, tested = (4, 2) if minimal else (400, 20)
     results: dict[tuple[str, float], Tried] = {}
     for index, (name, attention) in enumerate((("by content", content), ("location-aware", location))):
         torch.manual_seed(seed)

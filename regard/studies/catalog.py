@@ -183,10 +183,12 @@ _ALL = (
     ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
+EARLIER_NAMES = {"normalisation": "normalization"}  # remain valid on the command line
 
 
 def find_study(name: str) -> Study:
-    """Return the study of that name; raises ConfigError that lists the known names."""
+    """Return the study of that name, or of that earlier name. ConfigError with the known names for any other."""
+    name = EARLIER_NAMES.get(name, name)
     if name not in STUDIES:
         why = f"the studies are {', '.join(STUDIES)}"
         help = did_you_mean(name, [*STUDIES, "list", "all", "page"]) or "regard study list"

@@ -63,9 +63,9 @@ class Trained(NamedTuple):
         return self.updates * self.duration
 
 
-def run(*, seed: int, quick: bool, report: Report, models: Mapping[str, Mapping[str, Any]] = MODELS) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, models: Mapping[str, Mapping[str, Any]] = MODELS) -> Findings:
     """Train ``models``, by name and config; the claim is that the last is the fastest."""
-    limit, runs = 10 if quick else 600, len(models) * len(RATES)
+    limit, runs = 10 if minimal else 600, len(models) * len(RATES)
     results: dict[str, Trained] = {}
     parameters: dict[str, int] = {}
     for number, (name, config) in enumerate(models.items()):

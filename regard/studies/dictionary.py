@@ -42,9 +42,9 @@ def soft(temperature: float) -> Mechanism:
     return Dot(scale=1 / temperature)
 
 
-def run(*, seed: int, quick: bool, report: Report, lookup: Callable[[float], Mechanism] = soft) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, lookup: Callable[[float], Mechanism] = soft) -> Findings:
     """Compare attention with a dict; ``lookup`` returns the attention of a temperature."""
-    pairs, queries, width = (8, 8, 16) if quick else (64, 256, 64)
+    pairs, queries, width = (8, 8, 16) if minimal else (64, 256, 64)
     key = normalize(torch.randn(pairs, width, dtype=torch.float64), dim=-1)
     value = torch.randn(pairs, 4, dtype=torch.float64)
     requested = torch.arange(queries) % pairs

@@ -77,10 +77,10 @@ class Lookup(nn.Module):
         return logits
 
 
-def run(*, seed: int, quick: bool, report: Report, scores: Mapping[str, Score] | None = None) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, scores: Mapping[str, Score] | None = None) -> Findings:
     """Train each of ``scores`` at each width; the claim is that only "q·k" falls with the width."""
     scores = scores or SCORES
-    widths, seeds, updates = ((8, 64), 2, 25) if quick else ((8, 64, 512), 3, 600)
+    widths, seeds, updates = ((8, 64), 2, 25) if minimal else ((8, 64, 512), 3, 600)
     accuracies: dict[tuple[str, int], list[float]] = {(name, width): [] for width in widths for name in scores}
     for done, (name, width) in enumerate(accuracies, start=1):
         for number in range(seeds):

@@ -53,9 +53,9 @@ class MarkedRows(NamedTuple):
     mark: Tensor
 
 
-def run(*, seed: int, quick: bool, report: Report, first: int = 1) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, first: int = 1) -> Findings:
     """Measure reach, accuracy and time; ``first``: number of global positions."""
-    updates, long = (2, 1024) if quick else (600, LONG)
+    updates, long = (2, 1024) if minimal else (600, LONG)
     reach = _connected(first), _connected(0)
     results: dict[tuple[int, int], tuple[float, float]] = {}
     for enabled in (1, 0):

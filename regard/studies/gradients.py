@@ -53,7 +53,7 @@ def orthogonal(rho: float) -> Tensor:
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     matrix: Callable[[float], Tensor] = orthogonal,
     bias: float = OPEN,
@@ -62,7 +62,7 @@ def run(
 
     ``matrix`` returns a recurrent matrix for ρ; ``bias`` is that of the gates that start open.
     """
-    rows = 2 if quick else 16
+    rows = 2 if minimal else 16
     measurements: dict[str, Callable[[], Curve]] = {f"linear, ρ = {rho}": _linear(rho, matrix, rows) for rho in LINEAR}
     measurements |= {f"tanh, ρ = {rho}": _tanh(rho, matrix, rows, INPUT) for rho in TANH}
     measurements[f"tanh, ρ = {TANH[-1]}, inputs of size 1"] = _tanh(TANH[-1], matrix, rows, 1.0)
