@@ -46,9 +46,9 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
     decoder = GraphNames(
         ["tokens", "valid", *memory, *state], ["log_probabilities", *(f"new.{name}" for name in state)]
     )
-    graphs = {
-        "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
+    graphs = {  # the decoder first: it is more often the one that cannot be exported
         "decoder": graph(StepPart(model, starts[0]), (steps[0], steps[1]), decoder),
+        "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
     }
     config = {
         "format": "regard-onnx",
