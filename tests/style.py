@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 CELLS = ("markdown", "code")
-LONGEST = 35  # words of a sentence; the aim is 25
+LONGEST = 25  # words of a sentence
 WORD = re.compile(r"[^\W_][\w'’-]*")
 SENTENCE_END = re.compile(r"(?<=[.;:?!])\s+|\s[–·→]\s|\n\s*\n|\n\s*(?:[-*>|#]|\d+\.)\s")
 CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+", re.DOTALL)

@@ -101,8 +101,8 @@ def _load(
 ) -> nn.Module:
     """Return the model with the weights of the folder.
 
-    Shapes are computed on the meta device and compared with the file before memory is allocated, so a config that
-    states a huge size cannot exhaust memory.
+    Shapes are computed on the meta device and compared with the file before memory is allocated. A config that states a
+    huge size therefore cannot exhaust memory.
     """
     spec = {"types": len(vocabulary.rows)}
     layers = config.model.decoder.layers

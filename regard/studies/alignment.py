@@ -81,7 +81,7 @@ def run(
         ],
         remarks=(
             f"Location-aware attention as trained, without β = {SHARP:g}, is aligned in {trained[-1]:.2f} of steps at "
-            f"{TIMES[-1] * LONGEST} words, because its softmax spreads the weight over more positions.",
+            f"{TIMES[-1] * LONGEST} words. Its softmax then spreads the weight over more positions.",
             f"Content-based attention is aligned in only {results['by content', 1.0].shares[0]:.2f} of steps even at "
             f"{LONGEST} words, because the states depend on neighboring words, not on positions.",
         ),

@@ -157,7 +157,7 @@ _ALL = (
     ),
     Study(
         name="modern",
-        claim="After the same number of updates, a small language model has a lower loss with Muon than with AdamW, "
+        claim="After equally many updates, a small language model has a lower loss with Muon than with AdamW, "
         "each at the best of three rates. It also has a lower loss with newer parts: rotary positions, QK-norm, "
         "squared ReLU, zero-initialized outputs and a residual from the embedding. Both together are better than "
         "either.",

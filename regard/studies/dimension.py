@@ -11,7 +11,7 @@ on new examples, as a mean over seeds. Chance is 1/16.
 
 Thresholds: a fall of accuracy counts if it exceeds three standard errors of the difference. The spread between seeds is
 measured, and is at least the sampling error of the examples. The unscaled product must fall by more than that from the
-smallest width to the largest, and must be behind the scaled product at the largest width. Scaled and additive scores
+smallest width to the largest. At the largest width, it must be behind the scaled product. Scaled and additive scores
 must not fall by that much. From width 64 on, their accuracy is at least 99 %, which shows that the task can be learned.
 """
 

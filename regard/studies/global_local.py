@@ -16,8 +16,8 @@ Measured: three quantities.
 Thresholds: with a global position all pairs are connected, without one less than half of them. Two layers of radius 4
 reach eight positions, and two of radius 1 only two. The accuracy of near symbols is therefore at least 95 % with radius
 4, and at most 50 % with radius 1; chance is 12.5 %. For far marks and radius 4, it is at least 95 % with a global
-position, and at most 60 % without one, because two layers reach 17 of 64 positions. Time grows at most as the radius to
-the power of 1.15.
+position. Without one it is at most 60 %, because two layers reach 17 of 64 positions. Time grows at most as the radius
+to the power of 1.15.
 """
 
 from __future__ import annotations

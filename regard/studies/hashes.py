@@ -5,12 +5,12 @@ attention is as accurate as full attention on 0w0w, the repetition of a word of 
 lookup far back. More rounds in evaluation make it more accurate, for any number of rounds in training (Kitaev et al.
 2020, §2, §4 and Table 2).
 
-Measured: collisions of pairs at given angles under 4,000 rotations with 16 buckets. Then language models of one layer,
-64 wide with 2 heads, with 16 buckets and chunks of 8, on words of 31 symbols out of 31. One model is trained with full
-attention of shared queries and keys, one with four rounds, and one with a single round. Each is evaluated with full
-attention and with 8, 4, 2 and 1 rounds on 512 new words. Accuracy is the share of the second word's symbols that get
-the highest probability. Table 2 has words of 511, four heads, 256 features and 150,000 updates; bench/duplication.py
-runs larger models than this study.
+Measured: collisions of pairs at given angles under 4,000 rotations with 16 buckets. Then language models learn words of
+31 symbols out of 31. They have one layer, 64 wide with 2 heads, with 16 buckets and chunks of 8. One model is trained
+with full attention of shared queries and keys, one with four rounds, and one with a single round. Each is evaluated
+with full attention and with 8, 4, 2 and 1 rounds on 512 new words. Accuracy is the share of the second word's symbols
+that get the highest probability. Table 2 has words of 511, four heads, 256 features and 150,000 updates;
+bench/duplication.py runs larger models than this study.
 
 Thresholds: collisions decrease from each angle to the next by more than four standard errors. Four rounds in training
 and evaluation reach an accuracy of 99 %. Twice the rounds lose at most one point, and eight rounds are at least ten

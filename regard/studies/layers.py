@@ -8,10 +8,9 @@ two positions is 1, n, n/k (log_k n if dilated) and n/r. Self-attention is there
 Measured: one layer of each type, without projections around attention (Table 1 excludes them; they add 4·n·d²).
 *Operations* are the floating-point operations of all matrix products that torch runs, as torch counts them. *Products
 in a row* is the longest chain of products of which each needs the previous one. For *path*, the zeros of a step's
-Jacobian, by autograd, show which position depends on which. The path is the smallest number of steps (layers of a stack
-or steps of a cell) after which the last position depends on the first. Seconds (medians of repeated runs) and bytes
-kept for the backward pass are shown for information. They depend on the machine, and overheads dominate them at small
-sizes.
+Jacobian, by autograd, show which position depends on which. The path is the smallest number of steps (layers or cell
+steps) after which the last position depends on the first. Seconds (medians of repeated runs) and bytes kept for the
+backward pass are shown for information. They depend on the machine, and overheads dominate them at small sizes.
 
 Thresholds: exponents are those of a power law fitted over sizes that double. Their tolerance is 0.05, because only a
 constant number of products is added to the leading term. Paths must equal ⌈(n−1)/(k−1)⌉, ⌈log_k n⌉ and ⌈(n−1)/r⌉,

@@ -1,13 +1,13 @@
 """Prediction of the word in the middle of a line from both sides, from the left and from the right.
 
-Claim: the words after a position predict its word as well as the words before it, and both together predict it better
-than either (Taylor 1953's cloze test; Melamud et al. 2016).
+Claim: the words after a position predict its word as well as those before it, and both together predict better than
+either (Taylor 1953's cloze test; Melamud et al. 2016).
 
 Measured: lines of a text with five words or more; every tenth of the distinct lines is held out. Words that occur at
 least twice in training are known; all others are one unknown word, which is never the word to predict. Three networks
-are compared. One predicts each word from the words before it, one from the words after it, each by a causal Transformer
-of 4 layers of width 128. The third uses both, by two stacks of half the layers, one per direction. All of them learn
-from every word of a line, unlike a masked model, which learns from 15 of 100 words (the task `masked`) and needs many
+are compared. One predicts each word from the words before it, one from the words after it. Each of the two is a causal
+Transformer of 4 layers of width 128. The third uses both, by two stacks of half the layers, one per direction. All of
+them learn from every word of a line. A masked model (the task `masked`) learns from only 15 of 100 words and needs many
 times the updates. Training takes 800 updates of 96 lines, by AdamW at 2e-3 with a linear decrease to zero, dropout 0.1
 and three seeds. Accuracy is the share of held-out lines whose middle word is the most probable word. The baseline
 always predicts the most frequent word.

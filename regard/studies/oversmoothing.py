@@ -49,8 +49,8 @@ class Groups(NamedTuple):
 def run(*, seed: int, minimal: bool, report: Report, plain_skip: bool = False, self_weight: float = 0.0) -> Findings:
     """Measure the convolutions and train the networks.
 
-    Tests set ``plain_skip``, which adds skip connections to the plain networks, and ``self_weight``, the share of its
-    own features that a node keeps in each convolution.
+    Tests set ``plain_skip``, which adds skip connections to the plain networks, and ``self_weight``. The latter is the
+    share of its own features that a node keeps in each convolution.
     """
     nodes, epochs = (100, 60) if minimal else (400, 200)
     graph = _groups(nodes)

@@ -1,7 +1,7 @@
 """Classifiers whose encoder is pretrained on the unlabeled texts of the same task.
 
-Claim: an encoder that first learns to fill gaps in the texts of a task, or to continue them, predicts their labels
-better than one without pretraining. It reads no other texts (Dai & Le 2015; Krishna et al. 2023).
+Claim: an encoder that first learns to fill gaps in a task's texts, or to continue them, predicts their labels better
+than one without pretraining. It reads no other texts (Dai & Le 2015; Krishna et al. 2023).
 
 Measured: texts with labels, a fifth of them held out by a hash of the text. Three classifiers have one architecture, a
 Transformer of 2 layers of width 128 with attention pooling. One has no pretraining, one the encoder of a masked model,

@@ -7,13 +7,13 @@ head does so, of the encoder at *it* or of the decoder before the pronoun.
 
 Measured: English sentences of that form and their German translations, in which *it* becomes *es* (das Tier) or *sie*
 (die Straße). The adjective alone determines the antecedent, whose gender is that of the pronoun. Animals are subjects
-as well as objects ("the cat didn't catch the mouse because it was too fast"), so the set of words does not determine
-it. A Transformer of two layers and one learns the sentences with four fifths of the pairs of adjective and noun. The
-test sentences are those of the last fifth whose nouns differ in gender; no training sentence has such a pair. A
-translation is correct if its word after *weil* is the correct pronoun, by greedy search. The head is selected on
-training sentences: among those of *it* in the encoder and of *weil* in the decoder, it has the largest difference of
-the weights on antecedent and other noun. The words before and after a noun count as the noun, because their states may
-contain it. A head that is switched off adds nothing to the output; the rest of the model does not change.
+as well as objects ("the cat didn't catch the mouse because it was too fast"). The set of words therefore does not
+determine the antecedent. A Transformer of two layers and one learns the sentences with four fifths of the pairs of
+adjective and noun. The test sentences are those of the last fifth whose nouns differ in gender; no training sentence
+has such a pair. A translation is correct if its word after *weil* is the correct pronoun, by greedy search. The head is
+selected on training sentences. Among those of *it* in the encoder and of *weil* in the decoder, it has the largest
+weight difference between antecedent and other noun. The words before and after a noun count as the noun, because their
+states may contain it. A head that is switched off adds nothing to the output; the rest of the model does not change.
 
 Thresholds: 90 % of the pronouns are correct; a guess reaches 50 %. In the test sentences, too, the head has more weight
 on the antecedent, and without it log p of the correct pronoun is lower. Both differences are at least three standard

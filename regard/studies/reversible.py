@@ -1,13 +1,13 @@
 """Reversible layers: memory for the gradient that does not grow with depth.
 
 Claim: if each branch reads one stream and adds to the other, the inputs of a stack can be computed again from its
-outputs. The memory for the backward pass therefore does not grow with the number of layers, and the gradients equal
-those of automatic differentiation (Gomez et al. 2017; Kitaev et al. 2020, §3 and Table 3).
+outputs. The memory for the backward pass therefore does not grow with the number of layers. The gradients equal those
+of automatic differentiation (Gomez et al. 2017; Kitaev et al. 2020, §3 and Table 3).
 
 Measured: encoders of 2 to 32 layers, 64 wide with 2 heads and dropout, on one sequence of 256 positions. Figures are
 the bytes of tensors kept for the backward pass, without parameters, in the plain, the checkpointed and the reversible
 order. The gradients of six reversible layers in float64 are compared with those of the same streams in autograd. In
-float32, the input of the first branch in the backward pass, computed back through all layers, is compared with the
+float32, the input of the first branch is computed back through all layers in the backward pass. It is compared with the
 input in the forward pass.
 
 Thresholds: the bytes at the largest depth equal those at the smallest, and are at most a twentieth of those of the

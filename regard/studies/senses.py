@@ -6,16 +6,16 @@ translation).
 
 Measured: *bank* next to a word of money ("the man saw the bank and the loan": die Bank) or of rivers ("the man saw the
 boat and the bank": das Ufer), equally often. The encoder of a Transformer with two layers learns to translate such
-sentences word by word, from the state at each word, because English and German have the same number of words. Linear
-probes (least squares with a ridge of 0.1 on standardized features) are fitted to the vectors at *bank* in some
-sentences and tested on others. The tests are sentences about other people, and sentences with each quarter of the words
-next to *bank* in turn, which a probe for the neighbor cannot solve. The vectors are the embedding, and the states after
-each layer, before and after training.
+sentences word by word, from the state at each word. This is possible because English and German have the same number of
+words. Linear probes are fitted to the vectors at *bank* in some sentences and tested on others. They use least squares
+with a ridge of 0.1 on standardized features. The tests are sentences about other people, and sentences with each
+quarter of the words next to *bank* in turn. A probe for the neighbor cannot solve the latter. The vectors are the
+embedding, and the states after each layer, before and after training.
 
 Thresholds: the embedding allows only a guess, exactly 1/2. A probe on the states after the last layer classifies 95 %
 of the senses, with other people and with other words next to *bank*. With other words, it classifies more after
-training than before, by a tenth and by three standard errors of the difference, a mean over those words. Otherwise the
-probe would detect only neighbors, which any encoder mixes into its states.
+training than before, as a mean over those words. The difference is at least a tenth and at least three standard errors.
+Otherwise the probe would detect only neighbors, which any encoder mixes into its states.
 """
 
 from __future__ import annotations
