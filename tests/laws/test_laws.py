@@ -25,7 +25,7 @@ def pairs(names: Iterable[str], make: Callable[[str], Any], laws: list[Law]) -> 
     return pytest.mark.parametrize(("case", "law", "name"), found)
 
 
-EXAMPLES = 4  # of each law and case
+EXAMPLES = 3  # of each law and case
 
 
 class Least(random.Random):
