@@ -13,7 +13,7 @@ import typer
 
 from regard.commands.progress import progress
 from regard.commands.shared_arguments import SharedOption, option_group
-from regard.core.cores import usable_cores
+from regard.core.processor import usable_cores
 from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, DataError
 

@@ -213,7 +213,7 @@ _TESTS: dict[str, Stages] = {
         (*stages("hand/test_linear_mixers"), laws("linear", "mamba2")),
     ),
     **each(
-        "fields", "field_base frames hiding item_vocabulary items pieces text text_tokenizer tokens",
+        "fields", "frames hiding item_vocabulary items pieces text text_tokenizer tokens",
         DECLARED
         + stages("test_classification test_tagging", "test_frames test_next_item", "inspection/test_influence"),
     ),
