@@ -23,7 +23,7 @@ from regard.metrics.ranking import area_under_curve, average_precision, ranks
 from regard.models.graph.layers import degree_weights
 from regard.models.graph.pooling import GraphPooling
 from regard.search.choice import _choose as choose_rows
-from regard.search.sampling import draw_limited
+from regard.search.choice import draw_limited
 from regard.tasks.language_model.score_windows import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.nodes import task as nodes_task
@@ -177,7 +177,7 @@ SAMPLING = {
         Edit(
             choose_rows,
             f"scores = {TEMPERED}",
-            "from regard.search.sampling import limit_scores\n"
+            "from regard.search.choice import limit_scores\n"
             "    scores = limit_scores(scores, choice.top_k, choice.top_p, choice.min_p)\n"
             f"    scores = {TEMPERED}",
         ),

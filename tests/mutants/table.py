@@ -33,7 +33,7 @@ from regard.models.transformer.relative_attention import RelativeAttention
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normalizer
 from regard.search.choice import _choose as choose_rows
-from regard.search.sampling import limit_scores
+from regard.search.choice import limit_scores
 from regard.tasks.language_model.task import batch_span
 from regard.tasks.translation.objective import objective
 from regard.training.muon import Muon

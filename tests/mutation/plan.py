@@ -108,7 +108,6 @@ _TESTS: dict[str, Stages] = {
     "regard/search/best_types.py": (SETTINGS, SEARCH),
     "regard/search/rows.py": (SETTINGS, SEARCH),
     "regard/search/choice.py": (SETTINGS, SEARCH),
-    "regard/search/sampling.py": (SETTINGS, SEARCH),
     "regard/search/repetition.py": (("tests/test_repetition.py",), ("tests/test_generation.py",)),
     "regard/search/beam.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH),
     "regard/search/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
