@@ -20,8 +20,8 @@ from regard.metrics.classes import calibration_error, class_figures, class_metri
 from regard.metrics.label_sets import label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision, ranks
+from regard.models.graph.heads import GraphPooling
 from regard.models.graph.layers import degree_weights
-from regard.models.graph.pooling import GraphPooling
 from regard.search.choice import _choose as choose_rows
 from regard.search.choice import draw_limited
 from regard.tasks.language_model.score_windows import score_windows

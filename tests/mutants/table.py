@@ -25,10 +25,8 @@ from regard.models.convolutional.decoder import ConvolutionalLayer, Convolutiona
 from regard.models.convolutional.encoder import CenteredConvolution
 from regard.models.dropout import Dropout
 from regard.models.hidden_matrices import hidden_matrices
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
-from regard.models.transformer.compressive import Compressive
-from regard.models.transformer.compressor import Compressor
+from regard.models.recurrent.decoders import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
+from regard.models.transformer.compressive import Compressive, Compressor
 from regard.models.transformer.relative_attention import RelativeAttention
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normalizer

@@ -14,7 +14,7 @@ from regard.data.graph_lines import GRAPH, LABEL, read_graph_inputs, read_graph_
 from regard.data.shared_files import FilesConfig
 from regard.fields.graphs import Graphs
 from regard.models.graph.build import build_graph_net
-from regard.models.graph.pooling import GraphPooling, PooledGraphNet
+from regard.models.graph.heads import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.graphs.predictor import GraphPredictor
 from regard.tasks.held_out_samples import validated_on
