@@ -16,8 +16,7 @@ from regard.data.molecules import reverse_complement
 from regard.data.windows import WindowExamples
 from regard.inference.prompt_decoding import PromptDecoding
 from regard.inference.run_search import inputs_of
-from regard.metrics.classes import calibration_error, class_figures, class_metrics
-from regard.metrics.label_sets import label_set_metrics
+from regard.metrics.classes import calibration_error, class_figures, class_metrics, label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision, ranks
 from regard.models.graph.heads import GraphPooling

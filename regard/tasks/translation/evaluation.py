@@ -10,9 +10,8 @@ from pathlib import Path
 from regard.config.settings import SearchConfig
 from regard.core.task import MetricTable, ProgressCallback
 from regard.data.lint.languages import is_swapped
-from regard.metrics.rouge import ROUGE
 from regard.metrics.significance import BootstrapDifference, compare_outputs
-from regard.metrics.text import EvaluationSet, MetricScore, evaluate, read_examples, score_texts
+from regard.metrics.text import ROUGE, EvaluationSet, MetricScore, evaluate, read_examples, score_texts
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.extracts import EXTRACTS, copied_share
 from regard.tasks.translation.translator import Translator
