@@ -19,7 +19,7 @@ from regard.core.untrusted_files import parse_json
 from regard.core.wording import pluralize
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-from regard.fields.hiding import MEAN_FRAME, hidden_frames
+from regard.fields.pieces import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
 REMEDY = "write a list of frames, each a list of finite numbers of equal length: [[0.5, 1], [2, 0]]"

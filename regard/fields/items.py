@@ -18,7 +18,7 @@ from regard.data.rows import Column, Row
 from regard.data.sessions import ITEMS, require_items
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
-from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
+from regard.fields.vocabularies import item_numbers, learn_items, open_items
 
 FORMS = "a session must be a text with spaces between items, or a {} of items"
 Session = tuple[str, ...]

@@ -20,9 +20,8 @@ from regard.data.rows import Column, Row, tokens_of
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-from regard.fields.hiding import UNKNOWN_PIECE, hidden_tokens
-from regard.fields.pieces import numbers_of
-from regard.fields.text_tokenizer import make_text_tokenizer
+from regard.fields.pieces import UNKNOWN_PIECE, hidden_tokens, numbers_of
+from regard.fields.vocabularies import make_text_tokenizer
 
 DROPOUT = 2  # random stream
 Sentence = tuple[str, ...]

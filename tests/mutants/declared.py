@@ -18,9 +18,9 @@ from regard.data.order import packed_runs
 from regard.data.padding import padded
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
-from regard.fields.hiding import without
 from regard.fields.items import Items
 from regard.fields.node_features import EncodedGraph
+from regard.fields.pieces import without
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics

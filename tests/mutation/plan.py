@@ -209,7 +209,7 @@ _TESTS: dict[str, Stages] = {
         (*stages("hand/test_linear_mixers"), laws("linear", "mamba2")),
     ),
     **each(
-        "fields", "frames hiding item_vocabulary items pieces text text_tokenizer tokens",
+        "fields", "frames items pieces text tokens vocabularies",
         DECLARED
         + stages("test_classification test_tagging", "test_frames test_next_item", "inspection/test_influence"),
     ),
