@@ -7,10 +7,9 @@ from regard.answers.followers import Followers
 from regard.answers.label_set import SeveralLabels
 from regard.answers.named_labels import ranked, to_json
 from regard.answers.next_item import NextItem
-from regard.answers.number import Number
+from regard.answers.number import Number, Scale
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
-from regard.answers.scale import Scale
 from regard.core.field import Padded
 from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels

@@ -215,7 +215,7 @@ _TESTS: dict[str, Stages] = {
     ),
     **each("fields", "graphs node_features", DECLARED + GRAPHS + (tasks("graphs", "nodes"),)),
     **each(
-        "answers", "answer_base label_set losses named_labels number one_class plain_class scale",
+        "answers", "answer_base label_set losses named_labels number one_class plain_class",
         DECLARED + stages("test_classification test_losses", "cli/test_classifier", "parity/test_scikit_learn"),
     ),
     **each("answers", "spans tag_codecs tag_sequence", DECLARED + stages("test_tagging test_tag_schemes")),
