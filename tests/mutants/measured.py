@@ -23,7 +23,7 @@ from regard.models.graph.heads import GraphPooling
 from regard.models.graph.layers import degree_weights
 from regard.search.choice import _choose as choose_rows
 from regard.search.choice import draw_limited
-from regard.tasks.language_model.score_windows import score_windows
+from regard.tasks.language_model.scoring import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase

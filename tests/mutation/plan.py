@@ -242,13 +242,13 @@ _TESTS: dict[str, Stages] = {
         "tasks/next_item", "automatic_config config task",
         (*stages("test_next_item"), *CHOOSING, tasks("next-item")),
     ),
-    **each("tasks/graphs", "automatic_config config predictor task", (*GRAPHS, *CHOOSING, tasks("graphs"))),
+    **each("tasks/graphs", "automatic_config config task", (*GRAPHS, *CHOOSING, tasks("graphs"))),
     **each("tasks/nodes", "automatic_config classifier config sampling task", (*GRAPHS, *CHOOSING, tasks("nodes"))),
     **each("tasks/links", "automatic_config config examples linker task", (*GRAPHS, *CHOOSING, tasks("links"))),
     **each("tasks/masked", "config filler task", (*MASKED, *stages("cli/test_fill"))),
     **each("tasks/masked", "harmony", MUSIC),
     **each(
-        "tasks/language_model", "automatic_config config engine_trials generator observe score_windows scoring task "
+        "tasks/language_model", "automatic_config config engine_trials generator observe scoring task "
         "text_listener text_search",
         (
             *stages("test_language_model test_generation test_going_on"),
@@ -257,8 +257,8 @@ _TESTS: dict[str, Stages] = {
         ),
     ),
     **each(
-        "tasks/translation", "automatic_config codecs config edge_signs engine_trials evaluation example extracts "
-        "long_lines measure objective pair_scorer prepare task translator write_run",
+        "tasks/translation", "automatic_config codecs config edge_signs engine_trials evaluation long_lines "
+        "measure pair_scorer task translator write_run",
         (
             *stages("test_translator test_choosing test_evaluate", "test_decoding test_summaries test_train"),
             *stages("cli/test_translate cli/test_score"), tasks("translation"),
