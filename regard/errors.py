@@ -3,6 +3,7 @@
     RegardError            1
     ├── ConfigError        2   a config key, an override, an option, an invalid combination
     ├── DataError          3   data: missing, misaligned, empty, not UTF-8, invalid input of a model
+    │   └── MissingDataError   a file or a column that does not exist
     ├── ModelError         4   a run or model folder: missing, truncated, not of Regard, of a newer version
     ├── TrainingError      5   training cannot continue: no finite loss, out of memory
     └── StorageError       6   the machine refuses: disk full, no permission
@@ -45,6 +46,10 @@ class DataError(RegardError):
     """Data that cannot be parsed: a corpus, a graph, a line of input."""
 
     exit_code = 3
+
+
+class MissingDataError(DataError):
+    """A file, or a column of a table, that does not exist."""
 
 
 class ModelError(RegardError):

@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[1]
 PACKAGE, PAGE = ROOT / "regard", ROOT / "docs" / "reference" / "modules.md"
 HEAD = """# Every module
 
-A row for each file of `regard/`, by folder: the first line of its docstring. [Architecture](../architecture.md) says
-why there are these. Written by `scripts/config-reference`.
+A row for each file of `regard/`, by folder: the first line of its docstring. [Architecture](../architecture.md)
+explains the folders. Written by `scripts/config-reference`.
 """
 
 

@@ -11,6 +11,7 @@ import ast
 import functools
 import inspect
 import io
+import json
 import re
 import sys
 import tokenize
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
-LONGEST = 35  # words of a sentence; the aim is 25
+CELLS = ("markdown", "code")
+LONGEST = 25  # words of a sentence
 WORD = re.compile(r"[^\W_][\w'’-]*")
 SENTENCE_END = re.compile(r"(?<=[.;:?!])\s+|\s[–·→]\s|\n\s*\n|\n\s*(?:[-*>|#]|\d+\.)\s")
 CODE = re.compile(r"``.*?``|`[^`]*`|https?://\S+", re.DOTALL)
@@ -64,9 +66,13 @@ def any_british() -> re.Pattern[str]:
 
 
 def faults(path: Path) -> Iterator[Fault]:
-    """Yield the faults of one Python or Markdown file."""
+    """Yield the faults of one Python file, Markdown file or notebook; lines of notebooks count their text alone."""
     text, name = path.read_text("utf-8"), str(path.relative_to(ROOT))
-    if path.suffix == ".md":
+    if path.suffix == ".ipynb":
+        cells = {kind: [cell for cell in json.loads(text)["cells"] if cell["cell_type"] == kind] for kind in CELLS}
+        text, code = ("\n\n".join("".join(cell["source"]) for cell in cells[kind]) for kind in CELLS)
+        yield from (Fault(name, line, rule) for line, rule in _name_faults(list(ast.walk(ast.parse(code)))))
+    if path.suffix in (".md", ".ipynb"):
         passages = list(_paragraphs(text))
     else:
         nodes = list(ast.walk(ast.parse(text)))
@@ -169,10 +175,10 @@ def _name_faults(nodes: Sequence[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def files(paths: Iterable[Path]) -> Iterator[Path]:
-    """Yield the Python and Markdown files below some paths."""
+    """Yield the Python files, Markdown files and notebooks below some paths."""
     for path in paths:
         found = [path] if path.is_file() else sorted(path.rglob("*"))
-        yield from (file for file in found if file.suffix in (".py", ".md"))
+        yield from (file for file in found if file.suffix in (".py", ".md", ".ipynb"))
 
 
 def main(arguments: list[str]) -> int:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+from jupyter_client.manager import KernelManager
 
-from .notebooks import NOTEBOOKS, executed
+from .notebooks import NOTEBOOKS, execute, kernel
+
+
+@pytest.fixture(scope="module")
+def manager() -> Iterator[KernelManager]:
+    with kernel() as manager:
+        yield manager
 
 
 def test_all_are_there() -> None:
@@ -18,8 +26,8 @@ def test_all_are_there() -> None:
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_notebook_runs(path: Path) -> None:
-    saved, again = nbformat.read(path, as_version=4), executed(path)
+def test_a_notebook_runs(path: Path, manager: KernelManager) -> None:
+    saved, again = nbformat.read(path, as_version=4), execute(path, manager)
     for was, now in zip(saved.cells, again.cells, strict=True):
         kinds = [{output.output_type for output in cell.get("outputs", ())} for cell in (was, now)]
         assert kinds[0] == kinds[1], f"saved without running it: scripts/notebooks\n{now.source}"

@@ -1,8 +1,10 @@
-"""Takes the pictures of the page again, in Chromium:
+"""Take the pictures of the page again, in Chromium.
 
-regard study pronoun --seed 4 --out runs/studies-4
-regard serve m30k=runs/multi30k gru=runs/multi30k-gru pronoun=runs/studies-4/pronoun/run --port 5055
-.venv/bin/python docs/pictures/make.py http://127.0.0.1:5055
+Run these commands:
+
+    regard study pronoun --seed 4 --out runs/studies-4
+    regard serve m30k=runs/multi30k gru=runs/multi30k-gru pronoun=runs/studies-4/pronoun/run --port 5055
+    .venv/bin/python docs/pictures/make.py http://127.0.0.1:5055
 """
 
 from __future__ import annotations

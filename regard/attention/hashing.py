@@ -59,8 +59,8 @@ class SortedChunks(NamedTuple):
     """Positions sorted by bucket in each round, split into chunks, and the pairs that count in each round.
 
     ``order``: position in each slot of a round, extra slots filled up; ``slot``: its inverse.
-    ``hidden``: True if the query in a slot does not attend to a key of its own chunk or of the ``back`` chunks before
-    it, or did so in an earlier round. The heads of a batch are ``groups``.
+    ``hidden``: True if the query in a slot does not attend to a key, or did so in an earlier round. Keys are those of
+    its own chunk and of the ``back`` chunks before it. The heads of a batch are ``groups``.
     """
 
     order: Int[Tensor, "groups rounds slots"]

@@ -130,7 +130,7 @@ def _run(study: Study, folder: Path, *, seed: int, minimal: bool, text: Path | N
             advance(int(100 * share) - percent)
             percent = int(100 * share)
 
-        record = record_study(study, folder, seed=seed, quick=minimal, report=report, text=text)
+        record = record_study(study, folder, seed=seed, minimal=minimal, report=report, text=text)
     if as_json:
         print(json.dumps(record, ensure_ascii=False), flush=True)  # one line per study
     else:

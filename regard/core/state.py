@@ -2,7 +2,7 @@
 
 A state is a tree: ``()`` for a stateless module, a tensor whose dimension 0 is the batch, or a tuple (most often a
 ``NamedTuple``) of states. The functions below work leaf by leaf. A node that requires a different operation, such as a
-key/value cache whose rows have different lengths, has a method of the same name, which is called instead.
+key/value cache whose rows have different lengths, has a method of the same name. That method is called instead.
 
 State is passed and returned, never stored on a module; a state that was passed on is not used again.
 """

@@ -41,7 +41,7 @@ class Batch(Protocol):
 
     If state is carried, rows are lanes: row r continues row r of the previous batch. Lanes may end before an epoch
     does, the last rows first, and no lane is added. If a lane starts a new sequence, such as another document, a field
-    ``fresh`` (rows,) marks it, and the objective resets the state of those rows.
+    ``fresh`` (rows,) marks it. The objective then resets the state of those rows.
     """
 
     @property

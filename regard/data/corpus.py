@@ -1,7 +1,7 @@
 """Tokenized corpora on disk: encoded once, then read through a memory map in constant memory.
 
 A prepared folder holds the tokens of all sentences of each side as a ragged array (``source.tokens`` and
-``source.offsets``), the line number of each pair (``lines``), and ``corpus.json``.
+``source.offsets``). It also holds the line number of each pair (``lines``), and ``corpus.json``.
 """
 
 from __future__ import annotations

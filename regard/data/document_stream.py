@@ -1,7 +1,7 @@
 """Tokenized documents on disk: encoded once, then read through a memory map in constant memory.
 
-A prepared folder holds the documents one after another, each as BEGIN … END (``tokens``), the start of each
-(``offsets``), the number of prompt tokens of each (``prompts``), a digest of each (``digests``), and
+A prepared folder holds the documents one after another, each as BEGIN … END (``tokens``), and the start of each
+(``offsets``). It also holds the number of prompt tokens of each (``prompts``), a digest of each (``digests``), and
 ``documents.json``.
 """
 

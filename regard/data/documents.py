@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from regard.errors import DataError
 
 DocumentKind = Literal["auto", "stream", "file", "line", "blank-line", "separator", "json-line"]
 TEXTS = (".txt", ".text", ".md")
+RUN_RECORDS = ("environment.json", "plan.json", "metrics.jsonl")  # files of a run folder in addition to config.toml
 
 
 class Cut(NamedTuple):
@@ -75,7 +76,11 @@ def holds_documents(names: FileNames) -> bool:
 
 
 def text_files(names: FileNames) -> list[Path]:
-    """Return the files; for a folder, its text and JSON-lines files by name. DataError for a folder without any."""
+    """Return the files; for a folder, its text and JSON-lines files by name.
+
+    Raises:
+        DataError: for a folder without any, and for one that is or contains a run folder.
+    """
     return [file for name in named_files(names) for file in _text_files(name)]
 
 
@@ -84,6 +89,9 @@ def _text_files(source: Path) -> list[Path]:
     if not source.is_dir():
         return [source]
     files = [path for path in source.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    run = _first_run(files)
+    if run is not None:
+        raise _run_as_data(source, run)
     texts = sorted(path for path in files if holds_records(path) or _is_text(path))
     if not texts:
         raise DataError(
@@ -93,6 +101,24 @@ def _text_files(source: Path) -> list[Path]:
             help=f"regard data notes {shlex.quote(str(source))} -o music.jsonl" if any(map(_is_midi, files)) else None,
         )
     return texts
+
+
+def _first_run(files: Iterable[Path]) -> Path | None:
+    """Return the first run folder among the folders of these files, by name; None without one."""
+    folders = sorted(path.parent for path in files if path.name == "config.toml")
+    return next((folder for folder in folders if any((folder / name).is_file() for name in RUN_RECORDS)), None)
+
+
+def _run_as_data(source: Path, run: Path) -> DataError:
+    """Return the error for a folder that is a run or contains one: its metrics and model card are not texts."""
+    name = shlex.quote(str(run))
+    return DataError(
+        "a run folder is not a text" if run == source else "the folder contains runs, which are not texts",
+        where=str(source),
+        why=f"{run} is a run folder: training wrote its metrics.jsonl and README.md",
+        help=f"regard train --resume {name} resumes the run, regard train --continue {name} trains it longer; to train "
+        "on texts, name their files",
+    )
 
 
 def _is_midi(path: Path) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from regard.core.untrusted_files import shortened
 from regard.core.wording import describe_error
-from regard.errors import DataError, RegardError, StorageError
+from regard.errors import DataError, MissingDataError, RegardError, StorageError
 
 PANIC = "PanicException"  # raised by Rust libraries: no subclass of Exception, cannot be imported
 
@@ -74,6 +74,7 @@ def unreadable(path: Path, error: OSError) -> RegardError:
         return DataError("the file cannot be read", where=str(path), why=describe_error(error))
     folder = path.parent
     if not folder.is_dir():
-        return DataError("file not found", where=str(path), why=f"the folder {folder} is missing too")
+        return MissingDataError("file not found", where=str(path), why=f"the folder {folder} is missing too")
     near = difflib.get_close_matches(path.name, [entry.name for entry in folder.iterdir()], n=1, cutoff=0.4)
-    return DataError("file not found", where=str(path), help=f"did you mean {folder / near[0]}?" if near else None)
+    help = f"did you mean {folder / near[0]}?" if near else None
+    return MissingDataError("file not found", where=str(path), help=help)

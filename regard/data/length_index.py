@@ -19,8 +19,8 @@ CHUNK = 1 << 20  # pairs sorted at a time
 class LengthIndex:
     """``pairs[starts[n] : starts[n + 1]]`` are the pairs, ascending, whose longer side has n tokens including END.
 
-    The files ``by-length/pairs`` and ``by-length/starts`` in the corpus folder are created at first use, by one pass to
-    count and one to sort, chunk by chunk. Only ``starts`` is held in memory.
+    The files ``by-length/pairs`` and ``by-length/starts`` in the corpus folder are created at first use. One pass
+    counts and one sorts, chunk by chunk. Only ``starts`` is held in memory.
     """
 
     def __init__(self, folder: Path, size: int, longest: int) -> None:

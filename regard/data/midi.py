@@ -40,8 +40,8 @@ def read_midi(path: Path, steps: int) -> list[Frame]:
     its own notes, and a note-off ends the oldest of them. A note without a note-off lasts one frame.
 
     Raises:
-        DataError: The file is not MIDI, is of type 2 (independent pieces), has no note, lasts more than 100,000 frames,
-            or has more sounding pitches than the limit for its size.
+        DataError: The file is not MIDI, is of type 2 (independent pieces), has no note, or exceeds a limit. The limits
+            are 100,000 frames, and a number of sounding pitches that depends on its size.
     """
     mido = _library()
     if not path.is_file():

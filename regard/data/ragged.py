@@ -93,7 +93,7 @@ class Ragged:
 
         Raises:
             DataError: the head has another type or shape, a file is missing or has another size, or the offsets do not
-                rise from 0 to the number of positions.
+                rise from 0 to ``head.positions``.
         """
         dtype, count = np.dtype(head.dtype), head.positions
         if head.dtype not in dtypes or head.shape != shape or (offsets is None and head.rows != 1):

@@ -1,7 +1,7 @@
 """Rows of files as named cells, for all formats: CSV, TSV, Parquet, JSON lines, CoNLL-U, FASTA.
 
-Every reader of examples uses ``read_rows``. It finds columns by number or by name in any case, parses lists in cells,
-selects the rows of a split, and reports errors with file and line.
+Every reader of examples uses ``read_rows``. It finds columns by number or by name in any case, and parses lists in
+cells. It selects the rows of a split, and reports errors with file and line.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from regard.core.untrusted_files import shortened
 from regard.data.file_names import has_ending
 from regard.data.parquet_files import ParquetFile
 from regard.data.text_files import read_lines
-from regard.errors import DataError
+from regard.errors import DataError, MissingDataError
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 TABLES = CSV + PARQUET
@@ -36,11 +36,11 @@ def is_table(path: Path) -> bool:
     return has_ending(path, TABLES)
 
 
-def missing_column(column: str, names: Sequence[str], where: str) -> DataError:
+def missing_column(column: str, names: Sequence[str], where: str) -> MissingDataError:
     """Return the error for a missing column, with the nearest name in the table."""
     near = difflib.get_close_matches(column.lower(), [name.lower() for name in names], n=1)
     meant = next((name for name in names if near and name.lower() == near[0]), None)
-    return DataError(
+    return MissingDataError(
         f"no column {column!r}",
         where=where,
         why=f"the columns are {shortened(', '.join(names)) or 'none'}",

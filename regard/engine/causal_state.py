@@ -1,7 +1,7 @@
 """State of a running batch of a language model: keys and values written in place, in a ring for a window.
 
 Each row has its own slots, and each token is written into the slot of its position. If self-attention is restricted to
-``window`` positions back, there are ``window + 1`` slots, and a position reuses the slot of the position that has left
+``window`` positions back, there are ``window + 1`` slots. A position then reuses the slot of the position that has left
 the window. So the state of such a model has a constant size for any length.
 
 States are changed in place: do not use a state again after a step or a method has returned a new one.

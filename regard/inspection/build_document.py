@@ -70,8 +70,8 @@ def inspect_text(
         model: name, task, checkpoint and languages, copied into the document.
 
     Raises:
-        ConfigError: for a sentence that is blank or longer than 128 pieces (a head's weights are source length × target
-            length), and for a sentence or candidate that does not exist.
+        ConfigError: for a sentence that is blank or longer than 128 pieces, and for a sentence or candidate that does
+            not exist. The limit exists because a head's weights are source length × target length.
     """
     settings = beam_settings(options.settings or translator.search)
     sentences = sentences_of(text, (model or {}).get("source_language"), whole=translator.crops)

@@ -31,7 +31,7 @@ def load_config(
     Args:
         source: the name of a recipe, the path of a TOML file, or a mapping.
         overrides: ``key=value`` texts.
-        saved: whether this is the config of a run folder, in which missing keys were added to Regard later and have the
+        saved: whether this is the config of a run folder. Its missing keys were added to Regard later and have the
             value that the run used. A file in a run folder counts as saved, too.
 
     Raises:

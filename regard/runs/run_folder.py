@@ -1,6 +1,7 @@
 """The run folder: all files of one training, and how it is opened.
 
-runs/m30k/
+Files of ``runs/m30k/``:
+
     config.toml         the resolved config, with all values
     plan.json           values measured or counted once: number format, steps, vocabulary sizes
     environment.json    versions, processor, threads

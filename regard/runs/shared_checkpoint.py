@@ -2,8 +2,8 @@
 
 Rank 0 creates the hidden folder. Every rank writes and syncs its own rows there. Rank 0 adds the unsharded files and
 the manifest, and renames the folder. After each of these three steps, all ranks exchange whether they succeeded. If one
-failed, for example because its disk is full or it does not see the folder, all stop, the hidden folder is removed, and
-each raises StorageError. A rank that is killed meanwhile leaves the hidden folder, which the next save removes.
+failed, for example because its disk is full or it does not see the folder, all stop. The hidden folder is removed, and
+each rank raises StorageError. A rank that is killed meanwhile leaves the hidden folder, which the next save removes.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ class BestTypes:
 
     ``ahead``: maximum number of tokens that a capable decoder may generate in one call. Without ``beam``, it feeds each
     row its best type (``count`` 1) until one is ``end``, and returns one column per token. With ``beam``, it extends
-    the live hypotheses by the best types that do not end, until one of the ``width`` best ends or a sentence may be
-    done. In addition to value and token of the last step it then returns, for each previous step, the parent of each
-    row, its token, and the token's log-probability, and finally ``total`` after these steps. The model state has
+    the live hypotheses by the best types that do not end. It stops when one of the ``width`` best ends or a sentence
+    may be done. It then returns value and token of the last step. For each previous step, it also returns the parent of
+    each row, its token, and the token's log-probability, and finally ``total`` after these steps. The model state has
     advanced by these steps.
     """
 

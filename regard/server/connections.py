@@ -1,7 +1,7 @@
 """Limits of connections: the time for the head of a request, and the number of open connections per address.
 
 uvicorn closes a connection that is idle after a response. But it never closes a connection that has sent nothing or an
-incomplete head, and a few thousand of those would block the server for all clients.
+incomplete head. A few thousand of those would block the server for all clients.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Rejection of suspicious requests: ambiguous bodies, and requests that a page of another site makes a browser send.
 
 A server on a loopback address needs no key, and browsers on the same machine can reach it. A malicious page can let its
-own name resolve to that address (the header Host then has that name), and it can send forms without permission.
+own name resolve to that address (the header Host then has that name). It can also send forms without permission.
 """
 
 from __future__ import annotations

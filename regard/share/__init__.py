@@ -1,1 +1,1 @@
-"""Export of trained models to other formats, with a report of parity, and import of Marian models."""
+"""Export of trained models to other formats, with a report of parity, and import of models of transformers."""

@@ -1,7 +1,8 @@
-"""Contract of a family of language models of ``transformers``, and what all families have in common.
+"""Contract of the families of language models in ``transformers``, and the code that all families share.
 
-A family is one class there, such as ``LlamaForCausalLM``: names of tensors, keys of ``config.json``, and what it cannot
-say. Rotary pairs are features i and i + d/2 in all of them; queries and keys are taken and given in that layout.
+A family is one class of ``transformers``, such as ``LlamaForCausalLM``. It has names of tensors, keys of
+``config.json`` and reasons why it cannot represent a model. All families rotate features i and i + d/2 of a head, so
+the tensors of queries and keys have that layout.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from regard.models.position_config import RotaryConfig
 from regard.tasks.language_model.config import LanguageModelConfig
 
 PLAIN = {"relu": "relu", "relu2": "relu2", "gelu": "gelu", "gelu-tanh": "gelu_new", "swish": "silu"}
-PLAIN_READ = {theirs: ours for ours, theirs in PLAIN.items()} | {
+PLAIN_READ = {foreign: own for own, foreign in PLAIN.items()} | {
     "swish": "swish", "gelu_pytorch_tanh": "gelu-tanh", "gelu_fast": "gelu-tanh",
 }  # fmt: skip
 
-# Keys of a stack that are asked about below, that are of training alone, or that each family asks about.
+# Keys of a stack that are checked below or by each family, and keys that only affect training.
 KNOWN = {
     "kind", "layers", "width", "feed_forward", "heads", "key_heads", "key_width", "value_width", "activation",
     "attention_bias", "normalization", "normalization_epsilon", "norm", "position", "mixer", "embedding_scale",
@@ -39,46 +40,53 @@ Piece = Annotated[int, Field(ge=0, lt=1 << 24)]
 
 
 class Packing(NamedTuple):
-    """A tensor of theirs (``name``, without the family's prefix) that holds one or more of ours, by name."""
+    """A tensor of a foreign file that holds one or more of Regard's parameters."""
 
-    name: str
-    ours: tuple[str, ...]
+    name: str  # of the foreign tensor, without the family's prefix
+    parameters: tuple[str, ...]
     pack: Callable[[list[Tensor]], Tensor]
     unpack: Callable[[Tensor], list[Tensor]]
 
 
-def one(name: str, ours: str) -> Packing:
-    """A tensor that is the same on both sides."""
-    return Packing(name, (ours,), lambda parts: parts[0], lambda whole: [whole])
+def one(name: str, parameter: str) -> Packing:
+    """Return the packing of a tensor that is equal to a parameter."""
+    return Packing(name, (parameter,), lambda parts: parts[0], lambda whole: [whole])
 
 
-def transposed(name: str, ours: str) -> Packing:
-    """A matrix (in, out) that is ours the other way round."""
-    return Packing(name, (ours,), lambda parts: parts[0].T, lambda whole: [whole.T])
+def transposed(name: str, parameter: str) -> Packing:
+    """Return the packing of a matrix (in, out) that is the transpose of a parameter."""
+    return Packing(name, (parameter,), lambda parts: parts[0].T, lambda whole: [whole.T])
 
 
-def joined(name: str, ours: tuple[str, ...], *, heads: int = 1, turned: bool = False) -> Packing:
-    """Rows of several tensors in one, part after part within each head; ``turned``: as columns."""
+def joined(name: str, parameters: tuple[str, ...], *, heads: int = 1, transpose: bool = False) -> Packing:
+    """Return the packing of one tensor with the rows of several parameters.
+
+    Args:
+        name: of the foreign tensor.
+        parameters: whose rows it holds, one parameter after the other within each head.
+        heads: number of heads; 1 if the rows are not grouped by head.
+        transpose: whether the foreign tensor holds the rows as columns.
+    """
 
     def pack(parts: list[Tensor]) -> Tensor:
         whole = torch.cat([part.unflatten(0, (heads, -1)) for part in parts], 1).flatten(0, 1)
-        return whole.T if turned else whole
+        return whole.T if transpose else whole
 
     def unpack(whole: Tensor) -> list[Tensor]:
-        parts = (whole.T if turned else whole).unflatten(0, (heads, -1)).chunk(len(ours), 1)
+        parts = (whole.T if transpose else whole).unflatten(0, (heads, -1)).chunk(len(parameters), 1)
         return [part.flatten(0, 1) for part in parts]
 
-    return Packing(name, ours, pack, unpack)
+    return Packing(name, parameters, pack, unpack)
 
 
-def norm_names(name: str, ours: str, *, bias: bool = True) -> Iterator[Packing]:
-    """The gains of a norm, and its shifts where it has them."""
+def norm_names(name: str, module: str, *, bias: bool = True) -> Iterator[Packing]:
+    """Yield the packings of a norm's weight and, with ``bias``, of its bias."""
     for part in ("weight", "bias") if bias else ("weight",):
-        yield one(f"{name}.{part}", f"{ours}.{part}")
+        yield one(f"{name}.{part}", f"{module}.{part}")
 
 
 class CausalSettings(BaseModel):
-    """Keys of ``config.json`` that families share; defaults as in transformers."""
+    """Keys of ``config.json`` that all families share; defaults as in transformers."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -93,25 +101,25 @@ class CausalSettings(BaseModel):
 
     @property
     def shared(self) -> bool:
-        """Return whether one matrix is both embedding and output."""
+        """Return whether the embedding and the output share one matrix."""
         return self.tied if self.tie_word_embeddings is None else self.tie_word_embeddings
 
     def reasons(self) -> dict[str, bool]:
-        """Reasons why such a model cannot be imported, and whether each holds."""
+        """Return the reasons why a model cannot be imported, and whether each holds."""
         return {"its weights are quantized": self.quantization_config is not None}
 
     def stack(self) -> dict[str, Any]:
-        """The table ``model.decoder``."""
+        """Return the table ``model.decoder`` of the config."""
         raise NotImplementedError
 
     @property
     def context(self) -> int:
-        """The most tokens that a prediction sees."""
+        """Return the maximum number of tokens that a prediction depends on."""
         raise NotImplementedError
 
 
 class RopeSettings(BaseModel):
-    """Rotary positions, as either generation of transformers writes them."""
+    """Rotary positions in ``config.json``, as earlier or later versions of transformers write them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
@@ -126,26 +134,26 @@ class RopeSettings(BaseModel):
 
 
 def rope_table(theta: float | None) -> dict[str, Any]:
-    """The table ``position`` of half-split rotary positions."""
+    """Return the table ``position`` of rotary positions that rotate features i and i + d/2."""
     return {"kind": "rotary", "layout": "half", "base": theta or 10000.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class CausalFamily:
-    """One class of language models there.
+    """A class of language models in transformers.
 
     Args:
         kind: ``model_type`` in config.json.
         architecture: name of the class.
-        prefix: beginning of all names of tensors but the output's; some files leave it out.
-        table: name of the embedding's matrix, after the prefix.
+        prefix: prefix of all tensor names except the output matrix; some files omit it.
+        table: name of the embedding matrix, after the prefix.
         last: name of the last norm, after the prefix.
-        outputs: names that the output's matrix has had; the first is written.
-        unlearned: pattern of names that files may hold beside, and that say nothing.
-        packings: config → the tensors but for embedding and output.
-        reasons: config → why the family cannot say it, and whether each reason holds.
-        config: config → keys of config.json that the family has for itself.
-        settings: class that reads config.json.
+        outputs: names of the output matrix in all versions of transformers; the first is written.
+        unlearned: pattern of names of tensors without parameters, which files may contain and an import skips.
+        packings: config → the tensors except embedding and output.
+        reasons: config → reasons why the family cannot represent it, and whether each holds.
+        config: config → the keys of config.json that only this family has.
+        settings: class that parses config.json.
     """
 
     kind: str
@@ -161,23 +169,27 @@ class CausalFamily:
     settings: type[CausalSettings]
 
     def obstacle(self, config: LanguageModelConfig) -> str | None:
-        """The reason why this model is none of the family; None if it can be."""
+        """Return the reason why the family cannot represent this model; None if it can."""
         reasons = stack_reasons(config) | self.reasons(config.model.decoder)
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def biased(stack: CausalStackConfig) -> tuple[str, ...]:
-    """Projections of attention that have a bias."""
+    """Return the projections of attention that have a bias."""
     if stack.mixer.bias is not None:
         return stack.mixer.bias
     return PROJECTIONS if stack.attention_bias else ()
 
 
-def as_wide_as_dealt(stack: CausalStackConfig) -> bool:
-    """Return whether each head is as wide as the model divided by their number, and has keys and values of its own."""
-    own = stack.width // stack.heads
-    whole = stack.width % stack.heads == 0
-    return whole and {stack.key_width or own, stack.value_width or own} == {own} and _key_heads(stack) == stack.heads
+def has_standard_heads(stack: CausalStackConfig) -> bool:
+    """Return whether each head has its own keys and values, and its width is the model width / the number of heads."""
+    width = stack.width // stack.heads
+    divides = stack.width % stack.heads == 0
+    return (
+        divides
+        and {stack.key_width or width, stack.value_width or width} == {width}
+        and _key_heads(stack) == stack.heads
+    )
 
 
 def _key_heads(stack: CausalStackConfig) -> int:
@@ -185,18 +197,18 @@ def _key_heads(stack: CausalStackConfig) -> int:
 
 
 def stack_reasons(config: LanguageModelConfig) -> dict[str, bool]:
-    """Reasons why a model is of no family at all, and whether each holds."""
+    """Return the reasons why no family can represent a model, and whether each holds."""
     stack, fields = config.model.decoder, type(config.model.decoder).model_fields
     plain = MixerConfig(bias=stack.mixer.bias)
     newer = [key for key in sorted(fields.keys() - KNOWN) if getattr(stack, key) != fields[key].default]
     position = stack.position
     return {
-        "it normalizes after its sub-layers": stack.norm != "pre",
+        "its sub-layers are post-norm (`norm`)": stack.norm != "pre",
         "its layers are reversible": stack.execution == "reversible",
-        f"its layers mix by {stack.mixer.kind}": stack.mixer.kind != "dot",
-        "its attention has options of its own": stack.mixer != plain,
-        f"it has {', '.join(newer)}": bool(newer),
+        f"its mixer is {stack.mixer.kind}, not dot": stack.mixer.kind != "dot",
+        "its attention has options that transformers lacks": stack.mixer != plain,
+        f"it uses {', '.join(newer)}": bool(newer),
         "its output has a bias": config.model.output_bias,
-        "its rotary positions turn heads of an odd width": isinstance(position, RotaryConfig)
+        "its rotary positions need an even head width": isinstance(position, RotaryConfig)
         and bool((stack.key_width or stack.width // stack.heads) % 2),
     }

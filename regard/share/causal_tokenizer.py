@@ -1,6 +1,7 @@
-"""Tokenizers of language models as ``tokenizer.json`` of the ``tokenizers`` library, in our own numbers of pieces.
+"""Tokenizers of language models as ``tokenizer.json`` of the ``tokenizers`` library, with unchanged piece ids.
 
-Text begins with our begin symbol there, as in training. What spells a special piece is text like any other.
+The exported tokenizer puts the begin symbol before each text, as in training. Text that spells a special piece is
+encoded as text.
 """
 
 from __future__ import annotations
@@ -13,27 +14,30 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, SPECIALS, UNKNOWN,
 
 
 def tokenizer_obstacle(tokenizer: Tokenizer) -> str | None:
-    """The reason why a tokenizer cannot be written so; None if it can."""
+    """Return the reason why a tokenizer cannot be exported; None if it can."""
     if tokenizer.config.lowercase:
-        return "its tokenizer lowers the case of text"
+        return "its tokenizer lowercases text"
     if tokenizer.config.kind not in ("byte", "character", "byte-bpe"):
-        return f"its tokenizer is of kind {tokenizer.config.kind}"
+        return f"its tokenizer has the kind {tokenizer.config.kind}"
     return None
 
 
 def tokenizer_files(tokenizer: Tokenizer, *, context: int, closed: str | None = None) -> dict[str, Any]:
-    """The JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacle`` must be None.
+    """Return the JSON of ``tokenizer.json`` and ``tokenizer_config.json``. ``tokenizer_obstacle`` must be None.
 
-    ``closed``: the library's JSON of a vocabulary that is written otherwise than this module does.
+    Args:
+        tokenizer: the tokenizer.
+        context: maximum number of tokens that the model attends to.
+        closed: JSON of the library for a closed vocabulary; None: a byte-pair encoding without merges.
     """
     if isinstance(tokenizer, HuggingFaceTokenizer):
-        found = json.loads(tokenizer.model)
+        document = json.loads(tokenizer.model)
     else:
-        found = json.loads(closed or _closed(tokenizer))
+        document = json.loads(closed or _closed(tokenizer))
     specials = dict(
         enumerate(tokenizer.spelled_specials() if isinstance(tokenizer, HuggingFaceTokenizer) else SPECIALS)
     )
-    found["post_processor"] = _begins_with(specials[BEGIN])
+    document["post_processor"] = _begin_processor(specials[BEGIN])
     settings = {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "model_max_length": context,
@@ -44,38 +48,38 @@ def tokenizer_files(tokenizer: Tokenizer, *, context: int, closed: str | None = 
         "bos_token": specials[BEGIN],
         "eos_token": specials[END],
     }
-    return {"tokenizer.json": found, "tokenizer_config.json": settings}
+    return {"tokenizer.json": document, "tokenizer_config.json": settings}
 
 
 def _closed(tokenizer: Tokenizer) -> str:
-    """A byte-pair encoding without merges: every character, or byte, is a piece."""
+    """Return the JSON of a byte-pair encoding without merges, whose pieces are characters or bytes."""
     from tokenizers import AddedToken, decoders, models, pre_tokenizers
     from tokenizers import Tokenizer as Library
 
     pieces = tokenizer.pieces(range(len(tokenizer)))
     if tokenizer.config.kind == "byte":
-        pieces[len(SPECIALS) :] = _byte_signs()
-    numbers = {piece: number for number, piece in enumerate(pieces)}
+        pieces[len(SPECIALS) :] = _byte_characters()
+    ids = {piece: id for id, piece in enumerate(pieces)}
     unknown = SPECIALS[UNKNOWN] if tokenizer.config.kind == "character" else None
-    library = Library(models.BPE(vocab=numbers, merges=[], unk_token=unknown))
+    library = Library(models.BPE(vocab=ids, merges=[], unk_token=unknown))
     if tokenizer.config.kind == "byte":
         library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
         library.decoder = decoders.ByteLevel()
     else:
         library.decoder = decoders.Fuse()
-    library.add_special_tokens([AddedToken(each, special=True, normalized=False) for each in SPECIALS])
+    library.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in SPECIALS])
     return library.to_str()
 
 
-def _byte_signs() -> list[str]:
-    """The sign of each byte from 0 to 255 in byte-level pieces: itself where it is printed, else one from 256 on."""
+def _byte_characters() -> list[str]:
+    """Return the character of each byte in byte-level pieces: itself if it is printable, otherwise one from 256."""
     printed = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    others = iter(range(0x100, 0x200))
-    return [chr(byte) if byte in printed else chr(next(others)) for byte in range(0x100)]
+    substitutes = iter(range(0x100, 0x200))
+    return [chr(byte) if byte in printed else chr(next(substitutes)) for byte in range(0x100)]
 
 
-def _begins_with(begin: str) -> dict[str, Any]:
-    """A post-processor that puts the begin symbol before every text."""
+def _begin_processor(begin: str) -> dict[str, Any]:
+    """Return a post-processor that puts the begin symbol before each text."""
     one, other = ({"Sequence": {"id": name, "type_id": 0}} for name in "AB")
     special = {"SpecialToken": {"id": begin, "type_id": 0}}
     return {

@@ -1,7 +1,7 @@
-"""Export of a Transformer to CTranslate2, whose engine is small, needs no torch, and is fast without AMX.
+"""Export of a Transformer to CTranslate2, whose small engine needs no torch and is fast without AMX.
 
-The weights are only laid out anew, so in float32 the outputs are the same. CTranslate2 takes and returns pieces of the
-run's tokenizers, which are copied beside the model.
+Only the layout of the weights changes, so the outputs in float32 are equal. CTranslate2 reads and returns pieces; the
+run's tokenizers are copied into the export.
 """
 
 from __future__ import annotations
@@ -31,50 +31,50 @@ from regard.models.transformer.transformer import TransformerDecoder, Transforme
 from regard.share.export_format import Decode
 from regard.share.pair_export import PairExport, pair_format
 
-POSITIONS = 2048  # rows of the table of sinusoids; sources and outputs are at most so long
+POSITIONS = 2048  # rows of the table of sinusoids: the maximum length of sources and outputs
 ACTIVATIONS = {
     "relu": "RELU", "gelu": "GELU", "gelu-tanh": "GELUTanh", "swish": "SWISH",
     "glu": "Sigmoid", "geglu": "GELU", "swiglu": "SWISH",
 }  # fmt: skip
 EPSILON = {"layer": 1e-5, "rms": 1e-6}
-ALIKE = (
+EQUAL_KEYS = (
     "width", "heads", "key_heads", "key_width", "value_width", "activation", "norm", "normalization",
     "normalization_epsilon", "position",
 )  # fmt: skip
 
 
 def obstacle(config: ModelConfig) -> str | None:
-    """The reason why this model cannot be exported to CTranslate2; None if it can."""
+    """Return the reason why this model cannot be exported to CTranslate2; None if it can."""
     sides = transformer_sides(config)
     if sides is None:
-        return "its encoder and decoder are not both a Transformer's"
+        return "its encoder and decoder are not both Transformers"
     encoder, decoder = sides
-    unlike = [key for key in ALIKE if getattr(encoder, key) != getattr(decoder, key)]
-    if unlike:
-        return f"its encoder and decoder differ in {', '.join(unlike)}"
+    different = [key for key in EQUAL_KEYS if getattr(encoder, key) != getattr(decoder, key)]
+    if different:
+        return f"its encoder and decoder differ in {', '.join(different)}"
     reasons = {
-        "its layers mix by something else than self-attention": not all(side.mixer.is_attention for side in sides),
-        "its attention is not the scaled product": decoder.cross_attention != MechanismConfig()
+        "its mixer is not self-attention": not all(side.mixer.is_attention for side in sides),
+        "its attention is not the scaled dot product": decoder.cross_attention != MechanismConfig()
         or any(side.mixer != MixerConfig() for side in sides),
-        "its positions are neither sinusoids nor learned": encoder.position.kind not in ("sinusoidal", "learned"),
+        "its positions are neither sinusoidal nor learned": encoder.position.kind not in ("sinusoidal", "learned"),
         "its heads share keys": encoder.key_heads not in (None, encoder.heads),
-        "its heads are not as wide as the model divided by their number": any(
+        "the width of its heads is not the model width / the number of heads": any(
             width not in (None, encoder.width // encoder.heads) for width in (encoder.key_width, encoder.value_width)
         ),
         f"its normalization is {encoder.normalization}": encoder.normalization not in EPSILON,
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
         "its queries, keys or contexts are normalized": any(side.qk_norm or side.context_norm for side in sides),
         "its attention is gated": any(side.attention_gate for side in sides),
-        "its values have embeddings of their own": any(side.value_embedding for side in sides),
+        "its values have separate embeddings (`value_embedding`)": any(side.value_embedding for side in sides),
         "its outputs copy from the source": config.copying,
         "its layers are reversible": any(side.execution == "reversible" for side in sides),
-        "its layers look back to the embedding": any(side.embedding_residual for side in sides),
+        "its layers add the embedding again (`embedding_residual`)": any(side.embedding_residual for side in sides),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 def transformer_sides(config: ModelConfig) -> tuple[TransformerStackConfig, TransformerDecoderConfig] | None:
-    """Encoder and decoder where both are a Transformer's; None elsewhere."""
+    """Return the configs of encoder and decoder if both are Transformers; None otherwise."""
     encoder, decoder = config.encoder, config.decoder
     if encoder.kind == "transformer" and decoder.kind == "transformer":
         return encoder, decoder
@@ -137,12 +137,12 @@ def _fill(spec: Any, model: EncoderDecoder) -> None:
         _feed_forward(layer, spec_layer.ffn)
 
 
-def _attention(part: SelfAttention | AttentionReader, around: Residual, spec: Any) -> None:
-    """Fill an attention's matrices; projections of the same input are stacked into one."""
-    attention: Any = part.attention
+def _attention(module: SelfAttention | AttentionReader, around: Residual, spec: Any) -> None:
+    """Fill the matrices of an attention; projections of the same input are stacked into one matrix."""
+    attention: Any = module.attention
     query, key, value, output = attention.query, attention.key, attention.value, attention.output
-    within = isinstance(part, SelfAttention)
-    groups = [[query, key, value], [output]] if within else [[query], [key, value], [output]]
+    is_self_attention = isinstance(module, SelfAttention)
+    groups = [[query, key, value], [output]] if is_self_attention else [[query], [key, value], [output]]
     for group, linear in zip(groups, spec.linear, strict=True):
         _linear(group, linear)
     _norm(around.norm, spec.layer_norm)
@@ -176,20 +176,20 @@ def _array(x: Tensor) -> np.ndarray[Any, Any]:
 
 
 def decoder(folder: Path, source: Tokenizer, target: Tokenizer) -> Decode:
-    """A greedy decoder over an export, in float32."""
+    """Return a greedy decoder over an export, in float32."""
     import ctranslate2
 
     engine = ctranslate2.Translator(str(folder), device="cpu", compute_type="float32")
-    ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
+    piece_ids = {piece: id for id, piece in enumerate(target.pieces(range(len(target))))}
 
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
-        suppressed = [[SPECIALS[PAD]], [SPECIALS[BEGIN]]]  # as in our own search
-        found = engine.translate_batch(
-            [source.pieces(each) for each in sources],
+        suppressed = [[SPECIALS[PAD]], [SPECIALS[BEGIN]]]  # as in Regard's search
+        outputs = engine.translate_batch(
+            [source.pieces(ids) for ids in sources],
             beam_size=1, max_batch_size=64, max_input_length=0, min_decoding_length=0, max_decoding_length=max_length,
             suppress_sequences=suppressed,
         )  # fmt: skip
-        return [[ids[piece] for piece in each.hypotheses[0]][: max_length - 1] for each in found]
+        return [[piece_ids[piece] for piece in output.hypotheses[0]][: max_length - 1] for output in outputs]
 
     return decode
 

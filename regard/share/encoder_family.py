@@ -1,12 +1,14 @@
-"""Encoders of ``transformers`` whose layers are ours: norms before the parts, one after the last, none at first.
+"""Encoders of ``transformers`` with Regard's layers: pre-norm, a norm after the last layer, none after the embedding.
 
-Its other encoders normalize embeddings, which ours do not. Heads of these classes have a dense layer more than ours:
+The other encoders of transformers normalize embeddings. Heads of these classes have one more dense layer than
+Regard's. The export makes it an identity:
 
-- before tanh, which is the identity near 0: with δ I below it and W / δ above, tanh(δ x) / δ = x − O(δ² x³), δ = 2⁻¹²,
-  less than the rounding of float32;
-- before an activation f and a norm: with 64 I and a shift c so large that f(64 x + c) = 64 x + c for all that a norm
-  can give (its entries are at most √width in size), and that norm takes 64 and c out again. So our last norm's gains
-  and shifts stand in the head's norm, and the encoder's own has none. The ε of one norm is lost, ε / 2 of its variance.
+- The layer is before tanh, which is the identity near 0. It becomes δ I, and W / δ follows:
+  tanh(δ x) / δ = x − O(δ² x³). With δ = 2⁻¹² the error is less than the rounding of float32.
+- The layer is before an activation f and a norm. It becomes 64 I with a shift c for which f(64 x + c) = 64 x + c.
+  This holds for all outputs x of a norm, whose entries are at most √width in size. The next norm removes 64 and c.
+  This norm gets the weight and bias of Regard's last norm, and the encoder's last norm has weight 1 and bias 0. The ε
+  of one norm is lost, a relative difference of ε / 2.
 """
 
 from __future__ import annotations
@@ -26,26 +28,27 @@ from regard.share.causal_family import KNOWN, PLAIN
 
 SMALL_SLOPE = 2.0**-12
 LARGE_SLOPE = 64.0
-SHIFT = 20.0  # above it every activation of ``PLAIN`` but relu2 is the identity to float32
+SHIFT = 20.0  # above it every activation of ``PLAIN`` except relu2 is the identity in float32
 
-Names = Iterator[tuple[str, str]]  # name there, name here
+Names = Iterator[tuple[str, str]]  # name of the foreign tensor or module, name in Regard
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncoderFamily:
-    """One encoder there, with its three heads.
+    """An encoder of transformers with its three heads.
 
     Args:
         kind: ``model_type`` in config.json.
-        classes: beginning of the names of its classes; ``prefix``: of its tensors.
-        layer: number → names of a layer's modules.
+        classes: prefix of the names of its classes.
+        prefix: prefix of the names of its tensors.
+        layer: number → names of a layer's tensors.
         last: name of the last norm, after the prefix.
-        masked: names of the modules of the masked head: dense, norm, output, and of its bias.
-        classes_by: names of the modules that tell a class from the first column: before tanh, and after it.
-        first: number of the row of the position table that the first column has; None where there need be no table.
-        beside: encoder → tensors that only the class has.
-        reasons: encoder → why it is none, by the ``--set`` that would make it one.
-        config: encoder, columns → keys of config.json of its own.
+        masked: names of the masked head: the modules dense, norm and output, and the bias.
+        classifier: names of the modules that predict a class from the first position: before tanh, and after it.
+        first: row of the position table for the first position.
+        extra: encoder → tensors that only transformers has.
+        reasons: encoder → the reasons why the class cannot represent it, each with the setting that changes it.
+        config: encoder → the keys of config.json that only this class has.
     """
 
     kind: str
@@ -54,78 +57,85 @@ class EncoderFamily:
     layer: Callable[[int], Names]
     last: str
     masked: tuple[str, str, str, str]
-    classes_by: tuple[str, str]
+    classifier: tuple[str, str]
     first: int
-    beside: Callable[[TransformerEncoderConfig], dict[str, Tensor]]
+    extra: Callable[[TransformerEncoderConfig], dict[str, Tensor]]
     reasons: Callable[[TransformerEncoderConfig], dict[str, str]]
     config: Callable[[TransformerEncoderConfig], dict[str, Any]]
 
-    def obstacles(self, side: TransformerEncoderConfig) -> dict[str, str]:
-        """The reasons why an encoder is none of these, each with the setting that makes it one ("": there is none)."""
-        return _shared(side) | self.reasons(side)
+    def obstacles(self, encoder: TransformerEncoderConfig) -> dict[str, str]:
+        """Return the reasons why the class cannot represent an encoder, with the setting that changes each, or ""."""
+        return _shared_reasons(encoder) | self.reasons(encoder)
 
 
-def keys_that_fit(side: TransformerEncoderConfig) -> tuple[EncoderFamily | None, dict[str, str]]:
-    """The family of an encoder, or what keeps it from the nearest one."""
-    found = [(family, family.obstacles(side)) for family in FAMILIES]
-    family, reasons = min(found, key=lambda each: len(each[1]))
+def keys_that_fit(encoder: TransformerEncoderConfig) -> tuple[EncoderFamily | None, dict[str, str]]:
+    """Return the family of an encoder; if no family fits, None and the reasons against the closest one."""
+    candidates = [(family, family.obstacles(encoder)) for family in FAMILIES]
+    family, reasons = min(candidates, key=lambda candidate: len(candidate[1]))
     return (family if not reasons else None), reasons
 
 
-def _shared(side: TransformerEncoderConfig) -> dict[str, str]:
-    fields = type(side).model_fields
+def _shared_reasons(encoder: TransformerEncoderConfig) -> dict[str, str]:
+    fields = type(encoder).model_fields
     newer = [
-        key for key in sorted(fields.keys() - KNOWN - {"from", "frozen"}) if getattr(side, key) != fields[key].default
+        key
+        for key in sorted(fields.keys() - KNOWN - {"from", "frozen"})
+        if getattr(encoder, key) != fields[key].default
     ]
-    own = side.width // side.heads
-    dealt = side.width % side.heads == 0 and {side.key_width or own, side.value_width or own} == {own}
+    head_width = encoder.width // encoder.heads
+    standard_heads = encoder.width % encoder.heads == 0 and {
+        encoder.key_width or head_width,
+        encoder.value_width or head_width,
+    } == {head_width}
     reasons = {
-        "it normalizes after its parts": ("model.norm=pre", side.norm != "pre"),
-        f"its normalization is {side.normalization}": ("model.normalization=layer", side.normalization != "layer"),
-        f"its layers mix by {side.mixer.kind}": ("model.mixer=dot", side.mixer.kind != "dot"),
-        "its attention has options of its own": ("", side.mixer.kind == "dot"
-                                                  and side.mixer != MixerConfig(bias=side.mixer.bias)),
-        f"it has {', '.join(newer)}": ("", bool(newer)),
-        "its heads share keys, or are not as wide as the model divided by their number": (
-            f"model.heads={side.heads}", not dealt or (side.key_heads or side.heads) != side.heads,
+        "its sub-layers are post-norm": ("model.norm=pre", encoder.norm != "pre"),
+        f"its normalization is {encoder.normalization}": (
+            "model.normalization=layer", encoder.normalization != "layer",
+        ),
+        f"its mixer is {encoder.mixer.kind}, not dot": ("model.mixer=dot", encoder.mixer.kind != "dot"),
+        "its attention has options that transformers lacks": ("", encoder.mixer.kind == "dot"
+                                                  and encoder.mixer != MixerConfig(bias=encoder.mixer.bias)),
+        f"it uses {', '.join(newer)}": ("", bool(newer)),
+        "its heads share keys, or their width is not the model width / the number of heads": (
+            f"model.heads={encoder.heads}", not standard_heads or (encoder.key_heads or encoder.heads) != encoder.heads,
         ),
     }  # fmt: skip
     return {reason: key for reason, (key, holds) in reasons.items() if holds}
 
 
-def _norm(there: str, here: str) -> Names:
+def _norm(foreign: str, own: str) -> Names:
     for part in ("weight", "bias"):
-        yield f"{there}.{part}", f"{here}.{part}"
+        yield f"{foreign}.{part}", f"{own}.{part}"
 
 
 def _layer(number: int, *, before_attention: str, before_feed_forward: str) -> Names:
-    there, here = f"encoder.layer.{number}", f"encoder.layers.{number}"
-    yield from _norm(f"{there}.{before_attention}", f"{here}.around_mixer.norm")
+    foreign, own = f"encoder.layer.{number}", f"encoder.layers.{number}"
+    yield from _norm(f"{foreign}.{before_attention}", f"{own}.around_mixer.norm")
     for part in ("query", "key", "value"):
-        yield from _norm(f"{there}.attention.self.{part}", f"{here}.mixer.attention.{part}")
-    yield from _norm(f"{there}.attention.output.dense", f"{here}.mixer.attention.output")
-    yield from _norm(f"{there}.{before_feed_forward}", f"{here}.around_feed_forward.norm")
-    yield from _norm(f"{there}.intermediate.dense", f"{here}.feed_forward.up")
-    yield from _norm(f"{there}.output.dense", f"{here}.feed_forward.down")
+        yield from _norm(f"{foreign}.attention.self.{part}", f"{own}.mixer.attention.{part}")
+    yield from _norm(f"{foreign}.attention.output.dense", f"{own}.mixer.attention.output")
+    yield from _norm(f"{foreign}.{before_feed_forward}", f"{own}.around_feed_forward.norm")
+    yield from _norm(f"{foreign}.intermediate.dense", f"{own}.feed_forward.up")
+    yield from _norm(f"{foreign}.output.dense", f"{own}.feed_forward.down")
 
 
-def _sizes(side: TransformerEncoderConfig) -> dict[str, Any]:
+def _sizes(encoder: TransformerEncoderConfig) -> dict[str, Any]:
     return {
-        "hidden_size": side.width,
-        "num_hidden_layers": side.layers,
-        "num_attention_heads": side.heads,
-        "intermediate_size": side.feed_forward,
-        "hidden_dropout_prob": side.dropout,
-        "attention_probs_dropout_prob": side.attention_dropout,
-        "layer_norm_eps": side.normalization_epsilon or 1e-5,
+        "hidden_size": encoder.width,
+        "num_hidden_layers": encoder.layers,
+        "num_attention_heads": encoder.heads,
+        "intermediate_size": encoder.feed_forward,
+        "hidden_dropout_prob": encoder.dropout,
+        "attention_probs_dropout_prob": encoder.attention_dropout,
+        "layer_norm_eps": encoder.normalization_epsilon or 1e-5,
     }
 
 
-def _megatron_reasons(side: TransformerEncoderConfig) -> dict[str, str]:
-    added = side.position.kind in ("learned", "sinusoidal", "none")
-    reasons = {} if added else {f"its positions are {side.position.kind}": "model.position=learned"}
-    if side.activation not in PLAIN:
-        reasons[f"its activation is {side.activation}"] = "model.activation=gelu"
+def _megatron_reasons(encoder: TransformerEncoderConfig) -> dict[str, str]:
+    added = encoder.position.kind in ("learned", "sinusoidal", "none")
+    reasons = {} if added else {f"its positions are {encoder.position.kind}": "model.position=learned"}
+    if encoder.activation not in PLAIN:
+        reasons[f"its activation is {encoder.activation}"] = "model.activation=gelu"
     return reasons
 
 
@@ -137,43 +147,43 @@ MEGATRON_BERT = EncoderFamily(
     last="encoder.ln",
     masked=("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder",
             "cls.predictions.decoder.bias"),
-    classes_by=("bert.pooler.dense", "classifier"),
+    classifier=("bert.pooler.dense", "classifier"),
     first=0,
-    beside=lambda side: {"bert.embeddings.token_type_embeddings.weight": torch.zeros(1, side.width)},
+    extra=lambda encoder: {"bert.embeddings.token_type_embeddings.weight": torch.zeros(1, encoder.width)},
     reasons=_megatron_reasons,
-    config=lambda side: _sizes(side) | {"hidden_act": PLAIN[side.activation], "type_vocab_size": 1},
+    config=lambda encoder: _sizes(encoder) | {"hidden_act": PLAIN[encoder.activation], "type_vocab_size": 1},
 )  # fmt: skip
 
 
-def _esm_reasons(side: TransformerEncoderConfig) -> dict[str, str]:
-    position, reasons = side.position, {}
+def _esm_reasons(encoder: TransformerEncoderConfig) -> dict[str, str]:
+    position, reasons = encoder.position, {}
     if position.kind not in ("rotary", "learned", "sinusoidal", "none"):
         reasons[f"its positions are {position.kind}"] = "model.position=rotary"
-    if isinstance(position, RotaryConfig) and (side.width // side.heads) % 2:
-        reasons["its rotary positions turn heads of an odd width"] = "model.position=learned"
-    if side.activation != "gelu":
-        reasons[f"its activation is {side.activation}"] = "model.activation=gelu"
+    if isinstance(position, RotaryConfig) and (encoder.width // encoder.heads) % 2:
+        reasons["its rotary positions need an even head width"] = "model.position=learned"
+    if encoder.activation != "gelu":
+        reasons[f"its activation is {encoder.activation}"] = "model.activation=gelu"
     return reasons
 
 
-def _esm_config(side: TransformerEncoderConfig) -> dict[str, Any]:
-    rotary = isinstance(side.position, RotaryConfig)
-    return _sizes(side) | {
+def _esm_config(encoder: TransformerEncoderConfig) -> dict[str, Any]:
+    rotary = isinstance(encoder.position, RotaryConfig)
+    return _sizes(encoder) | {
         "position_embedding_type": "rotary" if rotary else "absolute",
-        "rope_theta": side.position.base if isinstance(side.position, RotaryConfig) else 10000.0,
+        "rope_theta": encoder.position.base if isinstance(encoder.position, RotaryConfig) else 10000.0,
         "emb_layer_norm_before": False,
         "token_dropout": False,
     }
 
 
-def _esm_beside(side: TransformerEncoderConfig) -> dict[str, Tensor]:
-    """Frequencies of rotary positions, and a head that guesses contacts of a protein, which nothing here reads."""
-    contacts = {"weight": torch.zeros(1, side.layers * side.heads), "bias": torch.zeros(1)}
-    found = {f"esm.contact_head.regression.{part}": tensor for part, tensor in contacts.items()}
-    if isinstance(side.position, RotaryConfig):
-        even = torch.arange(0, side.width // side.heads, 2, dtype=torch.float32)
-        found["esm.rotary_embeddings.inv_freq"] = side.position.base ** -(even / (side.width // side.heads))
-    return found
+def _esm_extra(encoder: TransformerEncoderConfig) -> dict[str, Tensor]:
+    """Return the frequencies of rotary positions and zeros for the protein contact head, which Regard does not have."""
+    contacts = {"weight": torch.zeros(1, encoder.layers * encoder.heads), "bias": torch.zeros(1)}
+    tensors = {f"esm.contact_head.regression.{part}": tensor for part, tensor in contacts.items()}
+    if isinstance(encoder.position, RotaryConfig):
+        even = torch.arange(0, encoder.width // encoder.heads, 2, dtype=torch.float32)
+        tensors["esm.rotary_embeddings.inv_freq"] = encoder.position.base ** -(even / (encoder.width // encoder.heads))
+    return tensors
 
 
 ESM = EncoderFamily(
@@ -183,16 +193,16 @@ ESM = EncoderFamily(
     layer=lambda number: _layer(number, before_attention="attention.LayerNorm", before_feed_forward="LayerNorm"),
     last="encoder.emb_layer_norm_after",
     masked=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
-    classes_by=("classifier.dense", "classifier.out_proj"),
-    first=1,  # the row of padding comes first
-    beside=_esm_beside,
+    classifier=("classifier.dense", "classifier.out_proj"),
+    first=1,  # row 0 is padding
+    extra=_esm_extra,
     reasons=_esm_reasons,
     config=_esm_config,
 )
 
-FAMILIES = (MEGATRON_BERT, ESM)  # of those that can say a model the first writes it
+FAMILIES = (MEGATRON_BERT, ESM)  # the first that can represent a model writes it
 
 
 def shift_of(width: int) -> Tensor:
-    """The shift c of a masked head's dense layer."""
+    """Return the shift c of the dense layer in a masked head."""
     return torch.full((width,), LARGE_SLOPE * math.sqrt(width) + SHIFT)

@@ -1,4 +1,4 @@
-"""Export of an encoder with a layer of outputs as a folder of ``transformers``, for its AutoModel classes."""
+"""Export of an encoder with an output layer as a folder of ``transformers``, for its AutoModel classes."""
 
 from __future__ import annotations
 
@@ -29,25 +29,35 @@ from regard.tasks.load import load_net
 
 
 def obstacle(form: EncoderForm, config: Any) -> str | None:
-    """The reasons why no class can say a model, and the settings under which a training makes one that can be said."""
+    """Return the reasons why no class can represent a model, with the settings that change them; None if one can."""
     reasons: dict[str, str] = {}
-    side = config.model.encoder
-    if side.kind != "transformer":
-        reasons[f"its encoder is {side.kind}"] = "model.encoder.kind=transformer"
+    encoder = config.model.encoder
+    if encoder.kind != "transformer":
+        reasons[f"its encoder is {encoder.kind}"] = "model.encoder.kind=transformer"
     else:
-        _, reasons = keys_that_fit(side)
-        reasons |= HEADS[form.head].obstacles(side)
+        _, reasons = keys_that_fit(encoder)
+        reasons |= HEADS[form.head].obstacles(encoder)
     reasons |= form.obstacles
     if not reasons:
         return None
     keys = [key for key in reasons.values() if key]
-    wanted = ["model.norm=pre", "model.position=rotary", "model.activation=gelu"] if side.kind != "transformer" else []
-    advice = f"; trained with {' '.join(f'--set {key}' for key in (*keys, *wanted))} it can" if keys else ""
+    needed = (
+        ["model.norm=pre", "model.position=rotary", "model.activation=gelu"] if encoder.kind != "transformer" else []
+    )
+    advice = f"; train it with {' '.join(f'--set {key}' for key in (*keys, *needed))}" if keys else ""
     return "; ".join(reasons) + (advice if len(keys) == len(reasons) else "")
 
 
 def write(form: EncoderForm, config: Any, net: nn.Module, codecs: Any, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ``obstacle`` must be None. ``codecs``: the task's."""
+    """Write the model into a new folder, in float32. ``obstacle`` must be None.
+
+    Args:
+        form: the form of the network.
+        config: the config of the run.
+        net: the network.
+        codecs: the codecs of the task.
+        folder: the new folder.
+    """
     family, _ = keys_that_fit(config.model.encoder)
     assert family is not None
     head = HEADS[form.head]
@@ -79,38 +89,38 @@ def write(form: EncoderForm, config: Any, net: nn.Module, codecs: Any, folder: P
 
 
 def _encoder(family: EncoderFamily, form: EncoderForm, config: Any, net: nn.Module) -> Iterator[tuple[str, Tensor]]:
-    """The tensors up to the last norm: none of ours that is missing is a bias of 0."""
-    side, own = config.model.encoder, dict[str, Tensor](net.named_parameters(remove_duplicate=False))
+    """Yield the tensors up to the last norm; a bias that the model lacks is 0."""
+    encoder, own = config.model.encoder, dict[str, Tensor](net.named_parameters(remove_duplicate=False))
     scale = net.get_submodule("encoder.embedding").scale
     assert isinstance(scale, float)
     yield f"{family.prefix}embeddings.word_embeddings.weight", own["encoder.embedding.weight"] * scale
     yield from _positions(family, form, config, own)
-    yield from family.beside(side).items()
-    for number in range(side.layers):
-        for there, here in family.layer(number):
-            tensor = own.get(here)
+    yield from family.extra(encoder).items()
+    for number in range(encoder.layers):
+        for foreign, name in family.layer(number):
+            tensor = own.get(name)
             if tensor is None:
-                tensor = torch.zeros(len(own[here.removesuffix("bias") + "weight"]))
-            elif isinstance(side.position, RotaryConfig) and side.position.layout == "interleaved":
-                if here.split(".")[-2] in ("query", "key"):
-                    tensor = relayout(tensor.detach(), heads=side.heads, to="half")
-            yield family.prefix + there, tensor
-    for part, plain in (("weight", torch.ones(side.width)), ("bias", torch.zeros(side.width))):
+                tensor = torch.zeros(len(own[name.removesuffix("bias") + "weight"]))
+            elif isinstance(encoder.position, RotaryConfig) and encoder.position.layout == "interleaved":
+                if name.split(".")[-2] in ("query", "key"):
+                    tensor = relayout(tensor.detach(), heads=encoder.heads, to="half")
+            yield family.prefix + foreign, tensor
+    for part, plain in (("weight", torch.ones(encoder.width)), ("bias", torch.zeros(encoder.width))):
         yield f"{family.prefix}{family.last}.{part}", plain if HEADS[form.head].masks else own[f"encoder.norm.{part}"]
 
 
 def _positions(
     family: EncoderFamily, form: EncoderForm, config: Any, own: dict[str, Tensor]
 ) -> Iterator[tuple[str, Tensor]]:
-    """The table of positions; that of sinusoids is written out, and without positions it is 0."""
-    side, columns = config.model.encoder, form.longest
-    if side.position.kind == "rotary":
+    """Yield the table of positions: learned, the sinusoids, or 0 for a model without positions."""
+    encoder, length = config.model.encoder, form.longest
+    if encoder.position.kind == "rotary":
         return
-    table = torch.zeros(family.first + columns, side.width)
-    if side.position.kind == "learned":
-        table[family.first :] = own["encoder.embedding.position.table"][:columns].detach()
-    elif side.position.kind == "sinusoidal":
-        table[family.first :] = sinusoids(torch.arange(columns), side.width)
+    table = torch.zeros(family.first + length, encoder.width)
+    if encoder.position.kind == "learned":
+        table[family.first :] = own["encoder.embedding.position.table"][:length].detach()
+    elif encoder.position.kind == "sinusoidal":
+        table[family.first :] = sinusoids(torch.arange(length), encoder.width)
     yield f"{family.prefix}embeddings.position_embeddings.weight", table
 
 

@@ -1,4 +1,4 @@
-"""Heads of exported encoders: their classes in ``transformers``, their tensors, and how a line becomes pieces."""
+"""Heads of exported encoders: their classes in ``transformers``, their tensors, and the pieces of a line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.share.encoder_family import LARGE_SLOPE, SMALL_SLOPE, EncoderFamily, shift_of
 
-LARGEST_EPSILON = 1e-5  # of a masked model's norms
+LARGEST_EPSILON = 1e-5  # of the norms of a masked model
 PROBLEMS = {"class": "single_label_classification", "several": "multi_label_classification", "number": "regression"}
 
 
@@ -19,13 +19,13 @@ class EncoderHead(NamedTuple):
     """One value of ``core.export_forms.EncoderForm.head``.
 
     Attributes:
-        ending: of the name of the class in transformers.
+        ending: ending of the name of the class in transformers.
         tensors: (family, config, net, codecs) → the tensors of the head.
-        pieces: (tokenizer, line) → our numbers of its pieces, with the symbols around them.
-        read: (tokenizer of transformers, line) → its numbers of them.
-        logits: (net, outputs of its call) → logits (rows, outputs), or (rows, positions, outputs).
-        has_labels: whether outputs are named, by the answer of the codecs.
-        masks: whether the vocabulary has a mask, and the last norm is part of the head.
+        pieces: (tokenizer, line) → Regard's ids of the line, including the special symbols.
+        read: (tokenizer of transformers, line) → the ids that transformers returns for the line.
+        logits: (net, its outputs) → logits (rows, outputs), or (rows, positions, outputs).
+        has_labels: whether the answer of the codecs names the outputs.
+        masks: whether the vocabulary has a mask piece and the last norm is part of the head.
     """
 
     ending: str
@@ -40,26 +40,28 @@ class EncoderHead(NamedTuple):
         """Return reasons why transformers has no such head on an encoder, each with the setting that changes it."""
         reasons: dict[str, str] = {}
         if self.masks and side.activation == "relu2":
-            reasons["its activation is relu2, also that of the head there"] = "model.activation=gelu"
+            reasons["its activation is relu2, which the masked head of transformers cannot represent"] = (
+                "model.activation=gelu"
+            )
         if self.masks and (side.normalization_epsilon or 0) > LARGEST_EPSILON:
-            reasons["the epsilon of its norms is large, and the head there loses it"] = (
+            reasons["the epsilon of its norms is too large for the masked head of transformers"] = (
                 "model.normalization_epsilon=1e-5"
             )
         return reasons
 
     def scale(self, codecs: Any) -> tuple[float, float]:
-        """Return factor and shift from outputs to predictions: logits over the temperature, numbers in their unit."""
+        """Return the factor and shift that turn outputs into logits over the temperature, or numbers in their unit."""
         factor, shift = codecs.answer.output_scale if self.has_labels else (1.0, 0.0)
         return factor, shift
 
     def labels(self, codecs: Any, label_kind: str | None) -> dict[str, Any]:
-        """Return the names of the outputs, and the kind of loss that training there would continue with."""
+        """Return the keys of config.json that name the outputs and, for a sequence, the type of loss."""
         if not self.has_labels:
             return {}
         names = codecs.answer.class_names or ("LABEL_0",)
         labels: dict[str, Any] = {
-            "id2label": {str(number): name for number, name in enumerate(names)},
-            "label2id": {name: number for number, name in enumerate(names)},
+            "id2label": {str(index): name for index, name in enumerate(names)},
+            "label2id": {name: index for index, name in enumerate(names)},
         }
         return labels if label_kind is None else labels | {"problem_type": PROBLEMS[label_kind]}
 
@@ -71,8 +73,8 @@ def _tokens(family: EncoderFamily, config: Any, net: Any, codecs: Any) -> Iterat
 
 
 def _sequence(family: EncoderFamily, config: Any, net: Any, codecs: Any) -> Iterator[tuple[str, Tensor]]:
-    """δ I before tanh and W / δ after it; logits over the temperature, and numbers in the unit of the labels."""
-    below, above = family.classes_by
+    """Yield δ I before tanh and W / δ after it, with the scale of the answer (see ``encoder_family``)."""
+    below, above = family.classifier
     width = net.output.in_features
     yield f"{below}.weight", SMALL_SLOPE * torch.eye(width)
     yield f"{below}.bias", torch.zeros(width)
@@ -82,7 +84,7 @@ def _sequence(family: EncoderFamily, config: Any, net: Any, codecs: Any) -> Iter
 
 
 def _mask(family: EncoderFamily, config: Any, net: Any, codecs: Any) -> Iterator[tuple[str, Tensor]]:
-    """I and a shift before activation and norm, and our last norm in that one's place."""
+    """Yield 64 I and a shift before the activation, and Regard's last norm after it (see ``encoder_family``)."""
     dense, norm, output, bias = family.masked
     own, scale = net.head, net.encoder.embedding.scale
     shared = config.model.share == "all"

@@ -1,4 +1,4 @@
-"""Parity of an exported encoder: logits on the same tokens, and pieces of the same texts."""
+"""Parity of an exported encoder: logits of the same tokens, and pieces of the same texts."""
 
 from __future__ import annotations
 
@@ -17,61 +17,69 @@ from regard.data.tokenizers.tokenizer import BEGIN
 from regard.runs.run_folder import environment
 from regard.share.encoder_head import HEADS
 
-CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
-ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most
+TOLERANCE = 1e-4  # maximum difference of a logit, relative to the largest logit if that exceeds 1
+ROWS, MAX_TOKENS = 8, 256  # rows of random tokens; tokens per row
 
 
 class EncoderParity(NamedTuple):
-    """The result of a comparison."""
+    """Result of a comparison."""
 
     rows: int
-    difference: float  # the most of any logit
-    largest: float  # logit
-    texts: int  # of those that are read whole
-    pieces: int  # texts that both tokenizers cut alike
+    difference: float  # maximum over all logits
+    largest: float  # size of the largest logit
+    texts: int  # that fit into the network
+    pieces: int  # number of texts with equal pieces
 
     @property
     def same(self) -> bool:
-        """Return whether nothing differs beyond rounding."""
-        return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.texts
+        """Return whether all differences are within rounding."""
+        return self.difference <= TOLERANCE * max(self.largest, 1.0) and self.pieces == self.texts
 
     def __str__(self) -> str:
-        warning = "" if self.same else "warning: not the same: "
+        warning = "" if self.same else "warning: the export differs: "
         return (
             f"{warning}logits of {pluralize(self.rows, 'row')} differ by at most {self.difference:.1e}; "
-            f"of {pluralize(self.texts, 'text')} "
-            f"{self.pieces:,} have the same pieces"
+            f"equal pieces for {self.pieces:,} of {pluralize(self.texts, 'text')}"
         )
 
     def write(self, folder: Path, to: str) -> None:
-        """Write ``parity.json`` beside the export."""
+        """Write ``parity.json`` into the folder of the export."""
         record: dict[str, Any] = {"format": "regard-parity", "version": 1, "to": to, "search": "float32"}
         atomic_files.write_json(folder / "parity.json", record | self._asdict() | {"environment": environment()})
 
 
 @torch.no_grad()
 def compare_encoders(
-    form: EncoderForm, net: nn.Module, codecs: Any, theirs: nn.Module, reader: Any, texts: Sequence[str]
+    form: EncoderForm, net: nn.Module, codecs: Any, exported: nn.Module, reader: Any, texts: Sequence[str]
 ) -> EncoderParity:
-    """Compare both on drawn rows, two of them padded, and on texts; ``reader``: the tokenizer of transformers."""
-    head, length = HEADS[form.head], min(form.longest, LONGEST)
+    """Compare a model with its export on random rows, two of them padded, and on texts.
+
+    Args:
+        form: the form of the network.
+        net: the network.
+        codecs: the codecs of the task.
+        exported: the model of transformers.
+        reader: the tokenizer of transformers.
+        texts: lines to encode with both tokenizers; lines that exceed the network's length are skipped.
+    """
+    head, length = HEADS[form.head], min(form.longest, MAX_TOKENS)
     factor, shift = head.scale(codecs)
-    drawn = torch.randint(4, len(codecs.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
-    drawn[:, 0] = BEGIN
-    valid = torch.ones_like(drawn, dtype=torch.bool)
+    random_rows = torch.randint(4, len(codecs.tokenizer), (ROWS, length), generator=torch.Generator().manual_seed(0))
+    random_rows[:, 0] = BEGIN
+    valid = torch.ones_like(random_rows, dtype=torch.bool)
     valid[:2, -(length // 2) or length :] = False
-    tables = [(torch.where(valid, drawn, 0), valid)]
-    own = [head.pieces(codecs.tokenizer, text) for text in texts]
-    read = [(text, row) for text, row in zip(texts, own, strict=True) if len(row) <= form.longest]
-    tables += [(row := torch.tensor([each]), torch.ones_like(row, dtype=torch.bool)) for _, each in read]
+    batches = [(torch.where(valid, random_rows, 0), valid)]
+    encoded = [head.pieces(codecs.tokenizer, text) for text in texts]
+    fitting = [(text, row) for text, row in zip(texts, encoded, strict=True) if len(row) <= form.longest]
+    batches += [(row := torch.tensor([ids]), torch.ones_like(row, dtype=torch.bool)) for _, ids in fitting]
     difference = largest = 0.0
-    for tokens, there in tables:
-        ours = head.logits(net, net(tokens, Span.of(there)))
-        other = theirs(tokens, attention_mask=there.long()).logits
-        ours = ours * factor + shift
-        if ours.dim() == 3:  # of columns that are there
-            ours, other = ours[there], other[there]
-        difference = max(difference, float((ours - other).abs().max()))
-        largest = max(largest, float(ours.abs().max()))
-    pieces = sum(list(head.read(reader, text)) == row for text, row in read)
-    return EncoderParity(sum(len(tokens) for tokens, _ in tables), difference, largest, len(read), pieces)
+    for tokens, mask in batches:
+        logits = head.logits(net, net(tokens, Span.of(mask)))
+        other = exported(tokens, attention_mask=mask.long()).logits
+        logits = logits * factor + shift
+        if logits.dim() == 3:  # only at valid positions
+            logits, other = logits[mask], other[mask]
+        difference = max(difference, float((logits - other).abs().max()))
+        largest = max(largest, float(logits.abs().max()))
+    pieces = sum(list(head.read(reader, text)) == row for text, row in fitting)
+    return EncoderParity(sum(len(tokens) for tokens, _ in batches), difference, largest, len(fitting), pieces)

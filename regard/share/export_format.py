@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # (sources as piece ids, max_length) → greedy outputs as piece ids, each shorter than max_length.
 Decode = Callable[[Sequence[Sequence[int]], int], list[list[int]]]
 
-# Modules with a FORMAT, imported when they are used. Of several under one name the first that fits a run writes it.
+# Modules with a FORMAT, imported on use. Of several modules under one name, the first that fits a run writes it.
 EXPORT_FORMATS = {
     "ctranslate2": ("regard.share.ctranslate2",),
     "marian": ("regard.share.marian",),
@@ -32,7 +32,7 @@ EXPORT_FORMATS = {
 
 
 class ParityOutcome(Protocol):
-    """Outcome of a comparison of a model and its export; as a string, the report for people."""
+    """Result of a comparison of a model with its export; ``str`` returns the line that the command prints."""
 
     def write(self, folder: Path, to: str) -> None:
         """Write ``parity.json`` into the export."""
@@ -42,13 +42,17 @@ class Export(Protocol):
     """The model of a run, opened for one format."""
 
     def inputs(self, source: Path | None, limit: int) -> Sequence[Any]:
-        """Return inputs to compare on, of a file or else of the run's own data. Raises ConfigError if one is needed."""
+        """Return at most ``limit`` inputs of a file or, for None, of the run's own data.
+
+        Raises:
+            ConfigError: the run has no usable data, so a file is needed.
+        """
 
     def write(self, folder: Path) -> None:
         """Write the export into a folder, which may exist."""
 
     def compare(self, inputs: Sequence[Any], folder: Path) -> ParityOutcome | None:
-        """Compare the model with the export in a folder; None if there is nothing to compare on."""
+        """Return the comparison of the model with the export in a folder; None without inputs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,12 +60,12 @@ class ExportFormat:
     """A format of another toolkit.
 
     Args:
-        open: (run, checkpoint name) → the model, to be written and compared.
-        form: the form of network that it writes, as tasks declare it; None: any run.
-        obstacle: run → the reason why its model cannot be written in this format; None if it can.
+        open: (run, checkpoint name) → the opened model.
+        form: the form of network that the format represents, as tasks declare it; None: any run.
+        obstacle: run → the reason why the format cannot represent its model; None if it can.
         libraries: Python modules that ``Export.write`` imports.
-        compared_by: the Python module that ``Export.compare`` needs; None if none.
-        finish: folder → None; the last step, after ``parity.json`` is written.
+        compared_by: the Python module that ``Export.compare`` imports, if any.
+        finish: folder → None; called after ``parity.json`` is written.
     """
 
     open: Callable[[RunFolder, str | None], Export]
@@ -72,7 +76,7 @@ class ExportFormat:
     finish: Callable[[Path], None] = lambda folder: None
 
     def fits(self, run: RunFolder) -> bool:
-        """Return whether the task of a run declares the form that this format writes."""
+        """Return whether the task of a run declares the form of this format."""
         declared = run.task.export_form
         return self.form is None or (declared is not None and isinstance(declared(run.config), self.form))
 
@@ -91,21 +95,21 @@ def export_format(name: str, run: RunFolder) -> ExportFormat:
     fitting = [other for other in EXPORT_FORMATS if any(format.fits(run) for format in export_formats(other))]
     forms = " or ".join(format.form.noun for format in formats if format.form is not None)
     raise ConfigError(
-        f"--to {name} is for {forms}, and {run.path} is of {run.config.task.kind}",
+        f"--to {name} is for {forms}; the task of this run is {run.config.task.kind}",
         where=str(run.path),
         help=f"--to {' or '.join(', '.join(fitting).rsplit(', ', 1))}",
     )
 
 
 def lines_to_compare(run: RunFolder, source: Path | None, limit: int) -> list[str]:
-    """Return the first lines of a file, or else of the texts of the run's own data, that are not blank."""
+    """Return the first ``limit`` non-blank lines of a file or, for None, of the run's own data."""
     assert run.task.export_form is not None
     lines = read_lines(source) if source else run.task.export_form(run.config).texts()
     return list(islice((line.rstrip("\r\n") for line in lines if line.strip()), limit))
 
 
 def missing_library(format: ExportFormat) -> str | None:
-    """Return the reason why an export cannot be compared with its model on this machine; None if it can."""
+    """Return the message about a missing library of ``Export.compare``; None if it is installed."""
     name = format.compared_by
     return None if name is None or find_spec(name) else f"{name} is not installed"
 

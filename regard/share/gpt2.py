@@ -1,6 +1,7 @@
 """Language models of the class ``GPT2LMHeadModel``: LayerNorm, learned positions, biases everywhere.
 
-Its matrices are (in, out), and those of queries, keys and values one. Attention without biases has biases 0 there.
+Its matrices are (in, out), and one matrix holds queries, keys and values. The class always has biases in attention, so
+they are 0 for a model without them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from regard.share.causal_family import (
     Layers,
     Packing,
     Size,
-    as_wide_as_dealt,
+    has_standard_heads,
     joined,
     norm_names,
     one,
@@ -32,21 +33,21 @@ from regard.tasks.language_model.config import LanguageModelConfig
 def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
     yield one("wpe.weight", "embedding.position.table")
     for number in range(stack.layers):
-        ours, name = f"layers.{number}", f"h.{number}"
-        yield from norm_names(f"{name}.ln_1", f"{ours}.around_mixer.norm")
-        stacked = [f"{ours}.mixer.attention.{part}" for part in ("query", "key", "value")]
-        yield joined(f"{name}.attn.c_attn.weight", tuple(f"{part}.weight" for part in stacked), turned=True)
+        module, name = f"layers.{number}", f"h.{number}"
+        yield from norm_names(f"{name}.ln_1", f"{module}.around_mixer.norm")
+        stacked = [f"{module}.mixer.attention.{part}" for part in ("query", "key", "value")]
+        yield joined(f"{name}.attn.c_attn.weight", tuple(f"{part}.weight" for part in stacked), transpose=True)
         yield joined(f"{name}.attn.c_attn.bias", tuple(f"{part}.bias" for part in stacked))
-        yield from _linear(f"{name}.attn.c_proj", f"{ours}.mixer.attention.output")
-        yield from norm_names(f"{name}.ln_2", f"{ours}.around_feed_forward.norm")
-        yield from _linear(f"{name}.mlp.c_fc", f"{ours}.feed_forward.up")
-        yield from _linear(f"{name}.mlp.c_proj", f"{ours}.feed_forward.down")
+        yield from _linear(f"{name}.attn.c_proj", f"{module}.mixer.attention.output")
+        yield from norm_names(f"{name}.ln_2", f"{module}.around_feed_forward.norm")
+        yield from _linear(f"{name}.mlp.c_fc", f"{module}.feed_forward.up")
+        yield from _linear(f"{name}.mlp.c_proj", f"{module}.feed_forward.down")
     yield from norm_names("ln_f", "norm")
 
 
-def _linear(name: str, ours: str) -> Iterator[Packing]:
-    yield transposed(f"{name}.weight", f"{ours}.weight")
-    yield one(f"{name}.bias", f"{ours}.bias")
+def _linear(name: str, module: str) -> Iterator[Packing]:
+    yield transposed(f"{name}.weight", f"{module}.weight")
+    yield one(f"{name}.bias", f"{module}.bias")
 
 
 def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
@@ -54,7 +55,9 @@ def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
         f"its normalization is {stack.normalization}, not layer": stack.normalization != "layer",
         f"its positions are {stack.position.kind}, not learned": not isinstance(stack.position, LearnedConfig),
         f"its activation is {stack.activation}, which is gated": stack.activation not in PLAIN,
-        "its heads share keys, or are not as wide as the model divided by their number": not as_wide_as_dealt(stack),
+        "its heads share keys, or their width is not the model width / the number of heads": not has_standard_heads(
+            stack
+        ),
     }
 
 
@@ -76,7 +79,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
 
 
 class GPT2Settings(CausalSettings):
-    """Keys of ``config.json`` of a GPT-2."""
+    """Keys of ``config.json`` of a GPT-2 model."""
 
     tied = True
 
@@ -103,9 +106,9 @@ class GPT2Settings(CausalSettings):
     def reasons(self) -> dict[str, bool]:
         return super().reasons() | {
             f"its activation is {self.activation_function}": self.activation_function not in PLAIN_READ,
-            "its energies are not scaled by the width of heads alone": not self.scale_attn_weights
+            "its energies are not scaled by 1/√(head width) only": not self.scale_attn_weights
             or self.scale_attn_by_inverse_layer_idx,
-            "it reads an encoder": self.add_cross_attention,
+            "it has cross-attention (`add_cross_attention`)": self.add_cross_attention,
         }
 
     def stack(self) -> dict[str, Any]:

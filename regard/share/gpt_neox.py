@@ -1,7 +1,7 @@
-"""Language models of the class ``GPTNeoXForCausalLM``, one sub-layer after the other: LayerNorm and rotary positions.
+"""Language models of the class ``GPTNeoXForCausalLM`` with sequential sub-layers: LayerNorm and rotary positions.
 
-The rows of queries, keys and values of each head stand together there. The class has heads that are turned in part, and
-layers that compute attention and feed-forward side by side, as Pythia's do; those are not ours.
+One matrix holds queries, keys and values, grouped by head. Two options of the class are not supported, and Pythia uses
+both: partial rotary positions, and parallel attention and feed-forward.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from regard.share.causal_family import (
     Packing,
     RopeSettings,
     Size,
-    as_wide_as_dealt,
     biased,
+    has_standard_heads,
     joined,
     norm_names,
     one,
@@ -37,7 +37,7 @@ def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
         name = f"layers.{number}"
         yield from norm_names(f"{name}.input_layernorm", f"{name}.around_mixer.norm")
         for part in ("weight", "bias") if biased(stack) else ("weight",):
-            stacked = tuple(f"{name}.mixer.attention.{each}.{part}" for each in ("query", "key", "value"))
+            stacked = tuple(f"{name}.mixer.attention.{projection}.{part}" for projection in ("query", "key", "value"))
             yield joined(f"{name}.attention.query_key_value.{part}", stacked, heads=stack.heads)
             yield one(f"{name}.attention.dense.{part}", f"{name}.mixer.attention.output.{part}")
         yield from norm_names(f"{name}.post_attention_layernorm", f"{name}.around_feed_forward.norm")
@@ -52,7 +52,9 @@ def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
         f"its normalization is {stack.normalization}, not layer": stack.normalization != "layer",
         f"its positions are {stack.position.kind}, not rotary": not isinstance(stack.position, RotaryConfig),
         f"its activation is {stack.activation}, which is gated": stack.activation not in PLAIN,
-        "its heads share keys, or are not as wide as the model divided by their number": not as_wide_as_dealt(stack),
+        "its heads share keys, or their width is not the model width / the number of heads": not has_standard_heads(
+            stack
+        ),
     }
 
 
@@ -79,7 +81,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
 
 
 class GPTNeoXSettings(CausalSettings):
-    """Keys of ``config.json`` of a GPT-NeoX."""
+    """Keys of ``config.json`` of a GPT-NeoX model."""
 
     hidden_size: Size = 6144
     intermediate_size: Size = 24576
@@ -106,12 +108,13 @@ class GPTNeoXSettings(CausalSettings):
         return self.max_position_embeddings
 
     def reasons(self) -> dict[str, bool]:
-        turned = self.rope.partial_rotary_factor
+        rotated = self.rope.partial_rotary_factor
         return super().reasons() | {
             f"its activation is {self.hidden_act}": self.hidden_act not in PLAIN_READ,
-            "its layers compute attention and feed-forward side by side": self.use_parallel_residual,
+            "its attention and feed-forward are parallel (`use_parallel_residual`)": self.use_parallel_residual,
             f"its rotary positions are scaled ({self.rope.kind})": self.rope.kind != "default",
-            "its rotary positions turn a part of each head": (self.rotary_pct if turned is None else turned) != 1.0,
+            "its rotary positions rotate only a part of each head": (self.rotary_pct if rotated is None else rotated)
+            != 1.0,
         }
 
     def stack(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Export for publication on the Hugging Face hub: a run without data, optimizer and history, with a model card.
 
-The export is still a run folder, which ``regard.load``, ``translate`` and ``serve`` open. The weights are those of one
-checkpoint, bit for bit.
+The export is a run folder that ``regard.load``, ``translate`` and ``serve`` open. Its weights are a bit-identical copy
+of one checkpoint.
 """
 
 from __future__ import annotations
@@ -21,11 +21,16 @@ from regard.share.parity import PairModel, greedy_decoder
 from regard.share.task_run import write_checksums, write_weights
 from regard.tasks.load import load
 
-DECODED = ("bleu", "chrf", "ter", "wer")  # metrics that the hub knows; losses depend on the pieces
+DECODED = (
+    "bleu",
+    "chrf",
+    "ter",
+    "wer",
+)  # metrics with a name on the hub; losses are not comparable, because they depend on the pieces
 
 
 def write(run: RunFolder, which: str | None, folder: Path) -> None:
-    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) to a new folder, as a run with a card."""
+    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) as a run with a card to a new folder."""
     chosen, _, parameters = write_weights(run, which, folder)
     card = "\n".join(_card(run, chosen, parameters))
     atomic_files.write_bytes_atomically(folder / "README.md", card.encode())
@@ -49,24 +54,24 @@ def _card(run: RunFolder, chosen: CheckpointChoice, parameters: int) -> Iterator
         "",
         "## Use",
         "",
-        "With regard installed from its own repository, for its name on an index of packages may be another's:",
+        "Install Regard from its repository; on a package index, the name may belong to another project. Then:",
         "",
         "```python",
         "import regard",
         "",
     )
-    yield 'model = regard.load("FOLDER")  # where these files are'
+    yield 'model = regard.load("FOLDER")  # the folder of these files'
     yield from ('print(model("…").text)', "```", "")
-    yield "`sha256sum --check SHA256SUMS` tells whether the files are whole. No file is a pickle."
+    yield "`sha256sum --check SHA256SUMS` checks whether the files are complete and unchanged. No file is a pickle."
     yield ""
-    yield "What the model knows it learned from its training data: other domains and other spellings will be worse."
-    yield "Attention weights show where it looked, not why it decided."
+    yield "The model learned from its training data only. Expect worse outputs for other domains and spellings."
+    yield "Attention weights show which positions it attended to, not the reasons for its outputs."
     yield ""
 
 
 def _header(config: Any, metrics: list[str]) -> Iterator[str]:
-    """The card's YAML header; texts are quoted like JSON, since YAML reads the language ``no`` as false."""
-    languages = [each for each in (config.data.source_language, config.data.target_language) if each]
+    """Yield the card's YAML header. Values are quoted as in JSON, because YAML parses the language ``no`` as false."""
+    languages = [code for code in (config.data.source_language, config.data.target_language) if code]
     yield from ("---", "library_name: regard", "pipeline_tag: translation")
     for key, values in (("language", languages), ("metrics", metrics)):
         if values:
@@ -75,12 +80,12 @@ def _header(config: Any, metrics: list[str]) -> Iterator[str]:
 
 
 def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
-    """The figures of the checkpoint itself, where it was validated; those of an average are not known."""
+    """Return the validation metrics of the checkpoint; {} for an average, which was not validated."""
     if chosen.name == "average":
         return {}
     validations = read_validations(run.path / "metrics.jsonl")
-    found = [figures for step, figures in validations if step in chosen.steps]
-    return found[-1] if found else {}
+    matching = [figures for step, figures in validations if step in chosen.steps]
+    return matching[-1] if matching else {}
 
 
 def _cell(value: str) -> str:

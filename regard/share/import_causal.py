@@ -1,6 +1,6 @@
-"""Import of a language model of ``transformers`` as a run that generates, scores, and is trained on.
+"""Import of a language model of ``transformers`` as a run that generates, scores and can be fine-tuned.
 
-Every tensor is taken as it stands: rotary positions turn halves of a head, and embeddings are not multiplied.
+Tensors are not changed: the config states rotary positions in halves of a head, and an embedding scale of 1.
 """
 
 from __future__ import annotations
@@ -36,9 +36,15 @@ SMALL = 1 << 20
 
 
 def import_causal(folder: Path, path: Path, kind: str) -> RunFolder:
-    """Write the model of a folder as a run to ``path``, wholly or not at all, and return the run.
+    """Import the model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
-    ``kind``: of FAMILIES, as its config.json says. ModelError for a folder that cannot be imported.
+    Args:
+        folder: the folder of the foreign model.
+        path: the folder of the run.
+        kind: a key of FAMILIES, the ``model_type`` of config.json.
+
+    Raises:
+        ModelError: the folder cannot be imported.
     """
     family, where = FAMILIES[kind], folder / "config.json"
     with validation_as_model_error(where):
@@ -93,13 +99,17 @@ def _load(
     vocabulary: CausalVocabulary,
     tensors: ForeignTensors,
 ) -> nn.Module:
-    """The model with the weights of the folder; nothing is allocated before the file is seen to hold as much."""
+    """Return the model with the weights of the folder.
+
+    Shapes are computed on the meta device and compared with the file before memory is allocated. A config that states a
+    huge size therefore cannot exhaust memory.
+    """
     spec = {"types": len(vocabulary.rows)}
     layers = config.model.decoder.layers
     if layers > len(tensors.names):
         raise invalid_folder(
             tensors.path,
-            f"it has {pluralize(len(tensors.names), 'tensor')}, and {pluralize(layers, 'layer')} by its config",
+            f"it has {pluralize(len(tensors.names), 'tensor')}; config.json states {pluralize(layers, 'layer')}",
         )
     try:
         with torch.device("meta"):
@@ -108,14 +118,14 @@ def _load(
         raise invalid_folder(folder / "config.json", error.why or error.what) from error
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors.names) else ""
     packings = list(family.packings(config.model.decoder))
-    expected = {prefix + each.name: _shape(each, outline) for each in packings}
+    expected = {prefix + packing.name: _shape(packing, outline) for packing in packings}
     tables = {"embedding.weight": prefix + family.table}
     if config.model.share == "none":
         tables["head.weight"] = tensors.first(list(family.outputs))
     width = config.model.decoder.width
     tensors.require(expected | dict.fromkeys(tables.values(), (settings.vocab_size, width)))
-    beside = {name for name in tensors.names if re.fullmatch(family.unlearned, name)}
-    tensors.refuse_others({*expected, *tables.values(), *family.outputs, *beside})
+    unlearned = {name for name in tensors.names if re.fullmatch(family.unlearned, name)}
+    tensors.refuse_unknown({*expected, *tables.values(), *family.outputs, *unlearned})
     model = TASK.build(config, spec)
     _fill(model, packings, tables, prefix, vocabulary.rows, tensors)
     return model
@@ -123,7 +133,7 @@ def _load(
 
 def _shape(packing: Packing, outline: dict[str, nn.Parameter]) -> tuple[int, ...]:
     with torch.device("meta"):
-        return tuple(packing.pack([outline[name].detach() for name in packing.ours]).shape)
+        return tuple(packing.pack([outline[name].detach() for name in packing.parameters]).shape)
 
 
 @torch.no_grad()
@@ -136,8 +146,8 @@ def _fill(
     tensors: ForeignTensors,
 ) -> None:
     for packing in packings:
-        for name, part in zip(packing.ours, packing.unpack(tensors[prefix + packing.name]), strict=True):
+        for name, part in zip(packing.parameters, packing.unpack(tensors[prefix + packing.name]), strict=True):
             model.get_parameter(name).copy_(part)
-    for ours, theirs in tables.items():
-        table: Tensor = tensors[theirs]
-        model.get_parameter(ours).copy_(table[rows])
+    for parameter, name in tables.items():
+        table: Tensor = tensors[name]
+        model.get_parameter(parameter).copy_(table[rows])

@@ -1,4 +1,4 @@
-"""Import of a model folder of ``transformers``, whatever kind of model its config.json names."""
+"""Import of a model folder of ``transformers`` of any supported ``model_type``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ SMALL = 1 << 20
 
 
 def import_folder(folder: Path, path: Path) -> RunFolder:
-    """Write the model of a folder as a run to ``path``, wholly or not at all, and return the run.
+    """Import the model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
-    ModelError for a folder that cannot be imported.
+    Raises:
+        ModelError: the folder cannot be imported.
     """
     where = folder / "config.json"
     kind = json_of(where, SMALL).get("model_type")
@@ -24,8 +25,8 @@ def import_folder(folder: Path, path: Path) -> RunFolder:
         return import_causal(folder, path, kind)
     if kind != "marian":
         raise ModelError(
-            "this kind of model cannot be imported",
+            "this type of model cannot be imported",
             where=str(where),
-            why=f"its model_type is {str(kind)[:50]!r}; the kinds that can be are {', '.join(['marian', *FAMILIES])}",
+            why=f"`model_type` is {str(kind)[:50]!r}; supported are {', '.join(['marian', *FAMILIES])}",
         )
     return import_marian(folder, path)

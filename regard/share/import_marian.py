@@ -27,9 +27,10 @@ from regard.tasks.translation.write_run import plan_without_training, write_run
 
 
 def import_marian(folder: Path, path: Path) -> RunFolder:
-    """Write the model of a folder as a run to ``path``, wholly or not at all, and return the run.
+    """Import the Marian model of a folder as a run at ``path``, and return the run. A failure leaves nothing behind.
 
-    ModelError for a folder that cannot be imported.
+    Raises:
+        ModelError: the folder cannot be imported.
     """
     where = folder / "config.json"
     settings = read_settings(MarianModel, where)
@@ -51,7 +52,7 @@ def import_marian(folder: Path, path: Path) -> RunFolder:
 
 
 def _config(folder: Path, name: str, settings: MarianModel) -> TranslationConfig:
-    """The config of the run; positions count the end symbol."""
+    """Return the config of the run. Positions include the end symbol, ``max_length`` does not."""
     generation, tokenizer = folder / "generation_config.json", folder / "tokenizer_config.json"
     search = read_settings(MarianSearch, generation if generation.is_file() else folder / "config.json")
     languages = read_settings(MarianLanguages, tokenizer) if tokenizer.is_file() else MarianLanguages()
@@ -77,7 +78,7 @@ def _config(folder: Path, name: str, settings: MarianModel) -> TranslationConfig
         "max_length": longest - 1,  # without the end symbol
     }
     # transformers ranks by log P / |Y|^α.
-    found = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
-    found |= {"early_stopping": search.early_stopping is True, "max_length": longest}
-    values = {"name": name, "data": data, "model": model, "search": found}
+    run_search = {"beam": search.num_beams, "length_penalty": search.penalty(), "length_offset": 0.0}
+    run_search |= {"early_stopping": search.early_stopping is True, "max_length": longest}
+    values = {"name": name, "data": data, "model": model, "search": run_search}
     return TranslationConfig.model_validate(values)

@@ -1,4 +1,4 @@
-"""Language codes of other toolkits, as this one writes them: two letters where a language has a code of two."""
+"""Language codes of other toolkits, converted to two letters for common languages."""
 
 from __future__ import annotations
 
@@ -14,19 +14,22 @@ TWO_LETTERS = {  # common codes of ISO 639-3
     "rus": "ru", "slk": "sk", "slv": "sl", "spa": "es", "sqi": "sq", "srp": "sr", "swa": "sw", "swe": "sv", "tam": "ta",
     "tgl": "tl", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "vie": "vi", "zho": "zh",
 }  # fmt: skip
-GROUPS = frozenset(  # codes of language groups in ISO 639-5, and codes of no language in ISO 639-2
-    "aav afa alg alv apa aqa aql art ath auf aus awd azc bad bai bat ber bih bnt btk cai cau cba ccn ccs cdc cdd cel "
-    "cmc cpe cpf cpp crp csu cus day dmn dra egx esx euq fiu fox gem gme gmq gmw grk hmx hok hyx iir ijo inc ine ira "
-    "iro itc jpx kar kdo khi kro map mis mkh mno mul mun myn nah nai ngf nic nub omq omv oto paa phi plf poz pqe pqw "
-    "pra qwe roa sai sal sdv sem sgn sio sit sla smi son sqj ssa syd tai tbq trk tup tut tuw und urj wak wen xgn xnd "
-    "ypk zhx zle zls zlw znd zxx".split()
-)
+GROUPS = frozenset({  # codes of language groups in ISO 639-5, and ISO 639-2 codes that are not languages
+    "aav", "afa", "alg", "alv", "apa", "aqa", "aql", "art", "ath", "auf", "aus", "awd", "azc", "bad", "bai", "bat",
+    "ber", "bih", "bnt", "btk", "cai", "cau", "cba", "ccn", "ccs", "cdc", "cdd", "cel", "cmc", "cpe", "cpf", "cpp",
+    "crp", "csu", "cus", "day", "dmn", "dra", "egx", "esx", "euq", "fiu", "fox", "gem", "gme", "gmq", "gmw", "grk",
+    "hmx", "hok", "hyx", "iir", "ijo", "inc", "ine", "ira", "iro", "itc", "jpx", "kar", "kdo", "khi", "kro", "map",
+    "mis", "mkh", "mno", "mul", "mun", "myn", "nah", "nai", "ngf", "nic", "nub", "omq", "omv", "oto", "paa", "phi",
+    "plf", "poz", "pqe", "pqw", "pra", "qwe", "roa", "sai", "sal", "sdv", "sem", "sgn", "sio", "sit", "sla", "smi",
+    "son", "sqj", "ssa", "syd", "tai", "tbq", "trk", "tup", "tut", "tuw", "und", "urj", "wak", "wen", "xgn", "xnd",
+    "ypk", "zhx", "zle", "zls", "zlw", "znd", "zxx",
+})  # fmt: skip
 
 
 def language_code(name: str) -> str | None:
-    """The code of a language, such as ``de`` or ``pt-BR``; None for a group of languages or another name."""
-    found = LANGUAGE.fullmatch(name)
-    if found is None or found[1] in GROUPS:
+    """Return the code of a language, such as ``de`` or ``pt-BR``; None for a language group or an unknown name."""
+    match = LANGUAGE.fullmatch(name)
+    if match is None or match[1] in GROUPS:
         return None
-    code = TWO_LETTERS.get(found[1], found[1])
-    return f"{code}-{found[2]}" if found[2] else code
+    code = TWO_LETTERS.get(match[1], match[1])
+    return f"{code}-{match[2]}" if match[2] else code

@@ -1,4 +1,4 @@
-"""Language models of the class ``LlamaForCausalLM``, and those of Mistral and Qwen 2, which are read as such."""
+"""Language models of the class ``LlamaForCausalLM``, and imports of Mistral and Qwen 2 as Llama models."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from regard.share.causal_family import (
 from regard.tasks.language_model.config import LanguageModelConfig
 
 GATED = {"swiglu": "silu", "geglu": "gelu", "glu": "sigmoid"}
-GATED_READ = {theirs: ours for ours, theirs in GATED.items()} | {"swish": "swiglu"}
+GATED_READ = {foreign: own for own, foreign in GATED.items()} | {"swish": "swiglu"}
 PROJECTED = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
 
 
@@ -32,9 +32,9 @@ def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
     for number in range(stack.layers):
         name = f"layers.{number}"
         yield from norm_names(f"{name}.input_layernorm", f"{name}.around_mixer.norm", bias=False)
-        for ours, theirs in PROJECTED.items():
-            for part in ("weight", "bias") if ours in biased(stack) else ("weight",):
-                yield one(f"{name}.self_attn.{theirs}.{part}", f"{name}.mixer.attention.{ours}.{part}")
+        for projection, foreign in PROJECTED.items():
+            for part in ("weight", "bias") if projection in biased(stack) else ("weight",):
+                yield one(f"{name}.self_attn.{foreign}.{part}", f"{name}.mixer.attention.{projection}.{part}")
         yield from norm_names(f"{name}.post_attention_layernorm", f"{name}.around_feed_forward.norm", bias=False)
         for part in ("gate", "up", "down"):
             yield one(f"{name}.mlp.{part}_proj.weight", f"{name}.feed_forward.{part}.weight")
@@ -42,13 +42,13 @@ def _packings(stack: CausalStackConfig) -> Iterator[Packing]:
 
 
 def _reasons(stack: CausalStackConfig) -> dict[str, bool]:
-    dealt = stack.width // stack.heads
+    head_width = stack.width // stack.heads
     return {
         f"its normalization is {stack.normalization}, not rms": stack.normalization != "rms",
         f"its positions are {stack.position.kind}, not rotary": not isinstance(stack.position, RotaryConfig),
         f"its activation is {stack.activation}, which is not gated": stack.activation not in GATED,
-        "its heads do not divide its width": stack.width % stack.heads != 0,
-        "its keys and values differ in width": (stack.key_width or dealt) != (stack.value_width or dealt),
+        "its width is not divisible by its number of heads": stack.width % stack.heads != 0,
+        "its keys and values differ in width": (stack.key_width or head_width) != (stack.value_width or head_width),
     }
 
 
@@ -75,7 +75,7 @@ def _config(config: LanguageModelConfig) -> dict[str, Any]:
 
 
 class LlamaSettings(CausalSettings):
-    """Keys of ``config.json`` of a Llama."""
+    """Keys of ``config.json`` of a Llama model."""
 
     hidden_size: Size = 4096
     intermediate_size: Size = 11008
@@ -103,12 +103,12 @@ class LlamaSettings(CausalSettings):
 
     @property
     def bias(self) -> tuple[str, ...]:
-        """Projections that have a bias."""
+        """Return the projections that have a bias."""
         return tuple(PROJECTED) if self.attention_bias else ()
 
     @property
     def window(self) -> int | None:
-        """Tokens that attention sees, the one that looks included; None: all."""
+        """Return the number of tokens that a token attends to, including itself; None: all."""
         return None
 
     def reasons(self) -> dict[str, bool]:
@@ -116,7 +116,7 @@ class LlamaSettings(CausalSettings):
             f"its activation is {self.hidden_act}": self.hidden_act not in GATED_READ,
             "its feed-forwards have biases": self.mlp_bias,
             f"its rotary positions are scaled ({self.rope.kind})": self.rope.kind != "default",
-            "its rotary positions turn a part of each head": self.rope.partial_rotary_factor not in (None, 1.0),
+            "its rotary positions rotate only a part of each head": self.rope.partial_rotary_factor not in (None, 1.0),
         }
 
     def stack(self) -> dict[str, Any]:
@@ -145,7 +145,7 @@ class LlamaSettings(CausalSettings):
 
 
 class MistralSettings(LlamaSettings):
-    """Keys of ``config.json`` of a Mistral, whose attention may see a window."""
+    """Keys of ``config.json`` of a Mistral model, whose attention may be limited to a window."""
 
     intermediate_size: Size = 14336
     num_key_value_heads: Size | None = 8
@@ -162,7 +162,7 @@ class MistralSettings(LlamaSettings):
 
 
 class Qwen2Settings(LlamaSettings):
-    """Keys of ``config.json`` of a Qwen 2, whose queries, keys and values have biases."""
+    """Keys of ``config.json`` of a Qwen 2 model, whose queries, keys and values have biases."""
 
     intermediate_size: Size = 22016
     num_key_value_heads: Size | None = 32
@@ -174,7 +174,9 @@ class Qwen2Settings(LlamaSettings):
         return ("query", "key", "value")
 
     def reasons(self) -> dict[str, bool]:
-        return super().reasons() | {"some of its layers see a window": self.use_sliding_window}
+        return super().reasons() | {
+            "some of its layers attend to a window (`use_sliding_window`)": self.use_sliding_window
+        }
 
 
 LLAMA = CausalFamily(

@@ -1,4 +1,4 @@
-"""Parity of an exported language model: logits on the same tokens, pieces of the same texts, greedy continuations."""
+"""Parity of an exported language model: logits of the same tokens, pieces of the same texts, greedy continuations."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, PAD, UNKNOWN, Tokenizer
 from regard.models.language_model import LanguageModel
 from regard.runs.run_folder import environment
 
-CLOSE = 1e-4  # most difference of a logit, times the largest of them where that is more than 1
-ROWS, LONGEST = 8, 256  # rows of drawn tokens; tokens of a row at most
-CONTINUED = 32  # tokens
+TOLERANCE = 1e-4  # maximum difference of a logit, relative to the largest logit if that exceeds 1
+ROWS, MAX_TOKENS = 8, 256  # rows of random tokens; tokens per row
+MAX_CONTINUATION = 32  # tokens
 
 
 class CausalModel(Protocol):
@@ -31,30 +31,30 @@ class CausalModel(Protocol):
 
 
 class LogitParity(NamedTuple):
-    """The result of a comparison."""
+    """Result of a comparison."""
 
-    logits: int  # compared positions
-    difference: float  # the most of any logit
-    largest: float  # logit
+    logits: int  # number of compared positions
+    difference: float  # maximum over all logits
+    largest: float  # size of the largest logit
     texts: int
-    pieces: int  # texts that both tokenizers cut alike, and join again to what they were
-    continued: int  # of these, texts that both continue alike, greedily
+    pieces: int  # number of texts with equal pieces that decode to the text
+    continued: int  # number of texts with equal greedy continuations
 
     @property
     def same(self) -> bool:
-        """Return whether nothing differs beyond rounding."""
-        return self.difference <= CLOSE * max(self.largest, 1.0) and self.pieces == self.continued == self.texts
+        """Return whether all differences are within rounding."""
+        return self.difference <= TOLERANCE * max(self.largest, 1.0) and self.pieces == self.continued == self.texts
 
     def __str__(self) -> str:
-        warning = "" if self.same else "warning: not the same: "
+        warning = "" if self.same else "warning: the export differs: "
         return (
             f"{warning}logits of {pluralize(self.logits, 'token')} differ by at most {self.difference:.1e}; "
-            f"of {pluralize(self.texts, 'text')} "
-            f"{self.pieces:,} have the same pieces, {self.continued:,} the same greedy continuation"
+            f"equal pieces for {self.pieces:,} of {pluralize(self.texts, 'text')}, "
+            f"equal greedy continuations for {self.continued:,}"
         )
 
     def write(self, folder: Path, to: str) -> None:
-        """Write ``parity.json`` beside the export."""
+        """Write ``parity.json`` into the folder of the export."""
         record: dict[str, Any] = {"format": "regard-parity", "version": 1, "to": to, "search": "greedy, float32"}
         record |= self._asdict() | {"environment": environment()}
         atomic_files.write_bytes_atomically(folder / "parity.json", (json.dumps(record, indent=2) + "\n").encode())
@@ -62,60 +62,60 @@ class LogitParity(NamedTuple):
 
 @torch.no_grad()
 def compare_logits(
-    generator: CausalModel, theirs: Any, tokenizer: Any, texts: Sequence[str], *, never: Sequence[int] = ()
+    generator: CausalModel, exported: Any, tokenizer: Any, texts: Sequence[str], *, never: Sequence[int] = ()
 ) -> LogitParity:
-    """Compare both models on drawn tokens and on texts.
+    """Compare a model with its export on random tokens and on texts.
 
     Args:
         generator: the model.
-        theirs: the exported model, of transformers.
-        tokenizer: its tokenizer.
-        texts: texts to read and to continue.
-        never: types that the model never predicts, whose logits do not count.
+        exported: the model of transformers.
+        tokenizer: the tokenizer of transformers.
+        texts: texts to encode and to continue.
+        never: ids that the model never predicts, whose logits are not compared.
     """
     model, types = generator.model, len(generator.tokenizer)
-    kept = torch.tensor([each for each in range(types) if each not in never])
-    length = min(generator.context, LONGEST)
-    drawn = torch.randint(types, (ROWS, length), generator=torch.Generator().manual_seed(0))
-    rows = list(drawn.split(1))
+    predicted = torch.tensor([id for id in range(types) if id not in never])
+    length = min(generator.context, MAX_TOKENS)
+    random_rows = torch.randint(types, (ROWS, length), generator=torch.Generator().manual_seed(0))
+    rows = list(random_rows.split(1))
     encoded = [[BEGIN, *generator.tokenizer.encode(text)] for text in texts]
-    rows += [torch.tensor([each[:length]]) for each in encoded]
+    rows += [torch.tensor([ids[:length]]) for ids in encoded]
     difference = largest = 0.0
     for row in rows:
         features = model(row, Span.without_padding(row)).features
-        own, other = model.head(features)[..., kept], theirs(row).logits[..., kept]
+        own, other = model.head(features)[..., predicted], exported(row).logits[..., predicted]
         difference = max(difference, float((own - other).abs().max()))
         largest = max(largest, float(own.abs().max()))
     pieces = sum(
-        _same_pieces(generator.tokenizer, tokenizer, text, ids) for text, ids in zip(texts, encoded, strict=True)
+        _has_same_pieces(generator.tokenizer, tokenizer, text, ids) for text, ids in zip(texts, encoded, strict=True)
     )
-    continued = sum(_same_continuation(generator, theirs, ids) for ids in encoded)
+    continued = sum(_has_same_continuation(generator, exported, ids) for ids in encoded)
     logits = sum(row.numel() for row in rows)
     return LogitParity(logits, difference, largest, len(texts), pieces, continued)
 
 
-def _same_pieces(own: Tokenizer, tokenizer: Any, text: str, ids: list[int]) -> bool:
-    found = list(tokenizer(text)["input_ids"])
-    return bool(found == ids and tokenizer.decode(found, skip_special_tokens=True) == own.decode(ids))
+def _has_same_pieces(own: Tokenizer, tokenizer: Any, text: str, ids: list[int]) -> bool:
+    exported_ids = list(tokenizer(text)["input_ids"])
+    return bool(exported_ids == ids and tokenizer.decode(exported_ids, skip_special_tokens=True) == own.decode(ids))
 
 
-def _same_continuation(generator: CausalModel, theirs: Any, ids: list[int]) -> bool:
+def _has_same_continuation(generator: CausalModel, exported: Any, ids: list[int]) -> bool:
     prompt = torch.tensor([ids[: max(generator.context // 2, 1)]])
-    most = min(CONTINUED, generator.context - prompt.shape[1])
-    if most < 1:
+    limit = min(MAX_CONTINUATION, generator.context - prompt.shape[1])
+    if limit < 1:
         return True
     mask = torch.ones_like(prompt)
-    found: Tensor = theirs.generate(prompt, attention_mask=mask, do_sample=False, max_new_tokens=most)
-    return found[0, prompt.shape[1] :].tolist() == greedy_continuation(generator, prompt, most)
+    output: Tensor = exported.generate(prompt, attention_mask=mask, do_sample=False, max_new_tokens=limit)
+    return output[0, prompt.shape[1] :].tolist() == greedy_continuation(generator, prompt, limit)
 
 
-def greedy_continuation(generator: CausalModel, tokens: Tensor, most: int) -> list[int]:
-    """The likeliest next tokens, one after the other, up to the end symbol."""
-    model, found = generator.model, list[int]()
+def greedy_continuation(generator: CausalModel, tokens: Tensor, limit: int) -> list[int]:
+    """Return the most probable next tokens, at most ``limit``, up to and including the end symbol."""
+    model, output = generator.model, list[int]()
     state = model.start(1)
-    while len(found) < most and END not in found:
+    while len(output) < limit and END not in output:
         log_p, state = model.step(tokens, state)
         allowed = log_p[0, -1].index_fill(0, torch.tensor([PAD, UNKNOWN, BEGIN]), -torch.inf)
         tokens = allowed.argmax().view(1, 1)
-        found.append(int(tokens))
-    return found
+        output.append(int(tokens))
+    return output

@@ -1,8 +1,8 @@
 """Export of a Transformer as a Marian model of ``transformers``, in plain JSON and safetensors.
 
-Only the order of features and pieces differs, so the outputs are the same. Marian's positions have all sines before all
-cosines, ours alternate: so the features of the residual stream are permuted in every matrix that reads or writes it.
-Marian's decoder begins with the padding symbol: the row of our begin symbol becomes the row of padding.
+Only the order of features and pieces differs, so the outputs are equal. Marian's positions have all sines before all
+cosines, and Regard's alternate. The features of the residual stream are therefore permuted in every matrix that reads
+or writes the stream. Marian's decoder starts with the padding symbol, so its row is that of Regard's begin symbol.
 """
 
 from __future__ import annotations
@@ -28,42 +28,42 @@ from regard.share import ctranslate2
 from regard.share.export_format import Decode
 from regard.share.pair_export import PairExport, pair_format
 
-POSITIONS = 1024  # sources and outputs are at most so long in transformers
+POSITIONS = 1024  # maximum length of sources and outputs in transformers
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish"}
-KEPT = [PAD, UNKNOWN, END]  # special pieces that Marian has too; ordinary pieces follow in our order
-MARIAN_PAD, MARIAN_UNKNOWN, MARIAN_END = range(len(KEPT))
+MARIAN_SPECIALS = [PAD, UNKNOWN, END]  # Marian has no begin symbol; ordinary pieces follow in the same order
+MARIAN_PAD, MARIAN_UNKNOWN, MARIAN_END = range(len(MARIAN_SPECIALS))
 
-# Marian's names of tables: both embeddings where they are shared, either embedding, and an output of its own.
+# Marian's names of tables: shared embeddings, source and target embedding, separate output.
 SHARED, SOURCE, TARGET = (f"model.{name}.weight" for name in ("shared", "encoder.embed_tokens", "decoder.embed_tokens"))
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 
 
 class TensorName(NamedTuple):
-    """A tensor of a layer under both names; ``along``: the dimension that holds features of the residual stream."""
+    """A tensor of a layer under both names."""
 
-    ours: str
+    parameter: str
     marian: str
-    along: int | None
+    along: int | None  # the dimension of the features of the residual stream
 
 
 def obstacle(config: ModelConfig, source: Tokenizer, target: Tokenizer) -> str | None:
-    """The reason why this model cannot be exported to Marian; None if it can."""
+    """Return the reason why this model cannot be exported to Marian; None if it can."""
     if (reason := ctranslate2.obstacle(config)) is not None:
         return reason
     encoder, decoder = _sides(config)
     reasons = {
-        "it normalizes before its sub-layers": encoder.norm != "post",
+        "its sub-layers are pre-norm (`norm`)": encoder.norm != "post",
         f"its normalization is {encoder.normalization}": encoder.normalization != "layer",
-        "its norms have an epsilon of their own": encoder.normalization_epsilon not in (None, 1e-5),
+        "its `normalization_epsilon` is not 1e-5": encoder.normalization_epsilon not in (None, 1e-5),
         f"its positions are {encoder.position.kind}": encoder.position.kind != "sinusoidal",
         f"its activation is {encoder.activation}": encoder.activation not in ACTIVATIONS,
         "its encoder and decoder differ in dropout": encoder.dropout != decoder.dropout,
     }
     for side, tokenizer in (("source", source), ("target", target)):
         reasons |= {
-            f"its {side} tokenizer is not SentencePiece's": not isinstance(tokenizer, SentencePieceTokenizer),
-            f"its {side} tokenizer lowers the case of text": tokenizer.config.lowercase,
-            f"its {side} tokenizer has pieces that are spelled alike": len(_vocabulary(tokenizer)) < len(tokenizer) - 1,
+            f"its {side} tokenizer is not a SentencePiece model": not isinstance(tokenizer, SentencePieceTokenizer),
+            f"its {side} tokenizer lowercases text": tokenizer.config.lowercase,
+            f"its {side} tokenizer has pieces with equal spelling": len(_vocabulary(tokenizer)) < len(tokenizer) - 1,
         }
     return next((reason for reason, holds in reasons.items() if holds), None)
 
@@ -96,12 +96,12 @@ def write(model: EncoderDecoder, config: Any, source: Tokenizer, target: Tokeniz
 
 
 def sines_first(x: Tensor, along: int | None) -> Tensor:
-    """Interleaved features in Marian's order: all even ones, then all odd ones."""
+    """Return interleaved features in Marian's order along one dimension: even features, then odd ones."""
     return x if along is None else x.index_select(along, _order(x.shape[along]))
 
 
 def interleaved(x: Tensor, along: int | None) -> Tensor:
-    """The inverse of ``sines_first``."""
+    """Invert ``sines_first``."""
     return x if along is None else x.index_select(along, _order(x.shape[along]).argsort())
 
 
@@ -110,52 +110,54 @@ def _order(width: int) -> Tensor:
 
 
 def tensor_names(config: ModelConfig) -> Iterator[TensorName]:
-    """Names of all tensors of the layers; a file may share some of them."""
+    """Yield the names of all tensors of the layers."""
     for number in range(config.encoder.layers):
-        ours, marian = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
-        yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
-        yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
-        yield from _feed_forward(ours, marian)
+        module, marian = f"encoder.layers.{number}", f"model.encoder.layers.{number}"
+        yield from _attention(f"{module}.mixer.attention", f"{marian}.self_attn")
+        yield from _norm(f"{module}.around_mixer", f"{marian}.self_attn_layer_norm")
+        yield from _feed_forward(module, marian)
     for number in range(config.decoder.layers):
-        ours, marian = f"decoder.layers.{number}", f"model.decoder.layers.{number}"
-        yield from _attention(f"{ours}.mixer.attention", f"{marian}.self_attn")
-        yield from _norm(f"{ours}.around_mixer", f"{marian}.self_attn_layer_norm")
-        yield from _attention(f"{ours}.reader.attention", f"{marian}.encoder_attn")
-        yield from _norm(f"{ours}.around_reader", f"{marian}.encoder_attn_layer_norm")
-        yield from _feed_forward(ours, marian)
+        module, marian = f"decoder.layers.{number}", f"model.decoder.layers.{number}"
+        yield from _attention(f"{module}.mixer.attention", f"{marian}.self_attn")
+        yield from _norm(f"{module}.around_mixer", f"{marian}.self_attn_layer_norm")
+        yield from _attention(f"{module}.reader.attention", f"{marian}.encoder_attn")
+        yield from _norm(f"{module}.around_reader", f"{marian}.encoder_attn_layer_norm")
+        yield from _feed_forward(module, marian)
 
 
-def _attention(ours: str, marian: str) -> Iterator[TensorName]:
-    for own, other in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
-        yield from _entering(f"{ours}.{own}", f"{marian}.{other}")
-    yield from _leaving(f"{ours}.output", f"{marian}.out_proj")
+def _attention(module: str, marian: str) -> Iterator[TensorName]:
+    for projection, foreign in (("query", "q_proj"), ("key", "k_proj"), ("value", "v_proj")):
+        yield from _input_layer(f"{module}.{projection}", f"{marian}.{foreign}")
+    yield from _output_layer(f"{module}.output", f"{marian}.out_proj")
 
 
-def _feed_forward(ours: str, marian: str) -> Iterator[TensorName]:
-    yield from _entering(f"{ours}.feed_forward.up", f"{marian}.fc1")
-    yield from _leaving(f"{ours}.feed_forward.down", f"{marian}.fc2")
-    yield from _norm(f"{ours}.around_feed_forward", f"{marian}.final_layer_norm")
+def _feed_forward(module: str, marian: str) -> Iterator[TensorName]:
+    yield from _input_layer(f"{module}.feed_forward.up", f"{marian}.fc1")
+    yield from _output_layer(f"{module}.feed_forward.down", f"{marian}.fc2")
+    yield from _norm(f"{module}.around_feed_forward", f"{marian}.final_layer_norm")
 
 
-def _entering(ours: str, marian: str) -> Iterator[TensorName]:
-    yield TensorName(f"{ours}.weight", f"{marian}.weight", 1)
-    yield TensorName(f"{ours}.bias", f"{marian}.bias", None)
+def _input_layer(module: str, marian: str) -> Iterator[TensorName]:
+    yield TensorName(f"{module}.weight", f"{marian}.weight", 1)
+    yield TensorName(f"{module}.bias", f"{marian}.bias", None)
 
 
-def _leaving(ours: str, marian: str) -> Iterator[TensorName]:
-    yield TensorName(f"{ours}.weight", f"{marian}.weight", 0)
-    yield TensorName(f"{ours}.bias", f"{marian}.bias", 0)
+def _output_layer(module: str, marian: str) -> Iterator[TensorName]:
+    yield TensorName(f"{module}.weight", f"{marian}.weight", 0)
+    yield TensorName(f"{module}.bias", f"{marian}.bias", 0)
 
 
-def _norm(ours: str, marian: str) -> Iterator[TensorName]:
+def _norm(module: str, marian: str) -> Iterator[TensorName]:
     for name in ("weight", "bias"):
-        yield TensorName(f"{ours}.norm.{name}", f"{marian}.{name}", 0)
+        yield TensorName(f"{module}.norm.{name}", f"{marian}.{name}", 0)
 
 
 def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
-    tensors = {  # where attention has no bias, Marian's bias is 0
-        name.marian: sines_first(own[name.ours], name.along) if name.ours in own else torch.zeros(config.encoder.width)
+    tensors = {  # Marian always has biases in attention: 0 for a model without them
+        name.marian: sines_first(own[name.parameter], name.along)
+        if name.parameter in own
+        else torch.zeros(config.encoder.width)
         for name in tensor_names(config)
     }
     tables = {SHARED: "encoder.embedding.weight"}
@@ -163,26 +165,26 @@ def _tensors(model: EncoderDecoder, config: ModelConfig) -> dict[str, Tensor]:
         tables = {SOURCE: "encoder.embedding.weight", TARGET: "decoder.embedding.weight"}
     if config.share == "none":
         tables[OUTPUT] = "head.weight"
-    for marian, ours in tables.items():
-        tensors[marian] = sines_first(_rows(own[ours], pad=BEGIN), 1)
+    for marian, parameter in tables.items():
+        tensors[marian] = sines_first(_rows(own[parameter], pad=BEGIN), 1)
     bias = own.get("head.bias", torch.zeros(len(own["head.weight"])))
     tensors[BIAS] = _rows(bias, pad=PAD)[None]
     return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
 def _rows(table: Tensor, *, pad: int) -> Tensor:
-    """The rows of a table in Marian's order of pieces; padding gets our row ``pad``."""
+    """Return the rows of a table in Marian's order of pieces; padding gets the row of the id ``pad``."""
     return torch.cat([table[[pad, UNKNOWN, END]], table[len(SPECIALS) :]])
 
 
 def _vocabulary(tokenizer: Tokenizer) -> dict[str, int]:
-    pieces = tokenizer.pieces([*KEPT, *range(len(SPECIALS), len(tokenizer))])
+    pieces = tokenizer.pieces([*MARIAN_SPECIALS, *range(len(SPECIALS), len(tokenizer))])
     return {piece: number for number, piece in enumerate(pieces)}
 
 
 def _config(config: ModelConfig, source_types: int, target_types: int) -> dict[str, Any]:
     encoder, decoder = _sides(config)
-    both = {name: {"layers": side.layers, "ffn_dim": side.feed_forward, "attention_heads": side.heads}
+    sizes = {name: {"layers": side.layers, "ffn_dim": side.feed_forward, "attention_heads": side.heads}
             for name, side in (("encoder", encoder), ("decoder", decoder))}  # fmt: skip
     return {
         "architectures": ["MarianMTModel"],
@@ -191,7 +193,7 @@ def _config(config: ModelConfig, source_types: int, target_types: int) -> dict[s
         "vocab_size": source_types,
         "decoder_vocab_size": target_types,
         "d_model": encoder.width,
-        **{f"{side}_{name}": value for side, sizes in both.items() for name, value in sizes.items()},
+        **{f"{side}_{name}": value for side, side_sizes in sizes.items() for name, value in side_sizes.items()},
         "activation_function": ACTIVATIONS[encoder.activation],
         "dropout": encoder.dropout,
         "attention_dropout": 0.0,
@@ -211,7 +213,7 @@ def _config(config: ModelConfig, source_types: int, target_types: int) -> dict[s
 
 
 def _generation(search: SearchConfig, longest_source: int) -> dict[str, Any]:
-    """Settings of generation; padding begins the decoder and is suppressed in outputs."""
+    """Return the generation settings. Padding starts the decoder and is suppressed in outputs."""
     longest = min(longest_source + search.max_extra, search.max_length or POSITIONS, POSITIONS)
     return {
         "bad_words_ids": [[MARIAN_PAD]],
@@ -240,28 +242,28 @@ def _tokenizer_config(config: Any, *, separate: bool) -> dict[str, Any]:
 
 
 def decoder(folder: Path) -> Decode:
-    """A greedy decoder over an export, in float32, by transformers."""
+    """Return a greedy decoder over an export, in float32, by transformers."""
     transformers: Any = importlib.import_module("transformers")
     model = transformers.MarianMTModel.from_pretrained(folder).eval()
 
     @torch.no_grad()
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
-        found = []
+        decoded = []
         for first in range(0, len(sources), 64):
             ids, valid = pad_sources(sources[first : first + 64])
             rows = (ids - 1).clamp_min(0).masked_fill(ids == UNKNOWN, MARIAN_UNKNOWN)
             outputs = model.generate(
                 input_ids=rows, attention_mask=valid.long(), num_beams=1, do_sample=False, max_length=max_length + 1
             )
-            found += [_our_ids(output)[: max_length - 1] for output in outputs[:, 1:].tolist()]
-        return found
+            decoded += [_regard_ids(output)[: max_length - 1] for output in outputs[:, 1:].tolist()]
+        return decoded
 
     return decode
 
 
-def _our_ids(output: Sequence[int]) -> list[int]:
-    """The pieces of an output before its end, by our ids."""
-    ends = next((at for at, piece in enumerate(output) if piece in (MARIAN_END, MARIAN_PAD)), len(output))
+def _regard_ids(output: Sequence[int]) -> list[int]:
+    """Return Regard's ids of the pieces of an output before its end."""
+    ends = next((index for index, piece in enumerate(output) if piece in (MARIAN_END, MARIAN_PAD)), len(output))
     return [UNKNOWN if piece == MARIAN_UNKNOWN else piece + 1 for piece in output[:ends]]
 
 

@@ -1,6 +1,6 @@
-"""Files of a foreign model folder: settings and bytes, read with limits and checked; the settings of Marian.
+"""Checked files of a foreign model folder, and the settings of Marian.
 
-Files are read by their fixed names and up to a size limit, and no pickle is opened.
+Files have fixed names and a size limit. Pickles are never opened, because they can run code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from regard.core.untrusted_files import parse_json
 from regard.errors import ModelError
 
-SMALL, LARGE = 1 << 20, 1 << 26  # most bytes of a file of settings, and of a vocabulary
+SMALL, LARGE = 1 << 20, 1 << 26  # maximum bytes of a file of settings, and of a vocabulary
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 
 Size = Annotated[int, Field(ge=1, le=1 << 20)]
@@ -31,7 +31,7 @@ class _Settings(BaseModel):
 
 
 class MarianModel(_Settings):
-    """Fields of ``config.json`` that determine the model; defaults as in transformers."""
+    """Keys of ``config.json`` that determine the model; defaults as in transformers."""
 
     model_type: Literal["marian"]
     vocab_size: Types
@@ -58,33 +58,35 @@ class MarianModel(_Settings):
     decoder_start_token_id: Piece
 
     def obstacle(self) -> str | None:
-        """The reason why this model cannot be imported; None if it can."""
+        """Return the reason why this model cannot be imported; None if it can."""
         reasons = {
-            "its encoder and decoder differ in heads": self.encoder_attention_heads != self.decoder_attention_heads,
-            "its encoder and decoder differ in feed-forwards": self.encoder_ffn_dim != self.decoder_ffn_dim,
+            "its encoder and decoder differ in their number of heads": self.encoder_attention_heads
+            != self.decoder_attention_heads,
+            "its encoder and decoder differ in feed-forward width": self.encoder_ffn_dim != self.decoder_ffn_dim,
             f"its activation is {self.activation_function}": self.activation_function not in ACTIVATIONS,
-            "its embeddings are not scaled": not self.scale_embedding,
-            "it normalizes before its sub-layers": self.normalize_before,
-            "it normalizes embeddings, or once more at the end": self.normalize_embedding or self.add_final_layer_norm,
+            "its embeddings are not scaled (`scale_embedding`)": not self.scale_embedding,
+            "its sub-layers are pre-norm (`normalize_before`)": self.normalize_before,
+            "it has a norm after the embedding or after the last layer": self.normalize_embedding
+            or self.add_final_layer_norm,
             "its positions are learned": not self.static_position_embeddings,
         }
         return next((reason for reason, holds in reasons.items() if holds), None)
 
 
 class MarianSearch(_Settings):
-    """Search settings of ``generation_config.json``."""
+    """Search settings in ``generation_config.json``."""
 
     num_beams: int = Field(1, ge=1, le=100)
     length_penalty: float = Field(1.0, allow_inf_nan=True)
-    early_stopping: bool | Literal["never"] = False  # False: a guess of what may still come, which is not known here
+    early_stopping: bool | Literal["never"] = False  # False is a heuristic that Regard does not have
 
     def penalty(self) -> float:
-        """The length penalty, or transformers' default where the folder's value is out of range here."""
+        """Return the length penalty; transformers' default if the value is outside Regard's range."""
         return self.length_penalty if 0 <= self.length_penalty <= 10 else 1.0
 
 
 class MarianLanguages(_Settings):
-    """Languages of ``tokenizer_config.json``."""
+    """Languages in ``tokenizer_config.json``."""
 
     source_lang: str = ""
     target_lang: str = ""
@@ -94,33 +96,37 @@ Settings = TypeVar("Settings", bound=_Settings)
 
 
 def weights_file(folder: Path, kind: str = "MarianMTModel") -> Path:
-    """The path of ``model.safetensors``; ModelError with the way to make it, by a class, where there is none."""
+    """Return the path of ``model.safetensors``.
+
+    Raises:
+        ModelError: the file is missing; the message shows how the class ``kind`` of transformers writes it.
+    """
     path = folder / "model.safetensors"
     if path.is_file():
         return path
-    there = [name for name in ("pytorch_model.bin", "model.safetensors.index.json") if (folder / name).is_file()]
-    why = {"pytorch_model.bin": "pytorch_model.bin is a pickle, which may run any code when it is opened",
-           "model.safetensors.index.json": "its weights are in several files"}.get((there or [""])[0])  # fmt: skip
+    weights = [name for name in ("pytorch_model.bin", "model.safetensors.index.json") if (folder / name).is_file()]
+    why = {"pytorch_model.bin": "pytorch_model.bin is a pickle, which can run code when it is opened",
+           "model.safetensors.index.json": "the weights are in several files"}.get((weights or [""])[0])  # fmt: skip
     raise ModelError(
-        f"{folder} holds no model.safetensors",
+        f"{folder} has no model.safetensors",
         where=str(path),
         why=why,
-        help="if you trust the folder, let transformers write it:\n"
+        help="if you trust the folder, write the file with transformers:\n"
         f"""python -c 'from transformers import {kind} as M; M.from_pretrained("{folder}").save_pretrained("""
         f'''"{folder}")\'''',
     )
 
 
 def read_settings(kind: type[Settings], path: Path) -> Settings:
-    """The settings in a JSON file; a null counts as not given. ModelError where they are invalid."""
-    found = {name: value for name, value in json_of(path, SMALL).items() if value is not None}
+    """Return the settings in a JSON file; null counts as unset. Raises ModelError if they are invalid."""
+    values = {name: value for name, value in json_of(path, SMALL).items() if value is not None}
     with validation_as_model_error(path):
-        return kind.model_validate(found)
+        return kind.model_validate(values)
 
 
 @contextmanager
 def validation_as_model_error(path: Path) -> Iterator[None]:
-    """A block whose ValidationError becomes a ModelError that names the file."""
+    """Convert a ValidationError in the block to a ModelError that names the file."""
     try:
         yield
     except ValidationError as error:
@@ -129,32 +135,35 @@ def validation_as_model_error(path: Path) -> Iterator[None]:
 
 
 def json_of(path: Path, limit: int = LARGE) -> dict[str, Any]:
-    """The JSON object in a file of at most ``limit`` bytes; ModelError where it is none."""
+    """Return the JSON object in a file of at most ``limit`` bytes. Raises ModelError if it is not one."""
     try:
-        found = parse_json(bytes_of(path, limit))
-        json.dumps(found, ensure_ascii=False).encode()  # refuse half a surrogate pair, which could not be written again
+        document = parse_json(bytes_of(path, limit))
+        # Half a surrogate pair fails here; it could not be saved later.
+        json.dumps(document, ensure_ascii=False).encode()
     except ValueError as error:
         raise invalid_folder(path, str(error)) from error
-    if not isinstance(found, dict):
-        raise invalid_folder(path, "it is no JSON object")
-    return found
+    if not isinstance(document, dict):
+        raise invalid_folder(path, "it is not a JSON object")
+    return document
 
 
 def bytes_of(path: Path, limit: int = LARGE) -> bytes:
-    """The content of a regular file of at most ``limit`` bytes; ModelError where it cannot be read."""
+    """Return the content of a regular file of at most ``limit`` bytes. Raises ModelError if it cannot be read."""
     try:
         if path.exists() and not path.is_file():  # opening a pipe would block
-            raise OSError(errno.EINVAL, "it is no regular file")
+            raise OSError(errno.EINVAL, "it is not a regular file")
         with path.open("rb") as file:
-            found = file.read(limit + 1)
+            content = file.read(limit + 1)
     except OSError as error:
-        help = "name a folder as transformers saves it: config.json, model.safetensors and the files of the tokenizer"
+        help = (
+            "use a folder that transformers saved, with config.json, model.safetensors and the files of the tokenizer"
+        )
         raise ModelError(f"{path.name} cannot be read", where=str(path), why=error.strerror, help=help) from error
-    if len(found) > limit:
+    if len(content) > limit:
         raise invalid_folder(path, f"it has more than {limit:,} bytes")
-    return found
+    return content
 
 
 def invalid_folder(path: Path, why: str) -> ModelError:
-    """The error for a file that is not as in a model that can be imported."""
-    return ModelError(f"{path.name} is not that of a model that can be imported", where=str(path), why=why)
+    """Return the error for a file that is damaged or belongs to an unsupported model."""
+    return ModelError(f"{path.name} cannot be imported", where=str(path), why=why)

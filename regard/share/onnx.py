@@ -1,4 +1,4 @@
-"""Export of any model to ONNX: an encoder, and one step of the decoder with its state as named tensors."""
+"""Export of any translation model to ONNX: an encoder, and a decoder step with its state as named tensors."""
 
 from __future__ import annotations
 
@@ -26,11 +26,15 @@ from regard.share.onnx_parts import DecoderStart, EncoderPart, StepPart, filled,
 from regard.share.onnx_trace import SIZES, GraphNames, data_free, graph
 from regard.share.pair_export import PairExport, pair_format
 
-ROWS = 32  # sentences decoded together, of like length, since all go on until the last has ended
+ROWS = 32  # sentences in a batch; sorted by length, since a batch runs until its last sentence has ended
 
 
 def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: Path) -> None:
-    """Write the model into a new folder, in float32. ConfigError, and no folder, where torch cannot export it."""
+    """Write the model into a new folder, in float32.
+
+    Raises:
+        ConfigError: torch cannot export the model; nothing is written.
+    """
     model = _traceable(model)
     sources, starts = [_source(example) for example in (0, 1)], [_start(model, example) for example in (0, 1)]
     memory, state = (list(named(tree, name)) for name, tree in zip(DecoderStart._fields, starts[0], strict=True))
@@ -42,9 +46,9 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
     decoder = GraphNames(
         ["tokens", "valid", *memory, *state], ["log_probabilities", *(f"new.{name}" for name in state)]
     )
-    graphs = {
-        "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
+    graphs = {  # the decoder first: it is more often the one that cannot be exported
         "decoder": graph(StepPart(model, starts[0]), (steps[0], steps[1]), decoder),
+        "encoder": graph(EncoderPart(model), (sources[0], sources[1]), encoder),
     }
     config = {
         "format": "regard-onnx",
@@ -61,8 +65,8 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
         "decoder": decoder._asdict() | {"state": state},
     }
     folder.mkdir(parents=True)
-    for name, made in graphs.items():
-        made.save(folder / f"{name}.onnx")
+    for name, program in graphs.items():
+        program.save(folder / f"{name}.onnx")
     for name, tokenizer in (("source", source), ("target", target)):
         pieces = tokenizer.pieces(range(len(tokenizer)))
         atomic_files.write_bytes(folder / f"{name}_pieces.json", atomic_files.json_bytes(pieces))
@@ -71,33 +75,33 @@ def write(model: EncoderDecoder, source: Tokenizer, target: Tokenizer, folder: P
 
 
 def _traceable(model: EncoderDecoder) -> EncoderDecoder:
-    """A copy in float32 without parts that a trace cannot follow: loops over columns, and tables of fixed length."""
+    """Return a copy in float32 that a trace can follow: without loops over positions and tables of fixed length."""
     model = copy.deepcopy(model).float().cpu().eval()
-    for part in model.modules():
-        if isinstance(part, SinusoidalPosition):
-            part.table = part.table[:0]  # so that every position is computed
-        elif isinstance(part, Cell):
-            cast(Any, part).run = traced_run(part)
+    for module in model.modules():
+        if isinstance(module, SinusoidalPosition):
+            module.table = module.table[:0]  # an empty table: every position is computed
+        elif isinstance(module, Cell):
+            cast(Any, module).run = traced_run(module)
     return model
 
 
 def _source(example: int) -> tuple[Tensor, Tensor]:
-    """A source and its validity in the sizes of example 0 or 1."""
+    """Return a source and its mask in the sizes of example 0 or 1."""
     shape = SIZES["batch"][example], SIZES["source"][example]
     return torch.full(shape, END), torch.ones(shape, dtype=torch.bool)
 
 
 @torch.no_grad()
 def _start(model: EncoderDecoder, example: int) -> DecoderStart:
-    """Memory and state after the past of example 0 or 1, as zeros; only the shapes are computed."""
+    """Return memory and state after the past of example 0 or 1, as zeros. Fake tensors compute only their shapes."""
     with FakeTensorMode(allow_non_fake_inputs=True), data_free():
         source, valid = _source(example)
         start = DecoderStart.of(model.session(source, Span.of(valid)))
         tokens = torch.full((len(source), SIZES["past"][example]), BEGIN)
         _, session = model.step(tokens, start.session(valid))
-        reached = start.after(session)
+        final = start.after(session)
     zeros: DecoderStart = filled(
-        reached, (torch.zeros(leaf.shape, dtype=leaf.dtype) for leaf in named(reached, "").values())
+        final, (torch.zeros(leaf.shape, dtype=leaf.dtype) for leaf in named(final, "").values())
     )
     return zeros
 
@@ -109,17 +113,17 @@ def _readme() -> str:
 
 
 def decoder(folder: Path) -> Decode:
-    """A greedy decoder over an export, by onnxruntime."""
+    """Return a greedy decoder over an export, by onnxruntime."""
     from regard.share.onnx_example import Exported
 
     exported = Exported(str(folder))
 
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
-        outputs, most = dict[int, list[int]](), min(max_length, exported.config["longest"] or max_length)
+        outputs, limit = dict[int, list[int]](), min(max_length, exported.config["longest"] or max_length)
         order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
         for first in range(0, len(order), ROWS):
             batch = order[first : first + ROWS]
-            outputs |= zip(batch, exported.greedy([list(sources[number]) for number in batch], most), strict=True)
+            outputs |= zip(batch, exported.greedy([list(sources[number]) for number in batch], limit), strict=True)
         return [outputs[number][: max_length - 1] for number in range(len(sources))]
 
     return decode
@@ -134,19 +138,19 @@ batch, source and past may have any size.
 | | inputs | outputs |
 |---|---|---|
 | encoder | `source` (batch, source): ids of pieces, each row ended by `end` and padded with `pad`; `valid`: False for padding | `memory.…`, and the first `state.…` |
-| decoder | `tokens` (batch), `begin` at first; `valid`; `memory.…`; `state.…` | `log_probabilities` (batch, types) of the next piece; `new.state.…`, the state of the next step |
+| decoder | `tokens` (batch), in the first step `begin`; `valid`; `memory.…`; `state.…` | `log_probabilities` (batch, types) of the next piece; `new.state.…`, the state of the next step |
 
 `config.json` has the names of inputs and outputs in order, and the ids of special pieces. No output may contain the
-pieces in `never`; where `longest` is a number, neither source nor output may be longer. The id of a piece is its index
+pieces in `never`. If `longest` is a number, it is the maximum length of source and output. The id of a piece is its index
 in `source_pieces.json` or `target_pieces.json`; the tokenizers are in `tokenizer/`. Row i reads sentence i: a beam
 repeats rows of memory and `valid`, and reorders rows of the state.
 
-Greedy decoding, with onnxruntime and numpy alone:
+Greedy decoding with only onnxruntime and NumPy:
 
 ```python
 {code}```
 
-`Exported(".").greedy([[7, 5, 9]])` returns the ids of an output's pieces for the ids of a source's.
+`Exported(".").greedy([[7, 5, 9]])` returns the ids of the output of each source.
 """  # noqa: E501
 
 
@@ -156,12 +160,12 @@ def _export(export: PairExport, folder: Path) -> None:
 
 
 def obstacle(config: ModelConfig) -> str | None:
-    """The reason why this model cannot be exported to ONNX, as far as its config tells; None if none is known."""
+    """Return the reason, known from the config, why this model cannot be exported to ONNX; None if it may be."""
     decoder = config.decoder
     if config.copying:
         return "its outputs copy from the source"
     if decoder.kind == "transformer" and decoder.position.kind == "forgetting":
-        return "its positions are forgetting: of a column an export keeps key and value, and no sum of gates"
+        return "its positions are forgetting: the exported state has keys and values, but no sums of gates"
     return None
 
 

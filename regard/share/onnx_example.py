@@ -1,4 +1,4 @@
-"""Greedy decoding of an ONNX export with onnxruntime and numpy alone; shown in the export's README, run for parity."""
+"""Greedy decoding of an ONNX export with only onnxruntime and NumPy: part of its README, and used for parity."""
 
 import json
 
@@ -14,8 +14,8 @@ class Exported:
 
     def greedy(self, sources: list[list[int]], longest: int = 100) -> list[list[int]]:
         config, end, width = self.config, self.config["end"], max(map(len, sources)) + 1
-        known = {"source": np.array([[*each, end] + [config["pad"]] * (width - 1 - len(each)) for each in sources])}
-        known["valid"] = np.arange(width) <= np.array([[len(each)] for each in sources])
+        known = {"source": np.array([[*ids, end] + [config["pad"]] * (width - 1 - len(ids)) for ids in sources])}
+        known["valid"] = np.arange(width) <= np.array([[len(ids)] for ids in sources])
         known |= zip(config["encoder"]["outputs"], self.encoder.run(None, known), strict=True)
         outputs = np.full((len(sources), 1), config["begin"])
         while outputs.shape[1] <= longest and not (outputs == end).any(1).all():

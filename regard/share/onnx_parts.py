@@ -1,6 +1,6 @@
-"""Modules that are traced for ONNX: an encoder, and one step of a decoder, with separate tensors as in- and outputs.
+"""Modules that are traced for ONNX: an encoder, and one step of a decoder, with separate tensors as inputs and outputs.
 
-The validity of source columns and the sentence of each row are known to the caller and left out of the state.
+The state excludes the mask of the source and the sentence of each row, because the caller knows them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from regard.share.onnx_trace import data_free
 
 
 class Cache(NamedTuple):
-    """A ``KeyValue`` of rows that are all at one step: new columns come last, and all columns are valid."""
+    """A ``KeyValue`` whose rows are all at the same step: new positions are last, and all positions are valid."""
 
     key: Float[Tensor, "batch prepared_heads past prepared"]
     value: Float[Tensor, "batch key_heads past value"]
@@ -41,7 +41,7 @@ class Cache(NamedTuple):
 
 
 class DecoderStart(NamedTuple):
-    """Memory and state of a session, as trees of only the tensors that a step needs."""
+    """Memory and state of a session, as trees of the tensors that a step needs."""
 
     memory: Memory
     state: State
@@ -50,21 +50,21 @@ class DecoderStart(NamedTuple):
     def of(cls, session: Session) -> DecoderStart:
         memory = session.memory
         if isinstance(memory, RecurrentMemory):
-            memory = memory._replace(first=())  # used for the first state, which exists
+            memory = memory._replace(first=())  # only needed to compute the first state
         return cls(_without_spans(memory), _with_caches(_without_rows(session.state)))
 
     def session(self, valid: Tensor) -> Session:
-        """The session, where row i reads sentence i; the inverse of ``of``."""
+        """Return the session in which row i reads sentence i; the inverse of ``of``."""
         rows = torch.arange(valid.shape[0])
         return Session(_with_spans(self.memory, Span.of(valid)), self.state._replace(rows=rows), valid.shape[0])
 
     def after(self, session: Session) -> DecoderStart:
-        """This memory with the state of a later session."""
+        """Return the same memory with the state of a later session."""
         return self._replace(state=_without_rows(session.state))
 
 
 def named(tree: State, name: str) -> dict[str, Tensor]:
-    """Every tensor of a tree by its path, depth first."""
+    """Return every tensor of a tree by its path, depth first."""
     if isinstance(tree, Tensor):
         return {name: tree}
     fields = getattr(tree, "_fields", range(len(tree)))
@@ -76,12 +76,12 @@ def named(tree: State, name: str) -> dict[str, Tensor]:
 
 
 def filled(like: State, tensors: Iterator[Tensor]) -> State:
-    """A tree shaped ``like`` another, filled with ``tensors`` depth first."""
+    """Return a tree with the structure of ``like`` and with ``tensors``, depth first."""
     return next(tensors) if isinstance(like, Tensor) else _rebuilt(like, [filled(child, tensors) for child in like])
 
 
 class EncoderPart(nn.Module):
-    """(source, valid) → the tensors of the memory and of the first state."""
+    """The encoder: (source, valid) → the tensors of the memory and of the first state."""
 
     def __init__(self, model: EncoderDecoder) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class EncoderPart(nn.Module):
 
 
 class StepPart(nn.Module):
-    """(tokens, valid, memory …, state …) → log-probabilities of the next token, and the tensors of the new state."""
+    """A decoder step: (tokens, valid, memory …, state …) → log-probabilities of the next token, and the new state."""
 
     def __init__(self, model: EncoderDecoder, like: DecoderStart) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ def _without_rows(state: Any) -> State:
 
 
 def _with_caches(state: State) -> State:
-    """The state with a ``Cache`` in place of every ``KeyValue``."""
+    """Return the state with a ``Cache`` instead of every ``KeyValue``."""
     if isinstance(state, Tensor):
         return state
     if isinstance(state, KeyValue):
@@ -123,14 +123,14 @@ def _with_caches(state: State) -> State:
 
 
 def _without_spans(tree: State) -> State:
-    """The tree with () in place of spans, all of which are those of whole sources."""
+    """Return the tree with () instead of spans, which all cover whole sources."""
     if isinstance(tree, Tensor):
         return tree
     return () if isinstance(tree, Span) else _rebuilt(tree, [_without_spans(child) for child in tree])
 
 
 def _with_spans(tree: State, span: Span) -> State:
-    """The tree with ``span`` in every empty field of that name; the inverse of ``_without_spans``."""
+    """Return the tree with ``span`` in every empty field of that name; the inverse of ``_without_spans``."""
     if isinstance(tree, Tensor):
         return tree
     if getattr(tree, "span", None) == ():

@@ -1,7 +1,7 @@
 """Tracing of a module to an ONNX graph with dynamic sizes, by torch.
 
-A trace has shapes and no data, so questions about data get fixed answers: all rows are at one step, row i reads
-sentence i, and every column is valid.
+A trace has shapes and no data, so comparisons of data get fixed results: all rows are at the same step, row i reads
+sentence i, and every position is valid.
 """
 
 from __future__ import annotations
@@ -22,45 +22,51 @@ from regard.attention.kernel import kernel
 from regard.errors import ConfigError
 
 OPSET = 20
-# Sizes of dynamic dimensions in two example inputs: a dimension with these two sizes is dynamic under this name. All
-# differ, and none is 0 or 1, which torch takes for constants.
+# Sizes of the dynamic dimensions in two example inputs: a dimension with these two sizes is dynamic under this name.
+# All sizes differ, and no size is 0 or 1, because torch treats these as constants.
 SIZES = {"batch": (3, 5), "source": (7, 11), "past": (13, 17)}
-# Modules that call ``len`` on tensors, in addition to those that define a model's own classes.
+# Modules that call ``len`` on tensors, in addition to the modules that define the model's classes.
 CALLING_LEN = [
     f"regard.attention.{name}" for name in ("positions.distance_bias", "contract", "kernel", "previous_weights", "mask")
 ]
 
 
 class GraphNames(NamedTuple):
-    """Names of a graph's inputs and outputs, in order."""
+    """Names of the inputs and outputs of a graph, in order."""
 
     inputs: list[str]
     outputs: list[str]
 
 
 def graph(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
-    """The ONNX program of a module, whose ``save`` writes a file.
+    """Return the ONNX program of a module, whose ``save`` writes a file.
 
-    ``examples`` are two tuples of inputs in the sizes of SIZES. ConfigError with torch's reason where it cannot export.
+    Args:
+        module: the module.
+        examples: two tuples of inputs, in the first and second sizes of SIZES.
+        names: names of inputs and outputs.
+
+    Raises:
+        ConfigError: torch cannot export the module; the error contains torch's reason.
     """
     try:
-        with torch.no_grad(), _quietly(), kernel("reference"), _symbolic_lengths(module):
-            made = _traced(module, examples, names)
+        with torch.no_grad(), _suppress_output(), kernel("reference"), _symbolic_lengths(module):
+            program = _traced(module, examples, names)
     except Exception as problem:
         raise ConfigError("torch cannot export this model to ONNX", why=_reason(problem)) from problem
-    _forget_origins(made.model)
-    return made
+    _drop_metadata(program.model)
+    return program
 
 
 def _reason(problem: Exception) -> str:
     fixed = [name for name in SIZES if re.search(rf"Constraints violated \(.*\b{name}\b", str(problem))]
     if fixed:
-        return f"it cannot tell that one trace of this model holds for every size of {' and '.join(fixed)}"
+        return f"one trace of this model is not valid for every size of {' and '.join(fixed)}"
     return next((line.strip() for line in str(problem).splitlines() if line.strip()), type(problem).__name__)
 
 
 def data_free() -> AbstractContextManager[Any]:
-    """A block in which every comparison of tensor data is true and every number read from a tensor is 0."""
+    """Return a context in which every comparison of tensor data is true, and every number read from a tensor is 0."""
     return _DataFree()
 
 
@@ -74,14 +80,14 @@ class _DataFree(TorchFunctionMode):
 def _traced(module: nn.Module, examples: tuple[Sequence[Tensor], Sequence[Tensor]], names: GraphNames) -> Any:
     symbols = {sizes: torch.export.Dim(name) for name, sizes in SIZES.items()}
     shapes = [list(zip(one.shape, other.shape, strict=True)) for one, other in zip(*examples, strict=True)]
-    dynamic = tuple({at: symbols[pair] for at, pair in enumerate(shape) if pair[0] != pair[1]} for shape in shapes)
+    dynamic = tuple({dim: symbols[pair] for dim, pair in enumerate(shape) if pair[0] != pair[1]} for shape in shapes)
     program = torch.export.export(_Flat(module), tuple(examples[0]), dynamic_shapes=(dynamic,), strict=False)
     options: dict[str, Any] = {"opset_version": OPSET, "dynamo": True, "verbose": False}
     return torch.onnx.export(program, input_names=names.inputs, output_names=names.outputs, **options)
 
 
 class _Flat(nn.Module):
-    """A module that takes any number of tensors, so that one form describes the shapes of all inputs."""
+    """A module with any number of tensors as inputs, because torch then accepts one list of dynamic shapes."""
 
     def __init__(self, module: nn.Module) -> None:
         super().__init__()
@@ -93,17 +99,17 @@ class _Flat(nn.Module):
 
 @contextmanager
 def _symbolic_lengths(module: nn.Module) -> Iterator[None]:
-    """A block in which ``len`` of a tensor is a symbolic size; Python's own makes a constant of it."""
+    """Make ``len`` of a tensor a symbolic size in the block; Python's own ``len`` returns a constant."""
     names = {type(part).__module__ for part in module.modules()} | set(CALLING_LEN)
-    found = [vars(sys.modules[name]) for name in names if not name.startswith("torch.")]
-    changed = [each for each in found if "len" not in each]
-    for each in changed:
-        each["len"] = _length
+    namespaces = [vars(sys.modules[name]) for name in names if not name.startswith("torch.")]
+    changed = [namespace for namespace in namespaces if "len" not in namespace]
+    for namespace in changed:
+        namespace["len"] = _length
     try:
         yield
     finally:
-        for each in changed:
-            del each["len"]
+        for namespace in changed:
+            del namespace["len"]
 
 
 def _length(x: Any) -> Any:
@@ -111,8 +117,8 @@ def _length(x: Any) -> Any:
 
 
 @contextmanager
-def _quietly() -> Iterator[None]:
-    """A block without the log messages and warnings of torch's exporter, on which a user cannot act."""
+def _suppress_output() -> Iterator[None]:
+    """Suppress the log messages and warnings of torch's exporter in the block; a user cannot act on them."""
     before = logging.root.manager.disable
     logging.disable(logging.ERROR)
     try:
@@ -123,8 +129,8 @@ def _quietly() -> Iterator[None]:
         logging.disable(before)
 
 
-def _forget_origins(model: Any) -> None:
-    """Drop torch's metadata of each node, which includes paths of files on this machine."""
+def _drop_metadata(model: Any) -> None:
+    """Drop torch's metadata of each node, which contains file paths of this machine."""
     for nodes in (model.graph.all_nodes(), *(function.all_nodes() for function in model.functions.values())):
         for node in nodes:
             node.metadata_props.clear()

@@ -1,4 +1,4 @@
-"""Exports of models from text to text: written by a format, and compared by greedy outputs."""
+"""Export of models from text to text, compared by greedy outputs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from regard.tasks.load import load
 
 @dataclass(frozen=True)
 class PairExport:
-    """A run opened for a format: see ``export_format.Export``. ``longest``: pieces of a source that both sides read."""
+    """A run opened for a format: see ``export_format.Export``."""
 
     run: RunFolder
     checkpoint: str | None
     model: PairModel
     writer: Callable[[PairExport, Path], None]
     decoder: Callable[[PairModel, Path], Decode]
-    positions: int  # of a source, its end symbol included, or of an output
+    positions: int  # maximum length of a source, including its end symbol, and of an output
 
     @property
     def config(self) -> Any:
@@ -34,19 +34,21 @@ class PairExport:
 
     @property
     def longest(self) -> int:
+        """Return the maximum number of pieces of a source that model and export can read."""
         return min(self.model.max_length, self.positions - 1)
 
     def inputs(self, source: Path | None, limit: int) -> list[list[int]]:
-        """Return the pieces of lines, too long ones included."""
+        """Return the pieces of each line, including lines that are too long."""
         lines = lines_to_compare(self.run, source, limit)
         if not lines:
             raise ConfigError(
-                "there is no sentence to compare", where=str(source or self.run.path), help="--source FILE"
+                "no sentence to compare", where=str(source or self.run.path), help="name a file with --source FILE"
             )
         encoded = [self.model.source.encode(line) for line in lines]
         if min(map(len, encoded)) > self.longest:
             raise ConfigError(
-                f"no sentence to compare has at most {pluralize(self.longest, 'piece')}", help="--source FILE"
+                f"all sentences to compare are longer than {pluralize(self.longest, 'piece')}",
+                help="name a file with shorter sentences: --source FILE",
             )
         return encoded
 
@@ -71,13 +73,13 @@ def pair_format(
     Args:
         write: (export, folder) → None; writes the export into a new folder.
         decoder: (model, folder) → a greedy decoder over the export in that folder.
-        max_positions: () → positions that a source, its end symbol included, or an output may have in the format.
+        max_positions: () → maximum length of a source, including its end symbol, and of an output in the format.
         options: other fields of the format.
     """
 
-    def opened(run: RunFolder, checkpoint: str | None) -> PairExport:
+    def open_run(run: RunFolder, checkpoint: str | None) -> PairExport:
         model = load(run.path, checkpoint=checkpoint, device="cpu")
         positions = min(model.decoding.positions or sys.maxsize, max_positions())
         return PairExport(run, checkpoint, model, write, decoder, positions)
 
-    return ExportFormat(form=PairForm, open=opened, **options)
+    return ExportFormat(form=PairForm, open=open_run, **options)

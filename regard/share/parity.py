@@ -1,4 +1,4 @@
-"""Parity of an export with its model: the same sentences decoded by both, and the differences."""
+"""Parity of an export with its model: the outputs of both for the same sentences, and the differences."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import environment
 from regard.share.export_format import Decode
 
-SHOWN = 5  # differences that parity.json lists
-EXTRA = 50  # pieces that an output may have more than the longest source
+MAX_LISTED = 5  # differences in parity.json
+EXTRA = 50  # pieces of an output in addition to those of the longest source
 
 
 class PairModel(Protocol):
@@ -31,7 +31,7 @@ class PairModel(Protocol):
     model: EncoderDecoder
     source: Tokenizer
     target: Tokenizer
-    max_length: int  # pieces of a source
+    max_length: int  # maximum pieces of a source
 
     @property
     def decoding(self) -> Decoding:
@@ -39,21 +39,21 @@ class PairModel(Protocol):
 
 
 class ParityDifference(NamedTuple):
-    """A sentence whose outputs differ; ``at``: position of the first piece that is not the same."""
+    """A sentence whose outputs differ."""
 
     sentence: int
-    at: int
+    position: int  # of the first different piece
 
 
 class Parity(NamedTuple):
-    """The result of a comparison."""
+    """Result of a comparison."""
 
     sentences: int
-    pieces: int  # of all outputs of the model itself
+    pieces: int  # number of pieces of the model's outputs
     differences: list[ParityDifference]
-    seconds: tuple[float, float]  # of the model and of the export, over all sentences, after one sentence to warm up
-    left_out: int = 0  # sentences too long for either side
-    longest: int = 0  # pieces of a sentence that both sides read
+    seconds: tuple[float, float]  # of the model and of the export, for all sentences, after a warm-up
+    left_out: int = 0  # sentences that are too long
+    longest: int = 0  # maximum pieces of a compared sentence
 
     def __str__(self) -> str:
         same = self.sentences - len(self.differences)
@@ -62,12 +62,12 @@ class Parity(NamedTuple):
             f"; {self.left_out:,} longer than {pluralize(self.longest, 'piece')} left out" if self.left_out else ""
         )
         return (
-            f"{same:,} of {pluralize(self.sentences, 'sentence')} the same, piece by piece, greedily; "
-            f"ours {speeds[0]:,.0f} pieces/s, exported {speeds[1]:,.0f}{left_out}"
+            f"equal greedy outputs for {same:,} of {pluralize(self.sentences, 'sentence')}; "
+            f"model {speeds[0]:,.0f} pieces/s, export {speeds[1]:,.0f} pieces/s{left_out}"
         )
 
     def write(self, folder: Path, to: str) -> None:
-        """Write ``parity.json`` beside the export; for the hub it does not describe this machine."""
+        """Write ``parity.json`` into the folder of the export; for the hub, without data about this machine."""
         record: dict[str, Any] = {
             "format": "regard-parity",
             "version": 1,
@@ -77,7 +77,10 @@ class Parity(NamedTuple):
             "left_out": self.left_out,
             "pieces": self.pieces,
             "differing": len(self.differences),
-            "first_differences": [each._asdict() for each in self.differences[:SHOWN]],
+            "first_differences": [
+                {"sentence": difference.sentence, "at": difference.position}
+                for difference in self.differences[:MAX_LISTED]
+            ],
             "seconds": {"regard": self.seconds[0], to: self.seconds[1]},
         }
         if to != "hub":
@@ -86,7 +89,7 @@ class Parity(NamedTuple):
 
 
 def greedy_decoder(model: PairModel) -> Decode:
-    """A greedy decoder over the model itself."""
+    """Return a greedy decoder over the model itself."""
 
     def decode(sources: Sequence[Sequence[int]], max_length: int) -> list[list[int]]:
         decoding = model.decoding
@@ -99,18 +102,25 @@ def greedy_decoder(model: PairModel) -> Decode:
 
 
 def limit(sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> int:
-    """The length limit for outputs of these sources, small enough that neither side's own limit applies."""
+    """Return a maximum output length for these sources that neither the model nor the export limits further."""
     return min(max(map(len, sources)) + EXTRA, positions)
 
 
-def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> Parity:
-    """Compare the greedy outputs of both; ``positions``: the fewest that either side has."""
+def compare(model: Decode, export: Decode, sources: Sequence[Sequence[int]], positions: int = sys.maxsize) -> Parity:
+    """Compare the greedy outputs of a model and its export.
+
+    Args:
+        model: a greedy decoder over the model.
+        export: a greedy decoder over the export.
+        sources: pieces of the sentences.
+        positions: maximum output length of model and export.
+    """
     outputs, seconds, max_length = [], [], limit(sources, positions)
-    for decode in (ours, theirs):
+    for decode in (model, export):
         decode(sources[:1], max_length)
-        began = time.perf_counter()
+        start = time.perf_counter()
         outputs.append(decode(sources, max_length))
-        seconds.append(time.perf_counter() - began)
+        seconds.append(time.perf_counter() - start)
     differences = [
         ParityDifference(number, _first_difference(*both))
         for number, both in enumerate(zip(*outputs, strict=True))
@@ -121,4 +131,4 @@ def compare(ours: Decode, theirs: Decode, sources: Sequence[Sequence[int]], posi
 
 def _first_difference(one: Sequence[int], other: Sequence[int]) -> int:
     shorter = min(len(one), len(other))
-    return next((at for at in range(shorter) if one[at] != other[at]), shorter)
+    return next((index for index in range(shorter) if one[index] != other[index]), shorter)

@@ -1,7 +1,7 @@
 """A trained run of any task for publication: without data, optimizer and history, with a model card and checksums.
 
-What is written is a run folder that ``regard.load``, the task's verb and ``regard serve`` open; its weights are those
-of one checkpoint, bit for bit.
+The export is a run folder that ``regard.load``, the command of its task and ``regard serve`` open. Its weights are a
+bit-identical copy of one checkpoint.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from regard.tasks.prediction import read_inputs
 
 
 class SameOutputs(NamedTuple):
-    """Number of lines compared, and of those with the same output."""
+    """Number of compared lines, and of lines with the same output."""
 
     lines: int
     same: int
 
     def __str__(self) -> str:
-        return f"of {pluralize(self.lines, 'line')} {self.same:,} have the same output"
+        return f"equal outputs for {self.same:,} of {pluralize(self.lines, 'line')}"
 
     def write(self, folder: Path, to: str) -> None:
         """Write ``parity.json``."""
@@ -43,7 +43,7 @@ class SameOutputs(NamedTuple):
 
 
 class WrittenWeights(NamedTuple):
-    """The weights of a shared run: their checkpoint and its step, and the number of parameters."""
+    """Weights of an exported run: their checkpoint, its step and the number of parameters."""
 
     chosen: CheckpointChoice
     step: int
@@ -52,16 +52,17 @@ class WrittenWeights(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskExport:
-    """A run of any task, to be shared: see ``export_format.Export``."""
+    """A run of any task, opened for export: see ``export_format.Export``."""
 
     run: RunFolder
     checkpoint: str | None
     predictor: Any
 
     def inputs(self, source: Path | None, limit: int) -> list[str]:
-        """Return lines of a file, or those of the task's own sample that the model can read.
+        """Return lines of a file or, without one, the task's sample lines that the model can read.
 
-        Raises DataError for a line of a file that it cannot read.
+        Raises:
+            DataError: the model cannot read a line of the file.
         """
         if source is None:
             samples = self.run.task.sample_lines
@@ -75,50 +76,50 @@ class TaskExport:
     def write(self, folder: Path) -> None:
         chosen, step, parameters = write_weights(self.run, self.checkpoint, folder)
         validation = _validation(self.run, chosen)
-        if validation:  # predictors may go by it, as a classifier does by its temperature
+        if validation:  # predictors may need it: a classifier reads its temperature
             line = json.dumps({"step": step, "validation": validation}) + "\n"
             (folder / "metrics.jsonl").write_text(line, encoding="utf-8")
         write_shared_card(self.run, weights=str(chosen), parameters=parameters, validation=validation, folder=folder)
 
     def compare(self, inputs: Sequence[str], folder: Path) -> SameOutputs | None:
-        """Compare outputs for the same lines and, where they are drawn, the same seed."""
+        """Compare the outputs for the same lines and, if they are sampled, the same seed."""
         if not inputs:
             return None
-        written = []
+        outputs = []
         for predictor in (self.predictor, load(folder, device="cpu")):
             values, _ = read_inputs(predictor, list(inputs), name="--source")
-            drawn = {"seed": 1} if "seed" in inspect.signature(predictor.__call__).parameters else {}
-            written.append([predictor.write(each, json=True) for each in predictor(values, **drawn)])
-        return SameOutputs(len(inputs), sum(one == other for one, other in zip(*written, strict=True)))
+            options = {"seed": 1} if "seed" in inspect.signature(predictor.__call__).parameters else {}
+            outputs.append([predictor.write(value, json=True) for value in predictor(values, **options)])
+        return SameOutputs(len(inputs), sum(one == other for one, other in zip(*outputs, strict=True)))
 
 
 def write_weights(run: RunFolder, which: str | None, folder: Path) -> WrittenWeights:
-    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) as a run, to a folder empty or absent."""
+    """Write the checkpoint called ``which`` (see ``RunFolder.weights_path``) as a run to an empty or new folder."""
     chosen, plan = run.weights_path(which), run.read_plan()
-    found = checkpoint.load(chosen.path, only={"model"})
+    saved = checkpoint.load(chosen.path, only={"model"})
     written = RunFolder.create(folder, _without_data(run.config))
     shutil.copytree(run.tokenizers, written.tokenizers, dirs_exist_ok=True, symlinks=False)
     if plan is not None:
         written.write_plan(plan.model_copy(update={"corpora": {}, "seconds_per_update": {}, "origin": None}))
-    weights = found.groups["model"]
+    weights = saved.groups["model"]
     averaged = chosen.steps if chosen.name == "average" else []
-    state: dict[str, Any] = {"averaged": list(averaged), "newest": found.step} if averaged else {}
-    made = checkpoint.save(written.checkpoints, found.step, {"model": weights}, state, keep=1)
+    state: dict[str, Any] = {"averaged": list(averaged), "newest": saved.step} if averaged else {}
+    target = checkpoint.save(written.checkpoints, saved.step, {"model": weights}, state, keep=1)
     if averaged:
-        atomic_files.commit_folder(made, written.checkpoints / "average")
-    atomic_files.remove_file(folder / "environment.json")  # describes the machine that exports
-    return WrittenWeights(chosen, found.step, sum(tensor.numel() for tensor in weights.values()))
+        atomic_files.commit_folder(target, written.checkpoints / "average")
+    atomic_files.remove_file(folder / "environment.json")  # describes this machine
+    return WrittenWeights(chosen, saved.step, sum(tensor.numel() for tensor in weights.values()))
 
 
 def write_checksums(folder: Path) -> None:
-    """Write ``SHA256SUMS`` of every file in the folder, for ``sha256sum --check``."""
+    """Write ``SHA256SUMS`` for all files of the folder, for ``sha256sum --check``."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     lines = (f"{atomic_files.sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
     atomic_files.write_bytes_atomically(folder / "SHA256SUMS", "".join(lines).encode())
 
 
 def _without_data(config: RunConfig) -> RunConfig:
-    """The config without corpora and without settings that depend on them."""
+    """Return the config without corpora and the settings that depend on them."""
     values = config.model_dump(by_alias=True)
     values["data"] |= {"train": [], "valid": None}
     if "from" in values["model"]:
@@ -128,9 +129,9 @@ def _without_data(config: RunConfig) -> RunConfig:
 
 
 def _validation(run: RunFolder, chosen: CheckpointChoice) -> dict[str, float]:
-    """The figures of the checkpoint; of an average those of the newest one that was validated."""
-    found = {step: figures for step, figures in read_validations(run.path / "metrics.jsonl") if step in chosen.steps}
-    return found[max(found)] if found else {}
+    """Return the validation metrics of the checkpoint; for an average, those of its latest validated checkpoint."""
+    metrics = {step: values for step, values in read_validations(run.path / "metrics.jsonl") if step in chosen.steps}
+    return metrics[max(metrics)] if metrics else {}
 
 
 def _open(run: RunFolder, checkpoint: str | None) -> TaskExport:

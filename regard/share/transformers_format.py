@@ -1,8 +1,8 @@
-"""Export of a language model as a folder of ``transformers``: a Llama, a GPT-2 or a GPT-NeoX, whichever can say it.
+"""Export of a language model as a folder of ``transformers``: a Llama, GPT-2 or GPT-NeoX that can represent it.
 
-Only the layout differs, so logits are the same. Rotary pairs that we interleave are parted there into halves of a head.
-Embeddings are multiplied by √width here and stand multiplied there; where they are the output's matrix as well, the
-last norm is divided by as much.
+Only the layout differs, so the logits are equal. Regard's interleaved rotary pairs become halves of a head. Regard
+multiplies embeddings by √width, and the export stores them multiplied. If they are also the output matrix, the last
+norm is divided by √width.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ from regard.share.llama import LLAMA
 from regard.share.logit_parity import CausalModel, LogitParity, compare_logits
 from regard.tasks.load import load
 
-FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can say a model writes it
+FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can represent a model writes it
 
 
 def obstacle(config: Any) -> str | None:
-    """The reasons why a model is of none of the families; None if it is of one."""
-    found = {family.architecture: family.obstacle(config) for family in FAMILIES}
-    if None in found.values():
+    """Return the reasons why no family can represent a model; None if one can."""
+    reasons = {family.architecture: family.obstacle(config) for family in FAMILIES}
+    if None in reasons.values():
         return None
-    if len(set(found.values())) == 1:
-        return next(iter(found.values()))
-    return "; ".join(f"no {name}: {reason}" for name, reason in found.items())
+    if len(set(reasons.values())) == 1:
+        return next(iter(reasons.values()))
+    return "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
 
 
 def family_of(config: Any) -> CausalFamily:
-    """The first family that can say a model; ``obstacle`` must be None."""
+    """Return the first family that can represent a model; ``obstacle`` must be None."""
     return next(family for family in FAMILIES if family.obstacle(config) is None)
 
 
@@ -60,7 +60,7 @@ def write(model: LanguageModel, config: Any, tokenizer: Any, folder: Path) -> No
     tensors = safetensors.torch.save(_tensors(family, model, config), metadata={"format": "pt"})
     atomic_files.write_bytes(folder / "model.safetensors", tensors)
     symbols = {"pad_token_id": PAD, "bos_token_id": BEGIN, "eos_token_id": END}
-    barred = sorted({PAD, UNKNOWN, BEGIN, *config.model.never_predicted})
+    suppressed = sorted({PAD, UNKNOWN, BEGIN, *config.model.never_predicted})
     files: dict[str, Any] = {
         "config.json": {
             "architectures": [family.architecture],
@@ -71,7 +71,7 @@ def write(model: LanguageModel, config: Any, tokenizer: Any, folder: Path) -> No
             "tie_word_embeddings": config.model.share == "all",
             "torch_dtype": "float32",
         },
-        "generation_config.json": symbols | _generation(config) | {"suppress_tokens": barred},
+        "generation_config.json": symbols | _generation(config) | {"suppress_tokens": suppressed},
         **tokenizer_files(tokenizer, context=config.data.context),
     }
     for name, content in files.items():
@@ -79,14 +79,14 @@ def write(model: LanguageModel, config: Any, tokenizer: Any, folder: Path) -> No
 
 
 def _generation(config: Any) -> dict[str, Any]:
-    """Settings of generation: what is drawn here is drawn there."""
+    """Return the generation settings, with the sampling settings of the run."""
     own = config.generate
     values = {"max_new_tokens": own.length, "do_sample": True, "temperature": own.temperature or 1.0}
     return values | {"top_k": own.top_k or 0, "top_p": own.top_p or 1.0}
 
 
 def own_tensors(model: LanguageModel, config: Any) -> dict[str, Tensor]:
-    """Our tensors by name as the families want them: rotary pairs in halves, embeddings as they enter the layers."""
+    """Return the parameters by name in the layout of the families: rotary pairs in halves, embeddings multiplied."""
     stack, words = config.model.decoder, cast(TokenInput, model.embedding)
     own = {name: parameter.detach().float().cpu() for name, parameter in model.named_parameters(remove_duplicate=False)}
     if isinstance(stack.position, RotaryConfig) and stack.position.layout == "interleaved":
@@ -107,16 +107,16 @@ def _tensors(family: CausalFamily, model: LanguageModel, config: Any) -> dict[st
     own = own_tensors(model, config)
 
     def find(name: str) -> Tensor:
-        if name not in own and name.endswith(".bias"):  # none here is 0 there
+        if name not in own and name.endswith(".bias"):  # a bias that the model lacks is 0 in transformers
             return torch.zeros(len(own[name.removesuffix("bias") + "weight"]))
         return own[name]
 
-    found = {family.prefix + family.table: own["embedding.weight"]}
+    tensors = {family.prefix + family.table: own["embedding.weight"]}
     for packing in family.packings(config.model.decoder):
-        found[family.prefix + packing.name] = packing.pack([find(name) for name in packing.ours])
+        tensors[family.prefix + packing.name] = packing.pack([find(name) for name in packing.parameters])
     if config.model.share == "none":
-        found[family.outputs[0]] = own["head.weight"]
-    return {name: tensor.contiguous() for name, tensor in found.items()}
+        tensors[family.outputs[0]] = own["head.weight"]
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
 
 
 @dataclass(frozen=True)

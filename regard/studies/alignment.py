@@ -1,17 +1,18 @@
 """Location-aware attention on sentences longer than those of the training.
 
-Claim: attention that goes by content alone loses its place in long input, among words that look alike; with the weights
-of the last step among what the score sees it keeps it, far beyond the lengths it was trained at, if the softmax is
-sharpened against the many more places (Chorowski et al. 2015, §2.2, §2.3 and §4: speech ten times as long).
+Claim: attention by content alone loses its position in long inputs, because many words have similar states. If the
+score also depends on the weights of the last step, attention keeps its position far beyond the trained lengths. The
+softmax must then be sharpened, because it covers more positions (Chorowski et al. 2015, §2.2, §2.3 and §4: speech of
+ten times the length).
 
-Measured: copying sentences of 5 to 15 words. A convolution of width 3 reads them, so a state knows a word and its
-neighbors but not where it stands; an Elman cell in Bahdanau's order writes them, with an additive score, or with one
-that also sees the last weights through filters of 7 places. A step is aligned if its largest weight is on the word that
-is due, after the right words before it, in fresh sentences of 15 to 75 words. Each model is tried as trained and with
-energies times β = 2, which takes effect after the training only.
+Measured: copying of sentences of 5 to 15 words. The encoder is a convolution of width 3, so a state depends on a word
+and its neighbors, not on its position. The decoder is an Elman cell in Bahdanau's order. Its score is additive, or
+additive with the last weights through filters of 7 positions. A step is aligned if its largest weight is on the word to
+copy. Each model decodes new sentences of 15 to 75 words, with the right words as its inputs. It is tested as trained,
+and with energies multiplied by β = 2 after the training.
 
-Thresholds: at the trained length location-aware attention is aligned in 95 of 100 steps, and sharpened at five times
-that in 90. By content it is aligned there, sharpened or not, in at most half as many.
+Thresholds: at the trained length, location-aware attention is aligned in 95 of 100 steps; sharpened, at five times that
+length, in 90. Content-based attention is aligned in at most half as many there, sharpened or not.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TYPES, WIDTH, ROWS = 8, 64, 32
-SHORTEST, LONGEST, TIMES = 5, 15, (1, 2, 3, 5)  # lengths of training; tests have LONGEST times each of TIMES
+SHORTEST, LONGEST, TIMES = 5, 15, (1, 2, 3, 5)  # words in training; tests have LONGEST × TIMES words
 SHARP = 2.0
 CONTENT: dict[str, Any] = {"kind": "additive"}
 LOCATION: dict[str, Any] = {"kind": "location-aware", "reach": 3, "channels": 4, "initial": "first"}
 
 
 class Tried(NamedTuple):
-    """Share of aligned steps at each of TIMES, and the weights of one of the longest sentences."""
+    """Share of aligned steps for each of TIMES, and the weights of one of the longest sentences."""
 
     shares: list[float]
     weights: Tensor
@@ -49,49 +50,53 @@ class Tried(NamedTuple):
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     content: Mapping[str, Any] = CONTENT,
     location: Mapping[str, Any] = LOCATION,
 ) -> Findings:
-    """Compare ``content`` and ``location``, two kinds of encoder-decoder attention."""
-    updates, tested = (4, 2) if quick else (400, 20)
-    found: dict[tuple[str, float], Tried] = {}
-    for turn, (name, kind) in enumerate((("by content", content), ("location-aware", location))):
+    """Compare ``content`` and ``location``, two configs of encoder-decoder attention."""
+    updates, tested = (4, 2) if minimal else (400, 20)
+    results: dict[tuple[str, float], Tried] = {}
+    for index, (name, attention) in enumerate((("by content", content), ("location-aware", location))):
         torch.manual_seed(seed)
-        model = _learn(kind, updates, seed, toy_tasks.report_part(report, turn / 2, turn / 2 + 0.45))
+        model = _learn(attention, updates, seed, toy_tasks.report_part(report, index / 2, index / 2 + 0.45))
         for beta in (1.0, SHARP):
             sharpen(model, beta)
-            found[name, beta] = _try(model, seed, tested)
-        report((turn + 1) / 2)
-    trained, far = (found["location-aware", beta].shares for beta in (1.0, SHARP))
-    lost = max(found["by content", beta].shares[-1] for beta in (1.0, SHARP))
+            results[name, beta] = _try(model, seed, tested)
+        report((index + 1) / 2)
+    trained, sharpened = (results["location-aware", beta].shares for beta in (1.0, SHARP))
+    content_share = max(results["by content", beta].shares[-1] for beta in (1.0, SHARP))
     return Findings(
         columns=("attention", "β", *(f"{times * LONGEST} words" for times in TIMES)),
-        rows=[(name, beta, *tried.shares) for (name, beta), tried in found.items()],
+        rows=[(name, beta, *tried.shares) for (name, beta), tried in results.items()],
         criteria=[
             at_least(f"location-aware: aligned at {LONGEST} words, as trained", trained[0], 0.95),
-            at_least(f"location-aware: aligned at {TIMES[-1] * LONGEST} words, sharpened", far[-1], 0.9),
-            at_most(f"by content: aligned at {TIMES[-1] * LONGEST} words, against half of that", lost, far[-1] / 2),
+            at_least(f"location-aware: aligned at {TIMES[-1] * LONGEST} words, sharpened", sharpened[-1], 0.9),
+            at_most(
+                f"by content: aligned at {TIMES[-1] * LONGEST} words, at most half of that",
+                content_share,
+                sharpened[-1] / 2,
+            ),
         ],
         remarks=(
             f"Location-aware attention as trained, without β = {SHARP:g}, is aligned in {trained[-1]:.2f} of steps at "
-            f"{TIMES[-1] * LONGEST} words: what it needs on one place is spread over more of them.",
-            f"By content {found['by content', 1.0].shares[0]:.2f} of steps are aligned at {LONGEST} words already: the "
-            "states know their neighbors, but no place.",
+            f"{TIMES[-1] * LONGEST} words. Its softmax then spreads the weight over more positions.",
+            f"Content-based attention is aligned in only {results['by content', 1.0].shares[0]:.2f} of steps even at "
+            f"{LONGEST} words, because the states depend on neighboring words, not on positions.",
         ),
-        draw=lambda figure: _draw(figure, found),
+        draw=lambda figure: _draw(figure, results),
     )
 
 
 def sharpen(model: EncoderDecoder, beta: float) -> None:
-    """Multiply the energies of every additive score by ``beta`` from now on."""
+    """Set the factor of the energies to ``beta`` in every additive score."""
     for module in model.modules():
         if isinstance(module, AdditiveScore):
             module.sharpening = beta
 
 
-def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> EncoderDecoder:
+def _learn(attention: Mapping[str, Any], updates: int, seed: int, report: Report) -> EncoderDecoder:
     model = toy_tasks.toy_model(
         TYPES,
         encoder=dict(kind="convolutional", blocks=[[WIDTH, 3, 1]]),
@@ -100,7 +105,7 @@ def _learn(kind: Mapping[str, Any], updates: int, seed: int, report: Report) -> 
         width=WIDTH,
         position="none",
         share="target",
-        cross_attention=dict(kind),
+        cross_attention=dict(attention),
     )
     rate = schedule("constant", learning_rate=5e-3, warmup=30)
 
@@ -118,18 +123,18 @@ def _try(model: EncoderDecoder, seed: int, tested: int) -> Tried:
     for times in TIMES:
         length = times * LONGEST
         sentences = toy_tasks.random_sentences((seed, 0, times), tested, shortest=length, longest=length, types=TYPES)
-        given = toy_tasks.make_batch(toy_tasks.ToyPairs(sentences, sentences))
-        with torch.no_grad(), observe(model) as seen:
-            toy_tasks.target_features(model, given)
-        (looks,) = seen.values()
-        weights = looks[:, 0, :length]
+        batch = toy_tasks.make_batch(toy_tasks.ToyPairs(sentences, sentences))
+        with torch.no_grad(), observe(model) as observed:
+            toy_tasks.target_features(model, batch)
+        (attention,) = observed.values()
+        weights = attention[:, 0, :length]
         shares.append(float((weights.argmax(2) == torch.arange(length)).double().mean()))
     return Tried(shares, weights[0])
 
 
-def _draw(figure: Figure, found: Mapping[tuple[str, float], Tried]) -> None:
+def _draw(figure: Figure, results: Mapping[tuple[str, float], Tried]) -> None:
     panels = figure.subplots(1, 3)
-    for (name, beta), tried in found.items():
+    for (name, beta), tried in results.items():
         label = f"{name}, β = {beta:g}"
         line = "-" if beta == SHARP else "--"
         panels[0].plot([times * LONGEST for times in TIMES], tried.shares, "o" + line, label=label)
@@ -137,5 +142,5 @@ def _draw(figure: Figure, found: Mapping[tuple[str, float], Tried]) -> None:
     panels[0].set(xlabel="words", ylabel="steps aligned", ylim=(0, 1.02), title="trained on up to 15 words")
     panels[0].legend()
     for axes, name in zip(panels[1:], ("by content", "location-aware"), strict=True):
-        axes.imshow(found[name, SHARP].weights.tolist(), cmap="Greys", vmin=0, vmax=1, interpolation="none")
+        axes.imshow(results[name, SHARP].weights.tolist(), cmap="Greys", vmin=0, vmax=1, interpolation="none")
         axes.set(title=f"{name}, β = {SHARP:g}", xlabel="source word", ylabel="step")

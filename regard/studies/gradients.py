@@ -1,18 +1,22 @@
 """Vanishing and exploding gradients of recurrent cells.
 
-Claim: what reaches an input τ steps back is a product of τ Jacobians, so it shrinks or grows exponentially with the
-recurrent matrix's largest singular value ρ (Bengio et al. 1994; Pascanu et al. 2013, §2.1); the gates of an
-LSTM or GRU keep it alive (Hochreiter & Schmidhuber 1997), but only where they start open (Jozefowicz et al. 2015).
+Claim: the gradient of an input τ steps back is a product of τ Jacobians. It therefore shrinks or grows exponentially
+with the largest singular value ρ of the recurrent matrix (Bengio et al. 1994; Pascanu et al. 2013, §2.1). The gates of
+an LSTM or GRU preserve it (Hochreiter & Schmidhuber 1997), but only if they start open (Jozefowicz et al. 2015).
 
-Measured: H = 64, T = 100 steps of normal inputs of size 0.1, loss ½‖h_T‖² in float64, cells freshly initialized. The
-norm of ∂L/∂a_{T−τ}, with a_t = W x_t + b what enters a step before its nonlinearity, over that of ∂L/∂h_T; geometric
-means over rows. ρ is set as ρ times an orthogonal matrix. One more row has inputs of size 1.
+Measured: new cells with H = 64, T = 100 steps of normal inputs of size 0.1, and the loss ½‖h_T‖², in float64. The ratio
+is ‖∂L/∂a_{T−τ}‖ / ‖∂L/∂h_T‖, as a geometric mean over rows; a_t = W x_t + b is the input of a step before its
+nonlinearity. The recurrent matrix is ρ times an orthogonal matrix. One more row has inputs of size 1.
 
-Thresholds: without a nonlinearity the ratio is ρ^τ exactly; rounding over 100 steps stays below 1e-9. A tanh, of slope
-1 at most, can only lower it, so ρ^τ bounds it, again but for rounding; with ρ = 1.5 it must have grown, not shrunk,
-from τ = 10 to 99. A gate that starts open by a bias b lets go of 1 − σ(b) of the state a step; since gates move with
-their inputs, twice that may be lost a step of the norm at τ = 0. A gate without the bias starts half closed: less is
-left at τ = 99 than of the tanh cell with ρ = 0.9, so gates by themselves help nothing.
+Thresholds: four properties of the ratio.
+
+- Without a nonlinearity the ratio is exactly ρ^τ; rounding over 100 steps is below 1e-9.
+- A tanh has a slope of at most 1 and can only lower the ratio, so ρ^τ bounds it, except for rounding. With ρ = 1.5 the
+  ratio must grow from τ = 10 to 99.
+- A gate that starts open by a bias b loses 1 − σ(b) of the state in each step. Because gates depend on their inputs,
+  the norm may lose twice that share per step.
+- A gate without the bias starts half closed. At τ = 99 it must preserve less than the tanh cell with ρ = 0.9, which
+  shows that gates alone do not help.
 """
 
 from __future__ import annotations
@@ -35,7 +39,7 @@ LAST = STEPS - 1
 SHOWN = (0, 10, 25, 50, LAST)
 ROUNDING = 1e-9
 INPUT = 0.1  # size of the inputs; larger ones saturate the tanh
-OPEN = 3.0  # bias of a gate that starts open and keeps σ(3) = 95 % of the state a step
+OPEN = 3.0  # bias of a gate that starts open and keeps σ(3) = 95 % of the state per step
 LINEAR, TANH = (0.9, 1.0, 1.1), (0.9, 1.0, 1.5)
 
 Curve = list[float]  # over τ = 0 … 99
@@ -49,42 +53,50 @@ def orthogonal(rho: float) -> Tensor:
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     matrix: Callable[[float], Tensor] = orthogonal,
     bias: float = OPEN,
 ) -> Findings:
-    """Measure and judge; ``matrix`` makes a recurrent matrix for ρ, ``bias`` opens the gates of the last two cells."""
-    rows = 2 if quick else 16
-    kinds: dict[str, Callable[[], Curve]] = {f"linear, ρ = {rho}": _linear(rho, matrix, rows) for rho in LINEAR}
-    kinds |= {f"tanh, ρ = {rho}": _tanh(rho, matrix, rows, INPUT) for rho in TANH}
-    kinds[f"tanh, ρ = {TANH[-1]}, inputs of size 1"] = _tanh(TANH[-1], matrix, rows, 1.0)
+    """Measure the gradients.
+
+    ``matrix`` returns a recurrent matrix for ρ; ``bias`` is that of the gates that start open.
+    """
+    rows = 2 if minimal else 16
+    measurements: dict[str, Callable[[], Curve]] = {f"linear, ρ = {rho}": _linear(rho, matrix, rows) for rho in LINEAR}
+    measurements |= {f"tanh, ρ = {rho}": _tanh(rho, matrix, rows, INPUT) for rho in TANH}
+    measurements[f"tanh, ρ = {TANH[-1]}, inputs of size 1"] = _tanh(TANH[-1], matrix, rows, 1.0)
     for cell in (LSTM, GRU):
-        kinds |= {cell.__name__: _gated(cell, 0.0, rows), f"{cell.__name__}, gate open": _gated(cell, bias, rows)}
+        measurements |= {
+            cell.__name__: _gated(cell, 0.0, rows),
+            f"{cell.__name__}, gate open": _gated(cell, bias, rows),
+        }
     curves: dict[str, Curve] = {}
-    for name, measure in kinds.items():
+    for name, measure in measurements.items():
         curves[name] = measure()
-        report(len(curves) / len(kinds))
-    kept = (1 - 2 / (1 + math.exp(OPEN))) ** LAST
-    left = {name: curve[LAST] / curve[0] for name, curve in curves.items()}
-    linear_law = max(_law(curves[f"linear, ρ = {rho}"], rho, lambda share: abs(share - 1)) for rho in LINEAR)
-    tanh_law = max(_law(curves[f"tanh, ρ = {rho}"], rho, lambda share: share - 1) for rho in TANH)
-    exploding, plain = curves[f"tanh, ρ = {TANH[-1]}"], left[f"tanh, ρ = {TANH[0]}"]
+        report(len(curves) / len(measurements))
+    bound = (1 - 2 / (1 + math.exp(OPEN))) ** LAST
+    remaining = {name: curve[LAST] / curve[0] for name, curve in curves.items()}
+    linear_law = max(_max_deviation(curves[f"linear, ρ = {rho}"], rho, lambda share: abs(share - 1)) for rho in LINEAR)
+    tanh_law = max(_max_deviation(curves[f"tanh, ρ = {rho}"], rho, lambda share: share - 1) for rho in TANH)
+    exploding, plain = curves[f"tanh, ρ = {TANH[-1]}"], remaining[f"tanh, ρ = {TANH[0]}"]
     criteria = [
-        at_most("linear: |ratio / ρ^τ − 1|, worst", linear_law, ROUNDING),
-        at_most("tanh: ratio / ρ^τ − 1, worst", tanh_law, ROUNDING),
+        at_most("linear: |ratio / ρ^τ − 1|, maximum", linear_law, ROUNDING),
+        at_most("tanh: ratio / ρ^τ − 1, maximum", tanh_law, ROUNDING),
         at_least(f"tanh, ρ = {TANH[-1]}: growth from τ = 10 to {LAST}", exploding[LAST] / exploding[10], 1),
     ]
     for name in ("LSTM", "GRU"):
-        criteria.append(at_least(f"{name} with its gate open: left at τ = {LAST}", left[f"{name}, gate open"], kept))
-        criteria.append(at_most(f"{name} as it starts: left at τ = {LAST}", left[name], plain))
+        criteria.append(
+            at_least(f"{name} with its gate open: remaining at τ = {LAST}", remaining[f"{name}, gate open"], bound)
+        )
+        criteria.append(at_most(f"{name} without a bias: remaining at τ = {LAST}", remaining[name], plain))
     return Findings(
         columns=("cell", *(f"τ = {tau}" for tau in SHOWN)),
         rows=[(name, *(curve[tau] for tau in SHOWN)) for name, curve in curves.items()],
         criteria=criteria,
         remarks=(
-            "A ρ above 1 is necessary for gradients to explode, not sufficient: inputs of size 1 saturate the tanh, "
-            "whose slope then outweighs ρ = 1.5.",
+            "A ρ above 1 is necessary for gradients to explode, but not sufficient: inputs of size 1 saturate the "
+            "tanh, and its small slope outweighs ρ = 1.5.",
         ),
         draw=lambda figure: _draw(figure, curves),
     )
@@ -95,8 +107,8 @@ def _linear(rho: float, matrix: Callable[[float], Tensor], rows: int) -> Callabl
 
     def measure() -> Curve:
         recurrent = matrix(rho)
-        entered = INPUT * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64)
-        return _ratios(lambda a, carried: (a + carried[0] @ recurrent.T,), entered, (torch.zeros_like(entered[:, 0]),))
+        inputs = INPUT * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64)
+        return _ratios(lambda a, carried: (a + carried[0] @ recurrent.T,), inputs, (torch.zeros_like(inputs[:, 0]),))
 
     return measure
 
@@ -122,13 +134,13 @@ def _gated(kind: type[LSTM] | type[GRU], bias: float, rows: int) -> Callable[[],
 
 def _through(cell: Cell, rows: int, size: float) -> Curve:
     with torch.no_grad():
-        entered = cell.project_input(size * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64))
-    return _ratios(cell.step_function(), entered, cell.start(rows))
+        inputs = cell.project_input(size * torch.randn(rows, STEPS, WIDTH, dtype=torch.float64))
+    return _ratios(cell.step_function(), inputs, cell.start(rows))
 
 
-def _ratios(step: Callable[[Tensor, Carried], Carried], entered: Tensor, carried: Carried) -> Curve:
+def _ratios(step: Callable[[Tensor, Carried], Carried], inputs: Tensor, carried: Carried) -> Curve:
     """Return ‖∂L/∂a_{T−τ}‖ / ‖∂L/∂h_T‖ for τ = 0 … T − 1, L = ½‖h_T‖²: geometric means over rows."""
-    columns = [column.requires_grad_() for column in entered.unbind(1)]
+    columns = [column.requires_grad_() for column in inputs.unbind(1)]
     for column in columns:
         carried = step(column, carried)
     hidden = carried[0]
@@ -138,8 +150,8 @@ def _ratios(step: Callable[[Tensor, Carried], Carried], entered: Tensor, carried
     return means
 
 
-def _law(curve: Curve, rho: float, off: Callable[[float], float]) -> float:
-    return max(off(ratio / rho**tau) for tau, ratio in enumerate(curve))
+def _max_deviation(curve: Curve, rho: float, deviation: Callable[[float], float]) -> float:
+    return max(deviation(ratio / rho**tau) for tau, ratio in enumerate(curve))
 
 
 def _draw(figure: Figure, curves: Mapping[str, Curve]) -> None:

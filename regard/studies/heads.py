@@ -1,16 +1,18 @@
 """Benefit and cost of several attention heads.
 
-Claim: with d_k = d_v = d / h the total cost of h heads is that of one, yet a single head does worse, since it averages
-what it looks at (Vaswani et al. 2017, §3.2.2; Table 3, rows A: 24.9 BLEU with one head, 25.8 with 8).
+Claim: with d_k = d_v = d / h the total cost of h heads is that of one. A single head is less accurate, because it
+averages the positions that it attends to (Vaswani et al. 2017, §3.2.2; Table 3, rows A: 24.9 BLEU with one head, 25.8
+with 8).
 
-Measured: one encoder layer of width 64 with a bias of relative positions (T5's) says at every place of a random
-sentence over 16 words which words stand two before, one before, one after and two after it: four linear read-outs of
-one state. 1, 2, 4, 8 and 16 heads, each from its own draw of weights per seed, see the same sentences. Accuracy is the
-mean of the four over fresh sentences. Parameters are counted but for the table of biases, which has 32 numbers a head;
-operations are those of one sentence as torch's own counter has them.
+Measured: one encoder layer of width 64 with T5's bias of relative positions reads random sentences over 16 words. At
+every position, four linear read-outs of its state predict the words two before, one before, one after and two after it.
+Models of 1, 2, 4, 8 and 16 heads get the same sentences; each seed draws their weights. Accuracy is the mean of the
+four read-outs on new sentences. Parameters are counted without the table of biases, which has 32 numbers per head.
+Operations are those of one sentence, as counted by torch.
 
-Thresholds: parameters and operations are equal to the last one. The best number of heads is better than one head by
-three standard errors of the difference, by the spread between seeds or, if larger, by the number of words counted.
+Thresholds: all numbers of heads have equal parameters and equal operations, to the last one. The best number of heads
+is better than one head by three standard errors of the difference. The error is that of the spread between seeds or, if
+larger, that of the number of predicted words.
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ OFFSETS = (-2, -1, 1, 2)
 TYPES, LENGTH, WIDTH = 16, 16, 64
 RATE = 1e-2
 
-INNER = slice(2, -2)  # places with two words on both sides
+INNER = slice(2, -2)  # positions with two words on both sides
 TESTED = 256  # sentences
 
 
 class Neighbors(nn.Module):
-    """One layer of self-attention with read-outs of each neighbor: logits (batch, inner place, offset, word)."""
+    """One layer of self-attention with read-outs of each neighbor: logits (batch, inner position, offset, word)."""
 
     def __init__(self, heads: int) -> None:
         super().__init__()
@@ -57,56 +59,64 @@ class Neighbors(nn.Module):
 
     def forward(self, words: Tensor) -> Tensor:
         states = self.encoder(words, Span.without_padding(words)).states
-        said: Tensor = self.out(states[:, INNER])
-        return said.unflatten(2, (len(OFFSETS), TYPES))
+        logits: Tensor = self.out(states[:, INNER])
+        return logits.unflatten(2, (len(OFFSETS), TYPES))
 
 
 class Cost(NamedTuple):
-    """Parameters, and multiplications and additions of one sentence (``operations``)."""
+    """Parameters without the table of biases, operations of one sentence, and size of that table."""
 
     parameters: int
     operations: int
     biases: int
 
 
-def run(*, seed: int, quick: bool, report: Report, heads: Sequence[int] = (1, 2, 4, 8, 16)) -> Findings:
-    """Compare numbers of ``heads``; the others should beat the first."""
-    seeds, updates = (2, 20) if quick else (3, 500)
-    found: dict[int, list[float]] = {number: [] for number in heads}
-    costs = {number: _cost(number) for number in heads}
+def run(*, seed: int, minimal: bool, report: Report, heads: Sequence[int] = (1, 2, 4, 8, 16)) -> Findings:
+    """Compare models with these numbers of ``heads``; the best of the others should beat the first."""
+    seeds, updates = (2, 20) if minimal else (3, 500)
+    accuracies: dict[int, list[float]] = {n: [] for n in heads}
+    costs = {n: _cost(n) for n in heads}
     for done in range(seeds * len(heads)):
-        turn, number = divmod(done, len(heads))
-        found[heads[number]].append(_accuracy(heads[number], seed=100 * seed + turn, updates=updates))
+        seed_number, index = divmod(done, len(heads))
+        accuracies[heads[index]].append(_accuracy(heads[index], seed=100 * seed + seed_number, updates=updates))
         report((done + 1) / (seeds * len(heads)))
-    one, *others = heads
-    best = max(others, key=lambda number: fmean(found[number]))
+    one, *more_heads = heads
+    best = max(more_heads, key=lambda n: fmean(accuracies[n]))
     return Findings(
         columns=("heads", "d_k", "parameters", "biases", "operations", "accuracy", "spread"),
         rows=[
-            (number, WIDTH // number, cost.parameters, cost.biases, cost.operations, fmean(right), stdev(right))
-            for (number, cost), right in zip(costs.items(), found.values(), strict=True)
+            (
+                n,
+                WIDTH // n,
+                cost.parameters,
+                cost.biases,
+                cost.operations,
+                fmean(shares),
+                stdev(shares),
+            )
+            for (n, cost), shares in zip(costs.items(), accuracies.values(), strict=True)
         ],
         criteria=[
-            at_most("parameters, most − least", _range(cost.parameters for cost in costs.values()), 0),
-            at_most("operations, most − least", _range(cost.operations for cost in costs.values()), 0),
+            at_most("parameters, maximum − minimum", _range(cost.parameters for cost in costs.values()), 0),
+            at_most("operations, maximum − minimum", _range(cost.operations for cost in costs.values()), 0),
             at_least(
                 f"accuracy, {best} heads − {one}",
-                fmean(found[best]) - fmean(found[one]),
-                3 * math.hypot(_error(found[best]), _error(found[one])),
+                fmean(accuracies[best]) - fmean(accuracies[one]),
+                3 * math.hypot(_error(accuracies[best]), _error(accuracies[one])),
             ),
         ],
-        draw=lambda figure: _draw(figure, found, costs),
+        draw=lambda figure: _draw(figure, accuracies, costs),
     )
 
 
 def _words(rows: int) -> tuple[Tensor, Tensor]:
-    """Draw random sentences; return them and the words at OFFSETS from each of the places INNER."""
+    """Draw random sentences; return them and the words at OFFSETS from each of the positions INNER."""
     words = torch.randint(TYPES, (rows, LENGTH))
     return words, torch.stack([words.roll(-offset, 1) for offset in OFFSETS], 2)[:, INNER]
 
 
 def _accuracy(heads: int, *, seed: int, updates: int) -> float:
-    """Train, and return the accuracy on fresh sentences."""
+    """Train a model and return its accuracy on new sentences."""
     torch.manual_seed(seed)
     model = Neighbors(heads)
     optimizer, rate = Optimizer(model), schedule("linear", learning_rate=RATE, warmup=50, last_step=updates)
@@ -123,35 +133,35 @@ def _accuracy(heads: int, *, seed: int, updates: int) -> float:
 def _cost(heads: int) -> Cost:
     model = Neighbors(heads)
     biases = sum(p.numel() for name, p in model.named_parameters() if ".bias." in name)
-    # The counter knows products of matrices, not the CPU's fused attention.
+    # The counter counts products of matrices, but not the CPU's fused attention.
     with kernel("reference"), FlopCounterMode(display=False) as counter, torch.no_grad():
         model(torch.zeros(1, LENGTH, dtype=torch.int64))
     return Cost(sum(p.numel() for p in model.parameters()) - biases, counter.get_total_flops(), biases)
 
 
 def _range(counts: Iterable[int]) -> int:
-    all = list(counts)
-    return max(all) - min(all)
+    values = list(counts)
+    return max(values) - min(values)
 
 
 def _error(accuracies: Sequence[float]) -> float:
     """Return the standard error of the mean."""
     mean = min(max(fmean(accuracies), 0.01), 0.99)
-    counted = math.sqrt(mean * (1 - mean) / (TESTED * (LENGTH - 4)))
-    return max(stdev(accuracies), counted) / math.sqrt(len(accuracies))
+    sampling_error = math.sqrt(mean * (1 - mean) / (TESTED * (LENGTH - 4)))
+    return max(stdev(accuracies), sampling_error) / math.sqrt(len(accuracies))
 
 
-def _draw(figure: Figure, found: Mapping[int, Sequence[float]], costs: Mapping[int, Cost]) -> None:
+def _draw(figure: Figure, accuracies: Mapping[int, Sequence[float]], costs: Mapping[int, Cost]) -> None:
     quality, cost = figure.subplots(1, 2)
-    heads = list(found)
+    heads = list(accuracies)
     quality.errorbar(
-        heads, [fmean(found[n]) for n in heads], yerr=[stdev(found[n]) for n in heads], fmt="o-", capsize=3
+        heads, [fmean(accuracies[n]) for n in heads], yerr=[stdev(accuracies[n]) for n in heads], fmt="o-", capsize=3
     )
     quality.axhline(1 / TYPES, color="black", linestyle=":", label="chance")
-    quality.set(title="which words are the neighbors?", ylabel="accuracy", ylim=(0, 1.02))
+    quality.set(title="prediction of the neighbors", ylabel="accuracy", ylim=(0, 1.02))
     least = min(costs.values())
-    cost.plot(heads, [each.parameters / least.parameters for each in costs.values()], "o-", label="parameters")
-    cost.plot(heads, [each.operations / least.operations for each in costs.values()], "s--", label="operations")
+    cost.plot(heads, [entry.parameters / least.parameters for entry in costs.values()], "o-", label="parameters")
+    cost.plot(heads, [entry.operations / least.operations for entry in costs.values()], "s--", label="operations")
     cost.set(title="cost, one head = 1", ylim=(0, 2))
     for axes in (quality, cost):
         axes.set(xscale="log", xticks=heads, xticklabels=[str(n) for n in heads], xlabel="heads")

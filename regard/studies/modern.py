@@ -1,17 +1,17 @@
 """Muon and newer parts of the Transformer, on a small language model of characters.
 
-Claim: the optimizer Muon (Jordan et al. 2024), and a Transformer with rotary positions, QK-norm, squared ReLU, outputs
-that start at zero and a residual from the embedding, reach lower losses after equally many updates than AdamW and the
-plain Transformer; and together they reach lower ones than either.
+Claim: three changes lower the loss after equally many updates, compared with AdamW and the plain Transformer. One is
+the optimizer Muon (Jordan et al. 2024). The second is a Transformer with rotary positions, QK-norm, squared ReLU,
+outputs initialized to zero and a residual from the embedding. The third is both together, which is better than either.
 
-Measured: tiny Shakespeare in characters, of which the first 90 % are for training: 4 layers of 128, context 64, 12
-windows an update, 700 updates; weight decay 0.1, norms clipped at 1, the rate a line to zero. The loss is nats a
-character over the whole rest of the text, in windows of the context that do not overlap; three seeds. Each optimizer
-has the best of three rates for the plain Transformer; rows with parts train at 6e-3. Single further parts are added to
-all of these, one a row, and are shown without being judged.
+Measured: tiny Shakespeare in characters, with the first 90 % for training: 4 layers of width 128, context 64, 12
+windows per update, 700 updates. Weight decay is 0.1, gradient norms are clipped at 1, and the learning rate decreases
+linearly to zero. The loss is in nats per character over the whole rest of the text, in windows of the context that do
+not overlap; three seeds. Each optimizer uses the best of three rates for the plain Transformer; rows with parts use
+6e-3. Each of the last rows adds one further part to all of these; no criterion uses them.
 
-Thresholds: a difference of means counts if it is more than the spread (greatest minus least of the seeds) of both rows.
-With three seeds this is no test of significance, only what one would not call luck at a glance.
+Thresholds: a difference of means counts if it exceeds the spread (maximum minus minimum over the seeds) of both rows.
+With three seeds this is not a test of significance.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from regard.training.start import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-SEEDS, RATE = 3, 6e-3  # and the rate of rows with parts
+SEEDS, RATE = 3, 6e-3  # RATE: of rows with parts
 PLAIN: dict[str, Any] = {"position": "learned"}
 PARTS: dict[str, Any] = {
     "position": "rotary", "qk_norm": True, "activation": "relu2", "zero_output": True, "embedding_residual": True,
@@ -68,7 +68,7 @@ ROWS = {
 }
 
 
-FEW = ("AdamW 0.006", "Muon 0.006", "parts, AdamW", "parts, Muon")  # rows of the quick form
+FEW = ("AdamW 0.006", "Muon 0.006", "parts, AdamW", "parts, Muon")  # rows of the minimal version
 
 
 class Size(NamedTuple):
@@ -81,11 +81,11 @@ class Size(NamedTuple):
     model: Mapping[str, Any] = {"preset": "tiny", "share": "all"}
 
 
-QUICK = Size(2, 1, 8, 2, {"preset": "tiny", "share": "all", "layers": 1, "width": 8, "feed_forward": 8})
+MINIMAL = Size(2, 1, 8, 2, {"preset": "tiny", "share": "all", "layers": 1, "width": 8, "feed_forward": 8})
 
 
 class RowFigures(NamedTuple):
-    """Validation loss in nats a token, parameters, and the median duration of an update in milliseconds."""
+    """Validation loss in nats per token, parameters, and the median duration of an update in milliseconds."""
 
     nats: float
     parameters: int
@@ -95,79 +95,81 @@ class RowFigures(NamedTuple):
 def run(
     *,
     seed: int,
-    quick: bool,
+    minimal: bool,
     report: Report,
     text: Path | None = None,
     folder: Path | None = None,
     rows: Mapping[str, VariantRow] = ROWS,
 ) -> Findings:
-    """Train and judge ``rows``, which have the names of ROWS, on ``text``.
+    """Train ``rows``, which have the names of ROWS, on ``text`` and compare their losses.
 
-    ``folder``: where the figures of rows are kept, so that a study that was interrupted goes on from them.
+    ``folder`` stores the figures of finished rows, from which an interrupted study continues.
     """
-    size = QUICK if quick else Size()
-    shown = {name: row for name, row in rows.items() if not quick or name in FEW}
-    if text is None and not quick:
+    size = MINIMAL if minimal else Size()
+    rows_to_train = {name: row for name, row in rows.items() if not minimal or name in FEW}
+    if text is None and not minimal:
         raise ConfigError(
-            "this study needs a text", why="none is part of Regard", help="regard study modern --text FILE"
+            "the study requires a text", why="Regard contains no text", help="regard study modern --text FILE"
         )
     with tempfile.TemporaryDirectory() as scratch:
         source = _generated(Path(scratch)) if text is None else text.absolute()
-        found: dict[str, list[RowFigures]] = {name: [] for name in shown}
-        jobs = [(name, seed + number) for number in range(size.seeds) for name in shown]
-        for done, (name, each) in enumerate(jobs):
+        figures: dict[str, list[RowFigures]] = {name: [] for name in rows_to_train}
+        jobs = [(name, seed + number) for number in range(size.seeds) for name in rows_to_train]
+        for done, (name, job_seed) in enumerate(jobs):
             report(done / len(jobs))
-            config = _config(shown[name], source, size, each)
-            found[name].append(_kept(config, folder and folder / "rows" / f"{_plain(name)}-{each}.json"))
+            config = _config(rows_to_train[name], source, size, job_seed)
+            figures[name].append(
+                _load_or_train(config, folder and folder / "rows" / f"{_file_name(name)}-{job_seed}.json")
+            )
     report(1.0)
-    return _findings(found, source.name)
+    return _findings(figures, source.name)
 
 
-def _findings(found: Mapping[str, Sequence[RowFigures]], text: str) -> Findings:
-    means = {name: fmean(each.nats for each in trained) for name, trained in found.items()}
+def _findings(figures: Mapping[str, Sequence[RowFigures]], text: str) -> Findings:
+    means = {name: fmean(one_run.nats for one_run in runs) for name, runs in figures.items()}
     best, muon = (min(means.keys() & rates, key=means.__getitem__) for rates in (ADAMW, MUON))
     return Findings(
-        columns=("", "nats a character", "spread", f"gain on {best}", "parameters", "ms an update"),
+        columns=("", "nats per character", "spread", f"gain over {best}", "parameters", "ms per update"),
         rows=[
             (
                 name,
                 means[name],
-                _spread(trained),
+                _spread(runs),
                 means[best] - means[name],
-                trained[0].parameters,
-                statistics.median(each.milliseconds for each in trained),
+                runs[0].parameters,
+                statistics.median(one_run.milliseconds for one_run in runs),
             )
-            for name, trained in found.items()
+            for name, runs in figures.items()
         ],
         criteria=[
-            _gain(found, muon, best),
-            _gain(found, "parts, AdamW", best),
-            _gain(found, "parts, Muon", muon),
-            _gain(found, "parts, Muon", "parts, AdamW"),
+            _gain(figures, muon, best),
+            _gain(figures, "parts, AdamW", best),
+            _gain(figures, "parts, Muon", muon),
+            _gain(figures, "parts, Muon", "parts, AdamW"),
         ],
         remarks=(
-            f"The text is {text}. Losses are of the last update, in windows of the context that do not overlap: the "
-            "first characters of each have little before them, which costs all rows alike.",
+            f"The text is {text}. Losses are those after the last update, in windows of the context that do not "
+            "overlap: the first characters of a window have little context, equally in all rows.",
         ),
-        draw=lambda figure: _draw(figure, found),
+        draw=lambda figure: _draw(figure, figures),
     )
 
 
-def _spread(trained: Sequence[RowFigures]) -> float:
-    losses = [each.nats for each in trained]
+def _spread(runs: Sequence[RowFigures]) -> float:
+    losses = [one_run.nats for one_run in runs]
     return max(losses) - min(losses)
 
 
-def _gain(found: Mapping[str, Sequence[RowFigures]], name: str, other: str) -> Criterion:
-    """The gain of ``name`` on ``other``, against the greater spread of both."""
-    gain = fmean(each.nats for each in found[other]) - fmean(each.nats for each in found[name])
+def _gain(figures: Mapping[str, Sequence[RowFigures]], name: str, other: str) -> Criterion:
+    """Return the criterion that the gain of ``name`` over ``other`` is at least the greater spread of both."""
+    gain = fmean(one_run.nats for one_run in figures[other]) - fmean(one_run.nats for one_run in figures[name])
     return at_least(
-        f"gain of {name} on {other}, against their spread", gain, max(_spread(found[name]), _spread(found[other]))
+        f"gain of {name} over {other}, against their spread", gain, max(_spread(figures[name]), _spread(figures[other]))
     )
 
 
 def _config(row: VariantRow, text: Path, size: Size, seed: int) -> dict[str, Any]:
-    """The config of a run: nanoGPT's setting for a CPU, with the optimizer and the parts of the row."""
+    """Return the config of a run: nanoGPT's settings for a CPU, with the optimizer and the parts of the row."""
     parts = {name: [{"source": str(text), "share": share}] for name, share in
              (("train", [0.0, 0.9]), ("valid", [0.9, 1.0]))}  # fmt: skip
     return {
@@ -184,19 +186,19 @@ def _config(row: VariantRow, text: Path, size: Size, seed: int) -> dict[str, Any
     }  # fmt: skip
 
 
-def _kept(config: Mapping[str, Any], file: Path | None) -> RowFigures:
-    """The figures in ``file``, if they are those of this config; else those of a run, which are written there."""
+def _load_or_train(config: Mapping[str, Any], file: Path | None) -> RowFigures:
+    """Return the figures in ``file`` if this config and text produced them; otherwise train a run and write them."""
     text = Path(config["data"]["train"][0]["source"])
-    of = {"config": config, "bytes": text.stat().st_size, "version": VERSION}
+    inputs = {"config": config, "bytes": text.stat().st_size, "version": VERSION}
     if file is not None and file.is_file():
-        kept = json.loads(file.read_text(encoding="utf-8"))
-        if {key: kept[key] for key in of} == of:
-            return RowFigures(**kept["figures"])
+        saved = json.loads(file.read_text(encoding="utf-8"))
+        if {key: saved[key] for key in inputs} == inputs:
+            return RowFigures(**saved["figures"])
     figures = _train(config)
     if file is not None:
         with explain_os_errors(file):
             file.parent.mkdir(parents=True, exist_ok=True)
-        write_json(file, {**of, "figures": figures._asdict()})
+        write_json(file, {**inputs, "figures": figures._asdict()})
     return figures
 
 
@@ -214,7 +216,7 @@ def _train(config: Mapping[str, Any]) -> RowFigures:
 
 
 def _generated(folder: Path) -> Path:
-    """A text of a few hundred words, for the quick form."""
+    """Write a text of a few hundred words, for the minimal version."""
     file = folder / "generated.txt"
     file.write_text(" ".join(_words()), encoding="utf-8")
     return file
@@ -225,15 +227,15 @@ def _words() -> Iterator[str]:
         yield "to be or not to be that is the question".split()[number * number % 10]
 
 
-def _plain(name: str) -> str:
+def _file_name(name: str) -> str:
     return "".join(letter if letter.isalnum() else "-" for letter in name).strip("-")
 
 
-def _draw(figure: Figure, found: Mapping[str, Sequence[RowFigures]]) -> None:
+def _draw(figure: Figure, figures: Mapping[str, Sequence[RowFigures]]) -> None:
     axes = figure.subplots()
-    for place, (name, trained) in enumerate(found.items()):
-        losses = [each.nats for each in trained]
-        axes.plot(losses, [place] * len(losses), "o", label=name, alpha=0.6)
-        axes.plot([fmean(losses)], [place], "k|", markersize=14)
-    axes.set(xlabel="validation loss, nats a character", yticks=range(len(found)), yticklabels=list(found))
+    for row, (name, runs) in enumerate(figures.items()):
+        losses = [one_run.nats for one_run in runs]
+        axes.plot(losses, [row] * len(losses), "o", label=name, alpha=0.6)
+        axes.plot([fmean(losses)], [row], "k|", markersize=14)
+    axes.set(xlabel="validation loss, nats per character", yticks=range(len(figures)), yticklabels=list(figures))
     axes.invert_yaxis()

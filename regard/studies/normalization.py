@@ -1,18 +1,18 @@
-"""LayerNorm and BatchNorm: effect on a column, on other sentences of the batch, and on training.
+"""LayerNorm and BatchNorm: effect on a position, on other sentences of the batch, and on training.
 
-Claim: LayerNorm gives the features of each column mean 0 and variance 1, does not see by what the weights before it are
-scaled, computes the same whatever else is in the batch, and shortens training; BatchNorm, whose statistics are those of
-the batch, does not go with sequences of different lengths (Ba et al. 2016, §3, §5 and Table 1).
+Claim: LayerNorm gives the features of each position mean 0 and variance 1. Its output does not depend on the scale of
+the weights before it, nor on the rest of the batch, and it shortens training. BatchNorm uses the statistics of the
+batch, which does not suit sequences of different lengths (Ba et al. 2016, §3, §5 and Table 1).
 
-Measured: in float64, the norms of random columns with their gain and bias at 1 and 0, and again with a thousand times
-the weights. What other sentences of the batch and more padding change of one sentence's states behind an encoder in
-training. And reversing 5 to 10 words out of 16 with four layers on each side, norms before the sub-layers, Adam at
-3e-3: the updates until the loss of 256 fresh sentences is 0.1 nats, of a model put into evaluation as it would be used,
-tried every 20 updates.
+Measured: in float64, the norms of random positions with gain 1 and bias 0, and again with a thousand times the weights.
+Then the change of one sentence's states after an encoder in training mode, by other sentences of the batch and by more
+padding. Then training: reversing 5 to 10 words out of 16 with four layers on each side, norms before the sub-layers,
+Adam at 3e-3. The measure is the number of updates until the loss of 256 new sentences is 0.1 nats, in evaluation mode,
+measured every 20 updates.
 
-Thresholds: of a column whose variance is v, LayerNorm leaves v / (v + ε), so that the variance is 1 less at most ε / v;
-rounding is below 1e-12. What others may change is 1e-12 by LayerNorm and, to be called a leak, at least 1e-3 by
-BatchNorm. LayerNorm comes to the goal, and takes no more updates than doing without any norm.
+Thresholds: LayerNorm turns a variance v into v / (v + ε), so the variance differs from 1 by at most ε / v. Rounding is
+below 1e-12. Other sentences and padding may change LayerNorm's states by 1e-12; BatchNorm's change by at least 1e-3.
+LayerNorm reaches the goal, and needs no more updates than a network without a norm.
 """
 
 from __future__ import annotations
@@ -37,24 +37,24 @@ if TYPE_CHECKING:
 KINDS: tuple[Normalization, ...] = ("layer", "rms", "batch", "none")
 WIDTH, ROWS = 64, 32
 EPSILON, ROUNDING = 1e-5, 1e-12
-GOAL, EVERY = 0.1, 20  # nats a token; updates between looks
+GOAL, EVERY = 0.1, 20  # nats per token; updates between measurements
 TYPES, SHORTEST, LONGEST = 16, 5, 10
 
 Make = Callable[[Normalization, int], nn.Module]
 
 
-def run(*, seed: int, quick: bool, report: Report, make: Make = normalization) -> Findings:
-    """Measure and judge; ``make`` builds the norm of a name and width for the part about columns."""
-    updates, layers = (EVERY, 1) if quick else (400, 4)
-    shown = {kind: _columns(make(kind, WIDTH).double()) for kind in KINDS}
+def run(*, seed: int, minimal: bool, report: Report, make: Make = normalization) -> Findings:
+    """Measure the norms; ``make`` builds the norm of a name and width whose statistics are measured."""
+    updates, layers = (EVERY, 1) if minimal else (400, 4)
+    statistics = {kind: _statistics(make(kind, WIDTH).double()) for kind in KINDS}
     leaks = {kind: _leak(kind) for kind in KINDS}
     curves: dict[Normalization, list[float]] = {}
     for kind in KINDS:
         torch.manual_seed(seed)
-        part = toy_tasks.report_part(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
-        curves[kind] = _losses(kind, updates, layers, seed, part)
-    steps = {kind: _until(GOAL, curve) for kind, curve in curves.items()}
-    mean, variance, scaled = shown["layer"]
+        report_norm = toy_tasks.report_part(report, len(curves) / len(KINDS), (len(curves) + 1) / len(KINDS))
+        curves[kind] = _losses(kind, updates, layers, seed, report_norm)
+    steps = {kind: _updates_until(GOAL, curve) for kind, curve in curves.items()}
+    mean, variance, scaled = statistics["layer"]
     return Findings(
         columns=(
             "norm",
@@ -64,28 +64,28 @@ def run(*, seed: int, quick: bool, report: Report, make: Make = normalization) -
             "neighbors change",
             f"updates to {GOAL} nats",
         ),
-        rows=[(kind, *shown[kind], leaks[kind], _said(steps[kind], updates)) for kind in KINDS],
+        rows=[(kind, *statistics[kind], leaks[kind], _format_updates(steps[kind], updates)) for kind in KINDS],
         criteria=[
-            at_most("LayerNorm: |mean| of a column, worst", mean, ROUNDING),
-            at_most("LayerNorm: |variance − 1| of a column of variance 1, worst", variance, EPSILON),
+            at_most("LayerNorm: |mean| of a position, maximum", mean, ROUNDING),
+            at_most("LayerNorm: |variance − 1| of a position of variance 1, maximum", variance, EPSILON),
             at_most("LayerNorm: change by a thousand times the weights", scaled, EPSILON / 2 * math.sqrt(WIDTH - 1)),
             at_most("LayerNorm: change by neighbors and padding", leaks["layer"], ROUNDING),
             at_least("BatchNorm: change by neighbors and padding", leaks["batch"], 1e-3),
-            at_most("LayerNorm: updates to the goal, against none's", steps["layer"], min(steps["none"], updates)),
+            at_most("LayerNorm: updates to the goal, against no norm", steps["layer"], min(steps["none"], updates)),
         ],
         draw=lambda figure: _draw(figure, curves, leaks),
     )
 
 
-def _columns(norm: nn.Module) -> tuple[float, float, float]:
-    """Return the worst |mean|, |variance − 1| and change under 1000 W of normalized random columns W x."""
-    columns = torch.randn(4, 8, WIDTH, dtype=torch.float64) @ torch.randn(WIDTH, WIDTH, dtype=torch.float64)
-    columns = columns + 10
-    columns = columns / columns.std(-1, correction=0, keepdim=True)
+def _statistics(norm: nn.Module) -> tuple[float, float, float]:
+    """Return the maximum |mean|, |variance − 1| and change under 1000 W of normalized random positions W x."""
+    positions = torch.randn(4, 8, WIDTH, dtype=torch.float64) @ torch.randn(WIDTH, WIDTH, dtype=torch.float64)
+    positions = positions + 10
+    positions = positions / positions.std(-1, correction=0, keepdim=True)
     with torch.no_grad():
-        normed, scaled = norm(columns), norm(1000 * columns)
+        normed, scaled = norm(positions), norm(1000 * positions)
     variance = normed.var(-1, correction=0)
-    return tuple(float(each.abs().max()) for each in (normed.mean(-1), variance - 1, scaled - normed))  # type: ignore[return-value]
+    return tuple(float(error.abs().max()) for error in (normed.mean(-1), variance - 1, scaled - normed))  # type: ignore[return-value]
 
 
 def _leak(kind: Normalization) -> float:
@@ -97,8 +97,8 @@ def _leak(kind: Normalization) -> float:
         valid = torch.zeros(3, LONGEST, dtype=torch.bool)
         valid[0, :SHORTEST], valid[1, :SHORTEST], valid[2] = True, True, True
         alone = encoder(tokens[:2, :SHORTEST], Span.of(valid[:2, :SHORTEST])).states[0]
-        beside = encoder(tokens[[0, 2]], Span.of(valid[[0, 2]])).states[0, :SHORTEST]
-    return float((beside - alone).abs().max())
+        padded = encoder(tokens[[0, 2]], Span.of(valid[[0, 2]])).states[0, :SHORTEST]
+    return float((padded - alone).abs().max())
 
 
 def _model(kind: Normalization, layers: int) -> EncoderDecoder:
@@ -115,7 +115,7 @@ def _model(kind: Normalization, layers: int) -> EncoderDecoder:
 
 
 def _losses(kind: Normalization, updates: int, layers: int, seed: int, report: Report) -> list[float]:
-    """Train, and return the loss of fresh sentences every EVERY updates."""
+    """Train a model and return the loss of new sentences after every EVERY updates."""
     model, losses = _model(kind, layers), []
     fresh = toy_tasks.make_batch(_reversed((seed, 0), 256))
     rate = schedule("constant", learning_rate=3e-3, warmup=50)
@@ -128,17 +128,17 @@ def _losses(kind: Normalization, updates: int, layers: int, seed: int, report: R
     return losses
 
 
-def _reversed(number: Sequence[int], count: int) -> toy_tasks.ToyPairs:
-    sources = toy_tasks.random_sentences(number, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
+def _reversed(seeds: Sequence[int], count: int) -> toy_tasks.ToyPairs:
+    sources = toy_tasks.random_sentences(seeds, count, shortest=SHORTEST, longest=LONGEST, types=TYPES)
     return toy_tasks.ToyPairs(sources, [source[::-1] for source in sources])
 
 
-def _until(goal: float, losses: Sequence[float]) -> float:
-    """Return the updates until the goal was first measured; infinite if it is not reached."""
-    return next((EVERY * look for look, loss in enumerate(losses, start=1) if loss <= goal), math.inf)
+def _updates_until(goal: float, losses: Sequence[float]) -> float:
+    """Return the updates until the first measured loss at the goal; infinity without one."""
+    return next((EVERY * number for number, loss in enumerate(losses, start=1) if loss <= goal), math.inf)
 
 
-def _said(steps: float, updates: int) -> Cell:
+def _format_updates(steps: float, updates: int) -> Cell:
     return f"more than {updates}" if math.isinf(steps) else int(steps)
 
 
@@ -147,12 +147,12 @@ def _draw(
 ) -> None:
     left, right = figure.subplots(1, 2, width_ratios=(2, 1))
     for kind, losses in curves.items():
-        left.semilogy([EVERY * look for look in range(1, len(losses) + 1)], losses, label=kind)
+        left.semilogy([EVERY * number for number in range(1, len(losses) + 1)], losses, label=kind)
     left.axhline(GOAL, color="black", linestyle=":", label="goal")
-    left.set(xlabel="update", ylabel="loss of fresh sentences, nats", title="what norms do for training")
+    left.set(xlabel="update", ylabel="loss of new sentences, nats", title="training with each norm")
     right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
     right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
-    right.set(title="neighbors and padding", xlabel="change states by")
+    right.set(title="neighbors and padding", xlabel="change of states")
     right.invert_yaxis()
     for axes in (left, right):
         axes.legend()

@@ -1,4 +1,4 @@
-"""Markdown page of all studies, made from their results on disk."""
+"""Markdown page of all studies, generated from their stored results."""
 
 from __future__ import annotations
 
@@ -14,26 +14,29 @@ from regard.studies.study import Cell, format_cell
 HEAD = """\
 # Studies
 
-Claims of the literature, run on this code. Each verdict is computed: a study *holds* if all its criteria do. The page
-is written by `regard study all --page docs/evidence/studies.md`; one study is run by `regard study NAME`, and its file
-in `regard/studies/` says how it measures and where its thresholds come from. Times are those of one machine, with
-whatever else it did.
+Claims of the literature, tested with this code. Each verdict is computed: a study *holds* if all its criteria do.
+`regard study all --page docs/evidence/studies.md` writes this page, and `regard study NAME` runs one study. The study's
+file in `regard/studies/` explains its measurement and its thresholds. Times are those of one machine, which also ran
+other work.
 """
 
 
 def write_page(page: Path, runs: Path) -> list[str]:
-    """Write ``page`` from the results under ``runs``, and the figures into a folder of the page's name beside it.
+    """Write ``page`` from the results under ``runs``, and the figures to a folder with the name of the page next to it.
 
-    Returns the names of the studies without a result; the page names them, too.
+    Returns:
+        The names of the studies without a result, which the page also lists.
     """
-    pictures = page.with_suffix("")
-    found = {name: read_record(runs / name / "result.json") for name in STUDIES if (runs / name).is_dir()}
+    figures = page.with_suffix("")
+    records = {name: read_record(runs / name / "result.json") for name in STUDIES if (runs / name).is_dir()}
     with explain_os_errors(page):
         page.parent.mkdir(parents=True, exist_ok=True)
-    drawn = dict(_copy_pictures(found, runs, pictures))
-    text = "\n".join([HEAD, *_overview(found), *(_section(record, drawn.get(name)) for name, record in found.items())])
+    figure_paths = dict(_copy_figures(records, runs, figures))
+    text = "\n".join(
+        [HEAD, *_overview(records), *(_section(record, figure_paths.get(name)) for name, record in records.items())]
+    )
     write_bytes_atomically(page, text.encode())
-    return [name for name in STUDIES if name not in found]
+    return [name for name in STUDIES if name not in records]
 
 
 def verdict(record: Mapping[str, Any]) -> str:
@@ -41,20 +44,20 @@ def verdict(record: Mapping[str, Any]) -> str:
     return "holds" if record["holds"] else "does not hold"
 
 
-def _copy_pictures(found: Iterable[str], runs: Path, pictures: Path) -> Iterator[tuple[str, str]]:
-    for name in found:
+def _copy_figures(names: Iterable[str], runs: Path, figures: Path) -> Iterator[tuple[str, str]]:
+    for name in names:
         source = runs / name / "figure.svg"
         if source.is_file():
-            with explain_os_errors(pictures):
-                pictures.mkdir(exist_ok=True)
-            write_bytes_atomically(pictures / f"{name}.svg", source.read_bytes())
-            yield name, f"{pictures.name}/{name}.svg"
+            with explain_os_errors(figures):
+                figures.mkdir(exist_ok=True)
+            write_bytes_atomically(figures / f"{name}.svg", source.read_bytes())
+            yield name, f"{figures.name}/{name}.svg"
 
 
-def _overview(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+def _overview(records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     rows: list[tuple[Cell, ...]] = []
     for name, study in STUDIES.items():
-        record = found.get(name)
+        record = records.get(name)
         if record is None:
             rows.append((name, study.claim, "not run", ""))
         else:
@@ -62,22 +65,24 @@ def _overview(found: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     yield _table(("study", "claim", "verdict", "took"), rows)
 
 
-def _section(record: Mapping[str, Any], picture: str | None) -> str:
+def _section(record: Mapping[str, Any], figure: str | None) -> str:
     name = record["name"]
     criteria = [
         (
-            each["what"],
-            each["value"],
-            f"{each['comparison']} {format_cell(each['threshold'])}",
-            "yes" if each["holds"] else "no",
+            criterion["what"],
+            criterion["value"],
+            f"{criterion['comparison']} {format_cell(criterion['threshold'])}",
+            "yes" if criterion["holds"] else "no",
         )
-        for each in record["criteria"]
+        for criterion in record["criteria"]
     ]
     parts = [
         f"## {name}\n",
         f"> {record['claim']}\n>\n> {record['source']}\n",
-        f"**{verdict(record)[0].upper()}{verdict(record)[1:]}.**" + (" (quick form)" if record["quick"] else "") + "\n",
-        f"![{name}]({picture})\n" if picture else "",
+        f"**{verdict(record)[0].upper()}{verdict(record)[1:]}.**"
+        + (" (minimal version)" if record["quick"] else "")
+        + "\n",
+        f"![{name}]({figure})\n" if figure else "",
         _table(("criterion", "measured", "threshold", "holds"), criteria),
         _table(record["columns"], record["rows"]),
         *(f"{remark}\n" for remark in record["remarks"]),

@@ -1,17 +1,17 @@
-"""Classifiers whose encoder has read the task's own texts before it saw a label.
+"""Classifiers whose encoder is pretrained on the unlabeled texts of the same task.
 
-Claim: an encoder that first learned to fill gaps in the texts of a task, or to go on with them, tells their labels
-better than one that begins from nothing, although it has read nothing else (Dai & Le 2015; Krishna et al. 2023).
+Claim: an encoder that first learns to fill gaps in a task's texts, or to continue them, predicts their labels better
+than one without pretraining. It reads no other texts (Dai & Le 2015; Krishna et al. 2023).
 
-Measured: texts with labels, a fifth of them held out by a hash of the text. Three classifiers of one shape, a
-Transformer of 2 layers of 128 with pooling by attention: from nothing, with the encoder of a masked model, and with
-that of a language model, whose layers then see both sides. Both have read the training texts without their labels for
-1,000 updates of 2,048 pieces, and the held-out ones never. Words are cut into 4,000 pieces, texts without spaces into
-letters. Every classifier learns for 400 updates at a rate that falls to zero; its accuracy is that of its last weights,
-so nothing is chosen on what is held out. Three seeds, of the reading before and of the classifier together; a gain is
-the difference to the classifier from nothing of the same seed.
+Measured: texts with labels, a fifth of them held out by a hash of the text. Three classifiers have one architecture, a
+Transformer of 2 layers of width 128 with attention pooling. One has no pretraining, one the encoder of a masked model,
+and one that of a language model, whose layers then attend to both sides. Pretraining reads the training texts without
+their labels, and no held-out text, for 1,000 updates of 2,048 pieces. Texts with spaces are split into 4,000 pieces,
+others into characters. Every classifier is trained for 400 updates at a rate that decreases to zero. Its accuracy is
+that of its last weights, so the held-out texts select nothing. Three seeds apply to pretraining and classifier
+together; a gain is the difference to the classifier without pretraining of the same seed.
 
-Thresholds: a gain of a point of 100 for either, and of twice its standard error over the seeds.
+Thresholds: a gain of one point of 100 for each type of pretraining, and of twice its standard error over the seeds.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from regard.training.start import train
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-STARTS = {"nothing": None, "filling gaps": "masked", "going on": "language-model"}  # what was learned before: its task
+STARTS = {"none": None, "filling gaps": "masked", "continuing": "language-model"}  # pretraining: its task
 SHARES = {"train": [0.0, 0.8], "valid": [0.8, 1.0]}
-GAIN = 1.0  # of 100 texts
+GAIN = 1.0  # percentage points
 
 
 class ReadingSize(NamedTuple):
-    """Seeds, updates before labels are seen and with them, and sizes of the networks."""
+    """Seeds, updates of pretraining and of the classifier, and sizes of the networks."""
 
     seeds: int = 3
     read: int = 1000
@@ -51,32 +51,32 @@ class ReadingSize(NamedTuple):
     pieces: int = 4_000
 
 
-QUICK = ReadingSize(2, 2, 2, 1, 8, 300)
+MINIMAL = ReadingSize(2, 2, 2, 1, 8, 300)
 
 
 def run(
-    *, seed: int, quick: bool, report: Report, text: Path | None = None, folder: Path | None = None,
+    *, seed: int, minimal: bool, report: Report, text: Path | None = None, folder: Path | None = None,
     starts: Mapping[str, str | None] = STARTS,
 ) -> Findings:  # fmt: skip
-    """Train and judge; ``starts`` says what each classifier's encoder has learned before, for tests."""
-    size = QUICK if quick else ReadingSize()
-    if text is None and not quick:
+    """Train the classifiers and compare their accuracies; tests replace the task of pretraining by ``starts``."""
+    size = MINIMAL if minimal else ReadingSize()
+    if text is None and not minimal:
         help = "regard study pretrain --text FILE"
-        raise ConfigError("this study needs texts with labels", why="none are part of Regard", help=help)
-    found: dict[str, list[float]] = {start: [] for start in starts}
+        raise ConfigError("the study requires texts with labels", why="Regard contains none", help=help)
+    accuracies: dict[str, list[float]] = {start: [] for start in starts}
     jobs = [(start, seed + number) for number in range(size.seeds) for start in starts]
-    with TemporaryDirectory() as place:
-        course = _course(Path(place), text, size)
-        for done, (start, each) in enumerate(jobs, start=1):
-            found[start].append(course.accuracy(starts[start], each))
+    with TemporaryDirectory() as scratch:
+        course = _course(Path(scratch), text, size)
+        for done, (start, job_seed) in enumerate(jobs, start=1):
+            accuracies[start].append(course.accuracy(starts[start], job_seed))
             report(done / len(jobs))
-    return _findings(found, course, "generated texts" if text is None else text.name)
+    return _findings(accuracies, course, "generated texts" if text is None else text.name)
 
 
 class _Course(NamedTuple):
-    """Files and sizes of a comparison; ``texts``: how many are learned from, and how many are held out."""
+    """Files and sizes of a comparison; ``texts``: the number of training texts and of held-out texts."""
 
-    place: Path
+    folder: Path
     labeled: Path
     tokenizer: Mapping[str, Any]
     size: ReadingSize
@@ -84,17 +84,17 @@ class _Course(NamedTuple):
     majority: float
 
     def accuracy(self, task: str | None, seed: int) -> float:
-        """Per cent of the held-out texts whose label a new classifier tells after ``task``."""
+        """Train a classifier after pretraining on ``task``; return its accuracy on the held-out texts, in percent."""
         model: dict[str, Any] = {"dropout": 0.3, "pooling": "attention"}
         if task is None:
             model |= {"encoder": self._encoder()}
         else:
-            before = self.place / f"{task}-{seed}"
-            train(self._reading(task, seed), before)
-            model |= {"encoder": {"from": str(before)}}
-        after = self.place / f"{task or 'nothing'}-{seed}-labels"
-        train(self._labeling(model, seed), after)
-        figures = list(read_validations(after / "metrics.jsonl"))[-1].figures
+            pretrained = self.folder / f"{task}-{seed}"
+            train(self._reading(task, seed), pretrained)
+            model |= {"encoder": {"from": str(pretrained)}}
+        classifier = self.folder / f"{task or 'nothing'}-{seed}-labels"
+        train(self._labeling(model, seed), classifier)
+        figures = list(read_validations(classifier / "metrics.jsonl"))[-1].figures
         return 100 * figures["accuracy"]
 
     def _encoder(self) -> dict[str, Any]:
@@ -104,8 +104,8 @@ class _Course(NamedTuple):
         )
 
     def _reading(self, task: str, seed: int) -> dict[str, Any]:
-        """Config of a model that reads the training texts without their labels."""
-        data = {"train": [{"source": str(self.place / "texts.txt")}], "documents": "line", "tokenizer": self.tokenizer}
+        """Return the config of pretraining, on the training texts without their labels."""
+        data = {"train": [{"source": str(self.folder / "texts.txt")}], "documents": "line", "tokenizer": self.tokenizer}
         model = self._encoder() | {"dropout": 0.1}
         return {"task": task, "seed": seed, "data": data, "model": model, "train": self._training(self.size.read)}
 
@@ -122,43 +122,45 @@ class _Course(NamedTuple):
         )  # fmt: skip
 
 
-def _course(place: Path, text: Path | None, size: ReadingSize) -> _Course:
-    """Files to learn from. DataError where nothing is held out, or the texts are too few to be cut into pieces."""
-    labeled = place / "labeled.tsv"
+def _course(folder: Path, text: Path | None, size: ReadingSize) -> _Course:
+    """Write the files of the comparison. DataError if the training or the held-out part is empty."""
+    labeled = folder / "labeled.tsv"
     lines = _generated() if text is None else list(read_lines(text))
     labeled.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     tables = {name: [{"source": str(labeled), "share": share}] for name, share in SHARES.items()}
     config = cast(ClassificationConfig, load_config({"task": "classification", "data": tables}))
     parts = {name: list(read_labeled(getattr(config.data, name), config.data)) for name in SHARES}
     if not all(parts.values()):
-        raise DataError("there are too few texts", why="a fifth of them is held out, by a hash of each")
+        raise DataError("the file has too few texts", why="a fifth of them is held out, by a hash of each text")
     texts = [example.texts[0] for example in parts["train"]]
-    (place / "texts.txt").write_text("".join(f"{each}\n" for each in texts), encoding="utf-8")
-    spaced = sum(" " in each.strip() for each in texts) > len(texts) / 2
-    tokenizer = {"kind": "byte-bpe", "size": size.pieces} if spaced else {"kind": "character"}
+    (folder / "texts.txt").write_text("".join(f"{document}\n" for document in texts), encoding="utf-8")
+    has_spaces = sum(" " in document.strip() for document in texts) > len(texts) / 2
+    tokenizer = {"kind": "byte-bpe", "size": size.pieces} if has_spaces else {"kind": "character"}
     labels = [example.labels[0] for example in parts["valid"]]
     majority = 100 * max(map(labels.count, set(labels))) / len(labels)
-    return _Course(place, labeled, tokenizer, size, (len(texts), len(labels)), majority)
+    return _Course(folder, labeled, tokenizer, size, (len(texts), len(labels)), majority)
 
 
-def _findings(found: Mapping[str, Sequence[float]], course: _Course, text: str) -> Findings:
-    (_, plain), *others = found.items()
-    gains = {start: [one - other for one, other in zip(told, plain, strict=True)] for start, told in others}
+def _findings(accuracies: Mapping[str, Sequence[float]], course: _Course, text: str) -> Findings:
+    (_, plain), *pretrained = accuracies.items()
+    gains = {
+        start: [value - baseline for value, baseline in zip(values, plain, strict=True)] for start, values in pretrained
+    }
     rows: list[tuple[Cell, ...]] = [
-        (start, fmean(told), _spread(told), *_gain(gains.get(start))) for start, told in found.items()
+        (start, fmean(values), _spread(values), *_gain(gains.get(start))) for start, values in accuracies.items()
     ]
     criteria = []
-    for start, each in gains.items():
-        error = _spread(each) / math.sqrt(len(each))
-        criteria.append(at_least(f"more labels of 100 after {start}", fmean(each), max(GAIN, 2 * error)))
-    learned, held = course.texts
+    for start, differences in gains.items():
+        error = _spread(differences) / math.sqrt(len(differences))
+        criteria.append(at_least(f"gain of {start}, points", fmean(differences), max(GAIN, 2 * error)))
+    train_count, test_count = course.texts
     remark = (
-        f"The texts are {text}: {learned:,} to learn from, {held:,} held out, of which {course.majority:.1f} % have "
-        f"the most frequent label."
+        f"The texts are {text}: {train_count:,} for training, {test_count:,} held out. Of the latter, "
+        f"{course.majority:.1f} % have the most frequent label."
     )
     return Findings(
-        columns=("learned before", "labels told, %", "spread", "gain", "its spread"), rows=rows, criteria=criteria,
-        remarks=(remark,), draw=lambda figure: _draw(figure, found, course.majority),
+        columns=("pretraining", "accuracy, %", "spread", "gain", "its spread"), rows=rows, criteria=criteria,
+        remarks=(remark,), draw=lambda figure: _draw(figure, accuracies, course.majority),
     )  # fmt: skip
 
 
@@ -167,22 +169,24 @@ def _gain(gains: Sequence[float] | None) -> tuple[float | str, float | str]:
 
 
 def _spread(values: Sequence[float]) -> float:
-    """Standard deviation over seeds; none of a single one."""
+    """Return the standard deviation over seeds; NaN for a single seed."""
     return stdev(values) if len(values) > 1 else math.nan
 
 
-def _draw(figure: Figure, found: Mapping[str, Sequence[float]], majority: float) -> None:
+def _draw(figure: Figure, accuracies: Mapping[str, Sequence[float]], majority: float) -> None:
     axes = figure.subplots()
-    for place, told in enumerate(found.values()):
-        axes.barh(place, fmean(told), height=0.6, color=f"C{place}")
-        axes.plot(told, [place] * len(told), "k.", markersize=4)
+    for row, values in enumerate(accuracies.values()):
+        axes.barh(row, fmean(values), height=0.6, color=f"C{row}")
+        axes.plot(values, [row] * len(values), "k.", markersize=4)
     axes.axvline(majority, color="black", linewidth=0.8, linestyle="--")
-    axes.set(xlabel="labels told, % (dashed: the most frequent one)", yticks=range(len(found)), yticklabels=list(found))
+    axes.set(
+        xlabel="accuracy, % (dashed: most frequent label)", yticks=range(len(accuracies)), yticklabels=list(accuracies)
+    )
     axes.invert_yaxis()
 
 
 def _generated() -> list[str]:
-    """Texts that are good or bad by one of their words."""
+    """Return texts whose label depends on one word."""
     kinds = {"good": ("fine", "great", "lovely", "grand"), "bad": ("poor", "dull", "awful", "stale")}
     return [
         f"the {thing} number {number} is {word} indeed\t{label}"

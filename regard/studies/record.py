@@ -1,8 +1,8 @@
-"""Results of studies as plain values: written to disk and read back.
+"""Records of studies: results as plain values, in files.
 
-``RUNS/NAME/`` holds ``result.json`` and, where matplotlib is installed, ``figure.svg`` and ``figure.png``; if the
-study saves its model, ``run/``, to be shown by ``regard inspect``; of a long study ``rows/``, its finished parts. The
-page ``docs/evidence/studies.md`` is made from such folders alone, so a study of minutes is not run again for it.
+``RUNS/NAME/`` contains ``result.json`` and, if matplotlib is installed, ``figure.svg`` and ``figure.png``. If the study
+saves its model, the folder also contains ``run/`` for ``regard inspect``; a long study writes its finished parts to
+``rows/``. The page ``docs/evidence/studies.md`` is generated from such folders, without running any study.
 """
 
 from __future__ import annotations
@@ -29,19 +29,25 @@ def record_study(
     folder: Path,
     *,
     seed: int = 1,
-    quick: bool = False,
+    minimal: bool = False,
     report: Report = ignore_report,
     text: Path | None = None,
 ) -> dict[str, Any]:
-    """Run a study and write the outcome into ``folder``; returns the contents of ``result.json``.
+    """Run a study, write its outcome to ``folder`` and return the contents of ``result.json``.
 
-    ``text``: for a study that needs one; such a study keeps what it has finished in ``folder``, too.
+    Figures of an earlier run are removed even without matplotlib, because they show other numbers.
 
-    Without matplotlib there are no figures; those of an earlier run are removed, since they show other numbers.
+    Args:
+        study: the study to run.
+        folder: folder of the outcome; a study with a text also stores finished parts there.
+        seed: seed of all random numbers.
+        minimal: whether to run the smallest version, as a test of the program.
+        report: receives the share of work done.
+        text: file of the text, for a study that requires one.
     """
-    began = time.perf_counter()
-    findings = study.run(seed=seed, quick=quick, report=report, text=text, folder=folder)
-    record = _record(study, findings, seed=seed, quick=quick, seconds=time.perf_counter() - began)
+    start = time.perf_counter()
+    findings = study.run(seed=seed, minimal=minimal, report=report, text=text, folder=folder)
+    record = _record(study, findings, seed=seed, minimal=minimal, seconds=time.perf_counter() - start)
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
@@ -57,19 +63,19 @@ def record_study(
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Read a ``result.json``; raises ModelError if it is damaged or newer than this version."""
+    """Read a ``result.json``. ModelError if it is damaged or written by a newer version."""
     help = f"run it again: regard study {path.parent.name}"
     try:
         record: dict[str, Any] = parse_json(read_bytes(path, LARGE))
         newer = record["format"] > FORMAT
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ModelError("this is no result of a study", where=str(path), why=str(error), help=help) from error
+        raise ModelError("the file is not the result of a study", where=str(path), why=str(error), help=help) from error
     if newer:
-        raise ModelError("a newer version of regard wrote this result", where=str(path), help=help)
+        raise ModelError("the result was written by a newer version of Regard", where=str(path), help=help)
     return record
 
 
-def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds: float) -> dict[str, Any]:
+def _record(study: Study, findings: Findings, *, seed: int, minimal: bool, seconds: float) -> dict[str, Any]:
     import torch
 
     head = asdict(study)
@@ -83,7 +89,7 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
         "rows": _plain(findings.rows),
         "remarks": list(findings.remarks),
         "seed": seed,
-        "quick": quick,
+        "quick": minimal,
         "seconds": round(seconds, 1),
         "versions": {"regard": VERSION, "torch": torch.__version__},
         "threads": torch.get_num_threads(),
@@ -91,9 +97,9 @@ def _record(study: Study, findings: Findings, *, seed: int, quick: bool, seconds
 
 
 def _plain(value: Any) -> Any:
-    """Replace NaN and infinities, which JSON lacks, by words."""
+    """Replace NaN and infinities, which JSON does not support, by strings."""
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
+        return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     return str(value) if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,21 +1,21 @@
 """Word senses in embeddings and in encoder states.
 
-Claim: a word's embedding is one vector for all of its senses; the states that an encoder gives it in its sentence tell
-them apart, so that a linear classifier reads the sense off them (Peters et al. 2018, §5.3; Tang et al. 2018 for
-encoders of translation).
+Claim: a word has one embedding for all of its senses. The states that an encoder gives it in sentences differ by sense,
+and a linear classifier can read the sense from them (Peters et al. 2018, §5.3; Tang et al. 2018 for encoders of
+translation).
 
-Measured: *bank* beside a word of money ("the man saw the bank and the loan": die Bank) or of rivers ("the man saw the
-boat and the bank": das Ufer), equally often. A Transformer's encoder with two layers learns to translate such sentences
-word by word, from the state at each word, for English and German have the same number of them. Linear probes (least
-squares with a ridge of 0.1 on standardized features) are fitted to what stands at *bank* in some sentences and judged
-on others: those about other people, and, by turns, those with another quarter of the words beside *bank*, so that it is
-the sense that must be there and not the neighbor. What stands there is the embedding, or the state after each layer,
-before any training and after it.
+Measured: *bank* next to a word of money ("the man saw the bank and the loan": die Bank) or of rivers ("the man saw the
+boat and the bank": das Ufer), equally often. The encoder of a Transformer with two layers learns to translate such
+sentences word by word, from the state at each word. This is possible because English and German have the same number of
+words. Linear probes are fitted to the vectors at *bank* in some sentences and tested on others. They use least squares
+with a ridge of 0.1 on standardized features. The tests are sentences about other people, and sentences with each
+quarter of the words next to *bank* in turn. A probe for the neighbor cannot solve the latter. The vectors are the
+embedding, and the states after each layer, before and after training.
 
-Thresholds: the embedding can only guess, 1/2, exactly. States after the last layer tell 95 % of senses, where other
-people stand in the sentence and where other words stand beside it; the latter more often after training than before, by
-a tenth and by three standard errors of the difference, a mean over those words: else the probe would only find
-neighbors again, which any encoder mixes in.
+Thresholds: the embedding allows only a guess, exactly 1/2. A probe on the states after the last layer classifies 95 %
+of the senses, with other people and with other words next to *bank*. With other words, it classifies more after
+training than before, as a mean over those words. The difference is at least a tenth and at least three standard errors.
+Otherwise the probe would detect only neighbors, which any encoder mixes into its states.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from regard.training.optim import Optimizer, schedule
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROWS = 32  # pairs an update
+ROWS = 32  # pairs per update
 RIDGE, QUARTERS = 0.1, 4
-OTHERS = ("child", "teacher")  # people of the sentences that probes are judged on
+TEST_PEOPLE = ("child", "teacher")  # people of the sentences that test the probes
 
 
-def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | None = None) -> Findings:
-    """Learn the language ``sentences`` and probe the states for the sense of *bank*."""
+def run(*, seed: int, minimal: bool, report: Report, sentences: Sequence[Sense] | None = None) -> Findings:
+    """Train on the language ``sentences`` and probe the states for the sense of *bank*."""
     sentences = sense_sentences() if sentences is None else sentences
-    updates = 20 if quick else 300
+    updates = 20 if minimal else 300
     tokenizer = word_tokenizer(sentences)
     model = toy_tasks.toy_model(
         len(tokenizer) - toy_tasks.FIRST,
@@ -62,41 +62,46 @@ def run(*, seed: int, quick: bool, report: Report, sentences: Sequence[Sense] | 
         norm="pre",
         dropout=0.1,
     )
-    before = _columns(model, sentences, tokenizer)
+    before = _vectors_at_bank(model, sentences, tokenizer)
     _learn(model, encode_pairs(sentences, tokenizer), updates, seed, toy_tasks.report_part(report, 0.0, 0.95))
-    after = _columns(model, sentences, tokenizer)
-    told = {
-        (name, when): Told.of(columns[name], sentences)
+    after = _vectors_at_bank(model, sentences, tokenizer)
+    accuracies = {
+        (name, when): ProbeAccuracy.of(columns[name], sentences)
         for name in after
         for when, columns in (("before training", before), ("after", after))
     }
     report(1.0)
     static, *_, last = after
-    gains = [b - a for a, b in zip(told[last, "before training"].by_word, told[last, "after"].by_word, strict=True)]
+    gains = [
+        b - a
+        for a, b in zip(accuracies[last, "before training"].by_word, accuracies[last, "after"].by_word, strict=True)
+    ]
     return Findings(
-        columns=("what stands at bank", "", "other people", "other words beside it"),
-        rows=[(name, when, each.people, fmean(each.by_word)) for (name, when), each in told.items()],
+        columns=("vectors at bank", "", "other people", "other neighbors"),
+        rows=[(name, when, accuracy.people, fmean(accuracy.by_word)) for (name, when), accuracy in accuracies.items()],
         criteria=[
             at_most(
-                f"{static}: sense told", max(told[static, "after"].people, fmean(told[static, "after"].by_word)), 0.5
+                f"{static}: accuracy",
+                max(accuracies[static, "after"].people, fmean(accuracies[static, "after"].by_word)),
+                0.5,
             ),
-            at_least(f"{last}: sense told, other people", told[last, "after"].people, 0.95),
-            at_least(f"{last}: sense told, other words", fmean(told[last, "after"].by_word), 0.95),
-            at_least(f"{last}: gain by training, other words", fmean(gains), max(3 * _error(gains), 0.1)),
+            at_least(f"{last}: accuracy, other people", accuracies[last, "after"].people, 0.95),
+            at_least(f"{last}: accuracy, other neighbors", fmean(accuracies[last, "after"].by_word), 0.95),
+            at_least(f"{last}: gain by training, other neighbors", fmean(gains), max(3 * _error(gains), 0.1)),
         ],
-        draw=lambda figure: _draw(figure, told, after, sentences),
+        draw=lambda figure: _draw(figure, accuracies, after, sentences),
     )
 
 
 def _learn(model: EncoderDecoder, pairs: toy_tasks.ToyPairs, updates: int, seed: int, report: Report) -> None:
-    """Train the encoder to read off each state the German word at the same place."""
+    """Train the encoder to predict from each state the German word at the same position."""
     optimizer, draw = Optimizer(model.train()), toy_tasks.sample_pairs(pairs, ROWS, seed=seed)
     rate = schedule("linear", learning_rate=3e-3, warmup=50, last_step=updates)
     for step in range(1, updates + 1):
-        given = toy_tasks.make_batch(draw(step))
-        states = model.encoder(given.source, Span.of(given.source_valid)).states
-        logits = linear(states[given.source_valid], model.head.weight)
-        cross_entropy(logits, given.target_output[given.target_valid]).backward()
+        batch = toy_tasks.make_batch(draw(step))
+        states = model.encoder(batch.source, Span.of(batch.source_valid)).states
+        logits = linear(states[batch.source_valid], model.head.weight)
+        cross_entropy(logits, batch.target_output[batch.target_valid]).backward()
         optimizer.step(rate(step))
         report(step / updates)
 
@@ -106,75 +111,77 @@ def _error(values: Sequence[float]) -> float:
     return stdev(values) / math.sqrt(len(values))
 
 
-class Told(NamedTuple):
-    """Shares of senses that a probe told: in sentences about other ``people``, and with each word unseen by turns."""
+class ProbeAccuracy(NamedTuple):
+    """Accuracies of a probe: in sentences about other ``people``, and with each neighbor that it has not read."""
 
     people: float
     by_word: list[float]
 
     @classmethod
-    def of(cls, columns: Tensor, sentences: Sequence[Sense]) -> Told:
-        right = _right(columns, sentences, [each.source.split()[1] in OTHERS for each in sentences])
+    def of(cls, vectors: Tensor, sentences: Sequence[Sense]) -> ProbeAccuracy:
+        right = _probe(vectors, sentences, [sentence.source.split()[1] in TEST_PEOPLE for sentence in sentences])
         by_word: dict[tuple[int, int], list[bool]] = {}
         for quarter in range(QUARTERS):
-            judged = [each.beside % QUARTERS == quarter for each in sentences]
-            tested = [each for each, chosen in zip(sentences, judged, strict=True) if chosen]
-            for each, told in zip(tested, _right(columns, sentences, judged), strict=True):
-                by_word.setdefault((each.sense, each.beside), []).append(told)
+            in_test = [sentence.neighbor % QUARTERS == quarter for sentence in sentences]
+            tested = [sentence for sentence, chosen in zip(sentences, in_test, strict=True) if chosen]
+            for sentence, is_correct in zip(tested, _probe(vectors, sentences, in_test), strict=True):
+                by_word.setdefault((sentence.sense, sentence.neighbor), []).append(is_correct)
         return cls(fmean(right), [fmean(by_word[word]) for word in sorted(by_word)])
 
 
-def _columns(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordTokenizer) -> dict[str, Tensor]:
-    """Return the vectors at *bank*, (sentences, width) each: the embedding, and the states after each layer."""
-    given = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
-    places = torch.tensor([each.place for each in sentences])
+def _vectors_at_bank(model: EncoderDecoder, sentences: Sequence[Sense], tokenizer: WordTokenizer) -> dict[str, Tensor]:
+    """Return the vectors at *bank*, (sentences, width): the embedding, and the states after each layer."""
+    batch = toy_tasks.make_batch(encode_pairs(sentences, tokenizer))
+    positions = torch.tensor([sentence.position for sentence in sentences])
     encoder = cast(TransformerEncoder, model.eval().encoder)
     states: list[Tensor] = []
-    handles = [layer.register_forward_hook(lambda *passed: states.append(passed[2][0])) for layer in encoder.layers]
+    handles = [
+        layer.register_forward_hook(lambda *arguments: states.append(arguments[2][0])) for layer in encoder.layers
+    ]
     with torch.no_grad():
-        last = encoder(given.source, Span.of(given.source_valid)).states
+        last = encoder(batch.source, Span.of(batch.source_valid)).states
     for handle in handles:
         handle.remove()
     rows = torch.arange(len(sentences))
     words = cast(TokenInput, encoder.embedding)
-    columns = {"embedding": words.weight.detach()[given.source[rows, places]]}
+    vectors = {"embedding": words.weight.detach()[batch.source[rows, positions]]}
     for number, state in enumerate([*states[:-1], last], start=1):
-        columns[f"states after layer {number}"] = state[rows, places]
-    return columns
+        vectors[f"states after layer {number}"] = state[rows, positions]
+    return vectors
 
 
-def _right(columns: Tensor, sentences: Sequence[Sense], judged: Sequence[bool]) -> list[bool]:
-    """Return which of the judged sentences' senses a probe tells that was fitted to the others."""
-    tested = torch.tensor(judged)
-    sense = torch.tensor([float(each.sense) for each in sentences], dtype=torch.float64)
-    x = columns.double()
+def _probe(vectors: Tensor, sentences: Sequence[Sense], in_test: Sequence[bool]) -> list[bool]:
+    """Fit a probe to the sentences that are not ``in_test``; return for each of the others whether it is correct."""
+    tested = torch.tensor(in_test)
+    sense = torch.tensor([float(sentence.sense) for sentence in sentences], dtype=torch.float64)
+    x = vectors.double()
     x = (x - x[~tested].mean(0)) / x[~tested].std(0).clamp_min(1e-9)
     covariance = x[~tested].T @ x[~tested] / len(x) + RIDGE * torch.eye(x.shape[1], dtype=torch.float64)
     probe = torch.linalg.solve(covariance, x[~tested].T @ sense[~tested] / len(x))
-    told: list[bool] = ((x[tested] @ probe >= 0) == (sense[tested] > 0)).tolist()
-    return told
+    correct: list[bool] = ((x[tested] @ probe >= 0) == (sense[tested] > 0)).tolist()
+    return correct
 
 
 def _draw(
     figure: Figure,
-    told: Mapping[tuple[str, str], Told],
-    columns: Mapping[str, Tensor],
+    accuracies: Mapping[tuple[str, str], ProbeAccuracy],
+    vectors: Mapping[str, Tensor],
     sentences: Sequence[Sense],
 ) -> None:
     left, right = figure.subplots(1, 2)
-    names = list(columns)
+    names = list(vectors)
     for offset, when in ((-0.2, "before training"), (0.2, "after")):
-        shares = [fmean(told[name, when].by_word) for name in names]
+        shares = [fmean(accuracies[name, when].by_word) for name in names]
         left.bar([n + offset for n in range(len(names))], shares, 0.4, label=when)
     left.axhline(0.5, color="black", linestyle=":", label="guessing")
-    left.set(title="sense told, other words beside bank", ylabel="share", ylim=(0, 1.02))
+    left.set(title="accuracy, other neighbors of bank", ylabel="share", ylim=(0, 1.02))
     left.set_xticks(range(len(names)), [name.replace(" after ", "\nafter ") for name in names])
     left.legend(loc="upper left")
-    states = list(columns.values())[-1]
+    states = list(vectors.values())[-1]
     centered = states - states.mean(0)
     x, y = (centered @ torch.linalg.svd(centered, full_matrices=False).Vh[:2].T).T
-    for sense, label in ((-1, "beside a word of money"), (1, "beside a word of rivers")):
-        shown = [n for n, each in enumerate(sentences) if each.sense == sense][::4]
-        right.plot(x[shown].tolist(), y[shown].tolist(), "o", label=label, alpha=0.5)
+    for sense, label in ((-1, "next to a word of money"), (1, "next to a word of rivers")):
+        indices = [n for n, sentence in enumerate(sentences) if sentence.sense == sense][::4]
+        right.plot(x[indices].tolist(), y[indices].tolist(), "o", label=label, alpha=0.5)
     right.set(title="states at bank, two main directions", xticks=[], yticks=[])
     right.legend()

@@ -1,4 +1,4 @@
-"""Template sentences in English with their German: the languages of the studies of meaning."""
+"""Template sentences in English with German translations, for the studies of meaning."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from regard.data.tokenizers.closed import WordTokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.studies import toy_tasks
 
-# Neuter, then feminine, so that a place in the list says the gender.
+# The first half is neuter, the second feminine: the index determines the gender.
 ANIMALS = (
     ("animal", "Tier"), ("horse", "Pferd"), ("sheep", "Schaf"), ("calf", "Kalb"), ("pig", "Schwein"),
     ("cat", "Katze"), ("cow", "Kuh"), ("mouse", "Maus"), ("duck", "Ente"), ("snake", "Schlange"),
@@ -29,7 +29,7 @@ OF_SUBJECTS = (
 
 
 class SentenceScene(NamedTuple):
-    """Words of a scene, each with its German: objects, verbs that animals do not do to them, adjectives of them."""
+    """Words of a scene, each with its translation: objects, verbs of the negated action, adjectives of the objects."""
 
     objects: Sequence[tuple[str, str]]
     verbs: Sequence[tuple[str, str]]
@@ -49,43 +49,48 @@ SCENES = (
     ),
 )
 NEUTER = len(ANIMALS) // 2
-SUBJECT, OBJECT, PRONOUN = 1, 6, 8  # columns of the English sentence; in column 8 the German pronoun is due, too
+SUBJECT, OBJECT, PRONOUN = 1, 6, 8  # positions in the English sentence; PRONOUN also in the German one
 
 
-class Meant(NamedTuple):
-    """A sentence with *it*, which stands for the noun in column ``meant`` and not for that in column ``other``.
+class PronounSentence(NamedTuple):
+    """A sentence with *it*, which refers to the noun at position ``antecedent``, and not to that at ``other_noun``.
 
-    ``telling``: the nouns differ in gender, so *es* or *sie* says which one is meant. ``held_out``: the adjective and
-    the noun it is said of are a pair to be held out, one in five, as many of them neuter as feminine.
+    Attributes:
+        source: the English sentence.
+        target: its German translation.
+        antecedent: position of the noun that *it* refers to.
+        other_noun: position of the other noun.
+        genders_differ: whether the nouns differ in gender, so *es* or *sie* determines the antecedent.
+        held_out: whether the pair of adjective and antecedent is held out: one in five, equally neuter and feminine.
     """
 
     source: str
     target: str
-    meant: int
-    other: int
-    telling: bool
+    antecedent: int
+    other_noun: int
+    genders_differ: bool
     held_out: bool
 
 
-def pronoun_sentences() -> list[Meant]:
+def pronoun_sentences() -> list[PronounSentence]:
     """Return all sentences like *the animal did not cross the street because it was too wide*."""
     return [sentence for scene in SCENES for sentence in _scene(scene)]
 
 
-def _scene(scene: SentenceScene) -> Iterator[Meant]:
+def _scene(scene: SentenceScene) -> Iterator[PronounSentence]:
     for (s, subject), (o, object), verb in product(enumerate(ANIMALS), enumerate(scene.objects), scene.verbs):
         if subject == object:
             continue
         for of_subject, adjectives in ((True, OF_SUBJECTS), (False, scene.of_objects)):
-            noun, places = (s, (SUBJECT, OBJECT)) if of_subject else (o, (OBJECT, SUBJECT))
+            noun, positions = (s, (SUBJECT, OBJECT)) if of_subject else (o, (OBJECT, SUBJECT))
             for a, adjective in enumerate(adjectives):
                 english = f"the {subject[0]} did not {verb[0]} the {object[0]} because it was too {adjective[0]}"
                 german = (
                     f"{_article(s)} {subject[1]} {verb[1]} {_article(o)} {object[1]} nicht , "
                     f"weil {_pronoun(noun)} zu {adjective[1]} war"
                 )
-                telling = (s < NEUTER) != (o < NEUTER)
-                yield Meant(english, german, *places, telling, (noun + a) % 5 == 0)
+                genders_differ = (s < NEUTER) != (o < NEUTER)
+                yield PronounSentence(english, german, *positions, genders_differ, (noun + a) % 5 == 0)
 
 
 def _article(noun: int) -> str:
@@ -111,16 +116,21 @@ VERBS = (("saw", "sah"), ("knew", "kannte"), ("painted", "malte"), ("described",
 
 
 class Sense(NamedTuple):
-    """A sentence with *bank* in column ``place``: ``sense`` is 1 beside a river and −1 for money.
+    """A sentence with *bank*.
 
-    ``beside`` is the number of the word that stands beside it, among those of that sense.
+    Attributes:
+        source: the English sentence.
+        target: its German translation.
+        position: position of *bank*.
+        sense: 1 for a river, −1 for money.
+        neighbor: index of the other noun among the words of that sense.
     """
 
     source: str
     target: str
-    place: int
+    position: int
     sense: int
-    beside: int
+    neighbor: int
 
 
 def sense_sentences() -> list[Sense]:
@@ -128,21 +138,21 @@ def sense_sentences() -> list[Sense]:
     sentences = []
     meanings = ((-1, "die Bank", MONEY), (1, "das Ufer", RIVER))
     for person, verb, (sense, bank, words), last in product(PEOPLE, VERBS, meanings, (False, True)):
-        for beside, word in enumerate(words):
+        for neighbor, word in enumerate(words):
             pair = [word, ("bank", bank)] if last else [("bank", bank), word]
             source = f"the {person[0]} {verb[0]} the {pair[0][0]} and the {pair[1][0]}"
             target = f"{person[1]} {verb[1]} {pair[0][1]} und {pair[1][1]}"
-            sentences.append(Sense(source, target, 7 if last else 4, sense, beside))
+            sentences.append(Sense(source, target, 7 if last else 4, sense, neighbor))
     return sentences
 
 
-def encode_pairs(sentences: Sequence[Meant | Sense], tokenizer: WordTokenizer) -> toy_tasks.ToyPairs:
-    """Encode sentences as pairs of ids."""
-    sources, targets = [each.source for each in sentences], [each.target for each in sentences]
+def encode_pairs(sentences: Sequence[PronounSentence | Sense], tokenizer: WordTokenizer) -> toy_tasks.ToyPairs:
+    """Encode sentences as pairs of id lists."""
+    sources, targets = [sentence.source for sentence in sentences], [sentence.target for sentence in sentences]
     return toy_tasks.ToyPairs(tokenizer.encode_lines(sources), tokenizer.encode_lines(targets))
 
 
-def word_tokenizer(sentences: Sequence[Meant | Sense]) -> WordTokenizer:
+def word_tokenizer(sentences: Sequence[PronounSentence | Sense]) -> WordTokenizer:
     """Return a word tokenizer over all words of the sentences, English and German."""
-    words = {word for each in sentences for text in (each.source, each.target) for word in text.split()}
+    words = {word for sentence in sentences for text in (sentence.source, sentence.target) for word in text.split()}
     return WordTokenizer(TokenizerConfig(kind="word"), sorted(words))

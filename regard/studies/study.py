@@ -1,15 +1,16 @@
-"""Studies: claims of the literature, measured on this code and judged against thresholds.
+"""Studies: claims of the literature, measured with this code and compared with thresholds.
 
-A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring says
-the claim, its source, how it is measured, and why the thresholds are what they are. It offers
+A study is a file ``regard/studies/NAME.py`` and an entry of ``regard/studies/catalog.py``. The file's docstring states
+the claim, its source, the measurement, and the reasons for the thresholds. It defines
 
-    def run(*, seed: int, quick: bool, report: Report) -> Findings
+    def run(*, seed: int, minimal: bool, report: Report) -> Findings
 
-with, behind these, options of its own whose defaults are the study (tests feed it something wrong by them). A study
-that ``needs_text`` also takes ``text``, a file, without which only its quick form runs, and ``folder``, where it may
-keep figures and go on from them. ``quick`` asks for the smallest form that runs all of the code. ``run`` prints
-nothing, writes nothing else, calls ``report`` with the share of the work done (0 to 1), and draws from torch's default
-generator, which is already seeded when it is called.
+and optional parameters after these, whose defaults are the study; tests use them to break it. A study that
+``needs_text`` also has the parameters ``text``, a file, and ``folder``, in which it may store figures to continue from.
+Without a text, only its minimal version runs. ``minimal`` selects the smallest version that runs all of the code.
+
+``run`` prints nothing and writes no other files. It calls ``report`` with the share of work done (0 to 1), and draws
+from torch's default generator, which the caller seeds.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ def at_least(what: str, value: float, threshold: float) -> Criterion:
 
 @dataclass(frozen=True, kw_only=True)
 class SavedModel:
-    """A model that a study trained and the pairs it learned, to be inspected afterwards."""
+    """A model that a study trained, and its training pairs, for inspection."""
 
     model: EncoderDecoder
     config: ModelConfig
@@ -71,7 +72,7 @@ class SavedModel:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """Outcome of a study: a table, criteria, a figure to draw, and remarks on the limits of the result."""
+    """Outcome of a study: a table, criteria, a function that draws a figure, and remarks on limits of the result."""
 
     columns: tuple[str, ...]
     rows: list[tuple[Cell, ...]]
@@ -82,9 +83,9 @@ class Findings:
 
     def __post_init__(self) -> None:
         if not self.criteria:
-            raise ValueError("a study without a criterion cannot be judged")
+            raise ValueError("a study needs at least one criterion")
         if any(len(row) != len(self.columns) for row in self.rows):
-            raise ValueError(f"each row has {len(self.columns)} cells, one a column")
+            raise ValueError(f"every row must have {len(self.columns)} cells, one per column")
 
     @property
     def holds(self) -> bool:
@@ -94,9 +95,9 @@ class Findings:
 
 @dataclass(frozen=True, kw_only=True)
 class Study:
-    """Name, claim and source of a study, readable without torch; ``seconds``: its duration in docs/evidence.
+    """Name, claim and source of a study, available without torch.
 
-    ``needs_text``: it trains on a text that the user names.
+    ``seconds``: its duration in docs/evidence. ``needs_text``: whether it requires a text from the user.
     """
 
     name: str
@@ -107,30 +108,35 @@ class Study:
 
     @property
     def module(self) -> str:
-        """The name of its file: that of the study, - as _."""
+        """The name of its module: that of the study, with _ for -."""
         return self.name.replace("-", "_")
 
     def run(
         self,
         *,
         seed: int = 1,
-        quick: bool = False,
+        minimal: bool = False,
         report: Report = ignore_report,
         text: Path | None = None,
         folder: Path | None = None,
     ) -> Findings:
-        """Measure and judge, from ``seed``; the caller's random numbers are left as they were.
+        """Run the study; the state of the caller's random generator does not change.
 
-        ``text``, ``folder``: for a study that needs a text.
+        Args:
+            seed: seed of all random numbers.
+            minimal: whether to run the smallest version, as a test of the program.
+            report: receives the share of work done.
+            text: file of the text, for a study that requires one.
+            folder: folder in which such a study may store figures.
         """
         import torch
 
         module = import_module(f"regard.studies.{self.module}")
-        given = {"text": text, "folder": folder} if self.needs_text else {}
+        inputs = {"text": text, "folder": folder} if self.needs_text else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            found: Findings = module.run(seed=seed, quick=quick, report=report, **given)
-        return found
+            findings: Findings = module.run(seed=seed, minimal=minimal, report=report, **inputs)
+        return findings
 
 
 def format_cell(cell: Cell) -> str:

@@ -1,16 +1,16 @@
-"""Need of a learning-rate warm-up, by the place of the norm.
+"""Need for a learning-rate warm-up, by the position of the norm.
 
-Claim: with the norm behind the residual sum (post-LN) gradients near the output are large at the start, and training at
-a large learning rate fails without a warm-up; with the norm before the sub-layer (pre-LN) the warm-up can be left out
+Claim: with the norm after the residual sum (post-LN), gradients near the output are large at the start. Training at a
+large learning rate then fails without a warm-up. With the norm before the sub-layer (pre-LN), no warm-up is necessary
 (Xiong et al. 2020: on IWSLT14 8.45 BLEU without, about 34 with; post-LN is the original of Vaswani et al. 2017).
 
 Measured: twelve layers of width 64, six of the encoder and six of the decoder, learn to reverse 16 random words out of
-32. Adam with β₂ = 0.98, 32 sentences an update, 400 updates with a learning rate of 3e-3 from the first on or rising to
-it over the first 200. The loss is a mean over the last 50 updates, END included.
+32. Training takes 400 updates of 32 sentences by Adam with β₂ = 0.98. The learning rate is 3e-3 from the first update,
+or increases to it over the first 200. The loss is a mean over the last 50 updates, including END.
 
-Thresholds: whoever knows that a sentence has 16 words, and nothing of which, has a loss of chance = 16 ln 32 / 17. A
-model has learned nothing if it is not below that. Those that learn are at least a tenth of it below. Pre-LN without the
-warm-up keeps at least half of what it gains with it.
+Thresholds: a model that knows only the length of 16 words has a loss of chance = 16 ln 32 / 17. A model has learned
+nothing if its loss is not below that. The losses of those that learn are at least a tenth below it. Pre-LN without the
+warm-up achieves at least half of its gain with it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CHANCE = LENGTH * math.log(TYPES) / (LENGTH + 1)
 
 
 class Recipe(NamedTuple):
-    """Place of the norm, and number of updates over which the learning rate rises."""
+    """Position of the norm, and number of updates over which the learning rate increases."""
 
     norm: str
     warmup: int
@@ -49,20 +49,20 @@ RECIPES = {
 }
 
 
-def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe] = RECIPES) -> Findings:
-    """Train and judge ``recipes``, which have the names of RECIPES."""
-    layers, updates = (1, 6) if quick else (6, 400)
+def run(*, seed: int, minimal: bool, report: Report, recipes: Mapping[str, Recipe] = RECIPES) -> Findings:
+    """Train the ``recipes``, which have the names of RECIPES, and compare their losses."""
+    layers, updates = (1, 6) if minimal else (6, 400)
     curves: dict[str, list[float]] = {}
     for name, recipe in recipes.items():
         torch.manual_seed(seed)
-        part = toy_tasks.report_part(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
-        curves[name] = _losses(recipe, layers, updates, seed, part)
+        report_recipe = toy_tasks.report_part(report, len(curves) / len(recipes), (len(curves) + 1) / len(recipes))
+        curves[name] = _losses(recipe, layers, updates, seed, report_recipe)
     last = {name: fmean(curve[-50:]) for name, curve in curves.items()}
     gain = {name: CHANCE - loss for name, loss in last.items()}
     return Findings(
-        columns=("", *(f"update {step}" for step in _shown(updates)), "gain on chance"),
+        columns=("", *(f"update {step}" for step in _table_updates(updates)), "gain over chance"),
         rows=[
-            (name, *(fmean(curve[max(step - 50, 0) : step]) for step in _shown(updates)), gain[name])
+            (name, *(fmean(curve[max(step - 50, 0) : step]) for step in _table_updates(updates)), gain[name])
             for name, curve in curves.items()
         ],
         criteria=[
@@ -78,7 +78,7 @@ def run(*, seed: int, quick: bool, report: Report, recipes: Mapping[str, Recipe]
 
 
 def _losses(recipe: Recipe, layers: int, updates: int, seed: int, report: Report) -> list[float]:
-    """Train, and return the loss of each update."""
+    """Train a model and return the loss of each update."""
     model = toy_tasks.toy_model(
         TYPES, encoder_layers=layers, decoder_layers=layers, width=64, feed_forward=128, heads=4, norm=recipe.norm
     )
@@ -95,7 +95,7 @@ def _losses(recipe: Recipe, layers: int, updates: int, seed: int, report: Report
     return losses
 
 
-def _shown(updates: int) -> list[int]:
+def _table_updates(updates: int) -> list[int]:
     return [max(updates * quarter // 4, 1) for quarter in range(1, 5)]
 
 
@@ -107,6 +107,6 @@ def _draw(figure: Figure, curves: Mapping[str, Sequence[float]]) -> None:
         ]
         steps = range(1, len(curve) + 1, max(len(curve) // 100, 1))
         axes.plot(steps, smooth, label=name, linestyle="-" if "warm-up" in name else "--")
-    axes.axhline(CHANCE, color="black", linestyle=":", label="knowing the length alone")
-    axes.set(xlabel="update", ylabel="loss, nats a token", title=f"12 layers, learning rate {RATE}", ylim=(0, 4.5))
+    axes.axhline(CHANCE, color="black", linestyle=":", label="known length only")
+    axes.set(xlabel="update", ylabel="loss, nats per token", title=f"12 layers, learning rate {RATE}", ylim=(0, 4.5))
     axes.legend()

@@ -49,8 +49,8 @@ def named_column(path: Path, selected: Sequence[Column], trained: Sequence[str],
         common: common names of the column.
 
     Returns:
-        The selected column, else the first trained or common name in the file, else the first column of a file with one
-        column or without names.
+        The selected column, else the first trained or common name in the file, else the only column, or the first if
+        columns have no names.
 
     Raises:
         DataError: if the file has several columns and none of these names.

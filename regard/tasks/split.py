@@ -54,7 +54,7 @@ def read_part(
 ) -> list[Example]:
     """Read the examples of a part of the data.
 
-    If one corpus is split by a hash, held-out examples with a label that is not in the training share move to training,
+    If one corpus is split by a hash, held-out examples with a label missing from the training share move to training,
     with all equal examples.
 
     Args:

@@ -21,9 +21,9 @@ class CanonicalRanks(Shards):
     """The shards of one of several ranks; each rank has a contiguous run of shards, a branch of the tree.
 
     The upper levels of the tree are added by recursive doubling. At level k, a rank exchanges its part with the rank
-    whose number differs in bit k, and both add the parts in the order of ranks. Every rank therefore has the same bits
-    as one process that computed all shards. Each level sends the whole gradient through CPU memory, log2(ranks) times
-    its size; a ring sends at most twice its size.
+    whose number differs in bit k. Both add the parts in the order of ranks. Every rank therefore has the same bits as
+    one process that computed all shards. Each level sends the whole gradient through CPU memory, log2(ranks) times its
+    size; a ring sends at most twice its size.
     """
 
     def __init__(self, shard_count: int, workers: Workers, peers: ProcessGroup, device: torch.device = CPU) -> None:

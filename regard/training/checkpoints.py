@@ -70,7 +70,7 @@ class Checkpoints:
     def save(self, progress: TrainingProgress, carry: Carries, *, planned: bool = True) -> None:
         """Save a checkpoint of the current state. ``carry``: the carried state for the next update.
 
-        A checkpoint that was only saved on an interruption (``planned`` False) is deleted when the next one exists, and
+        A checkpoint that was only saved on an interruption (``planned`` False) is deleted when the next one exists. It
         does not count toward those to keep. The last ten checkpoints, and so their average, therefore do not depend on
         interruptions.
         """

@@ -15,8 +15,8 @@ from regard.training.strategy import Trainable
 class DDP(OneShard):
     """One shard per rank; gradients are added in buckets during the last backward pass of an update.
 
-    Earlier passes only accumulate. Differs from ``CanonicalRanks``: any number of ranks is possible, at most twice the
-    size of the weights is sent per update, and the order of sums, and so the bits, depends on the number of ranks.
+    Earlier passes only accumulate. Differs from ``CanonicalRanks``: any number of ranks is possible, and at most twice
+    the size of the weights is sent per update. The order of sums, and so the bits, depends on the number of ranks.
     """
 
     def wrap(self, model: Trainable) -> nn.Module:

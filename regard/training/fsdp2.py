@@ -151,8 +151,8 @@ def _starts_without_weights(layer: Any) -> bool:
 def _dropped(model: Any, inputs: Any, output: Any) -> None:
     """Drop the gathered weights of the root after a pass without gradient.
 
-    FSDP2 keeps them for the backward pass, after which it drops them. Without a backward pass, they would remain, and
-    the next pass would use them even if the weights had been replaced meanwhile, for example by a moving average.
+    FSDP2 keeps them for the backward pass, after which it drops them. Without a backward pass, they would remain. The
+    next pass would use them even if the weights had been replaced meanwhile, for example by a moving average.
     """
     if not torch.is_grad_enabled():
         model.reshard()

@@ -38,7 +38,7 @@ class HiddenMatrix(NamedTuple):
 class Muon(torch.optim.Optimizer):
     """Optimizer with steps along the orthogonalized momentum, all singular values near 1 (Jordan et al. 2024).
 
-    B ← μ B + (1 − μ) G, M = μ B + (1 − μ) G (Nesterov), W ← (1 − η λ) W − 0.2 η √max(rows, columns) O, where O is
+    B ← μ B + (1 − μ) G; M = μ B + (1 − μ) G (Nesterov); W ← (1 − η λ) W − 0.2 η √max(rows, columns) O, where O is
     ``orthogonalize(M)``. The scale gives updates the root mean square of AdamW's, so both can use the same rate η and
     decay λ (Liu et al. 2025, Eq. 4; torch's ``match_rms_adamw``); Jordan's own is √max(1, rows / columns).
 

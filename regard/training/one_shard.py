@@ -33,10 +33,10 @@ class OneShard:
     """Gradients in one shard per rank, computed by ``backward``; without ``peers``, in one shard in this process.
 
     The examples of each batch are divided among the ranks; the random seed of rank r in batch b is (seed, b · ranks +
-    r). The loss is the sum over all ranks and batches of an update, divided by the sum of their weights, which are
-    known before the first pass. A token therefore has the same weight for any number of batches and any distribution of
-    tokens. Differs from ``Shards``: bits depend on the number of ranks, and gradients of bfloat16 models are added in
-    bfloat16, unless a subclass overrides this.
+    r). The loss is the sum over all ranks and batches of an update, divided by the sum of their weights. The weights
+    are known before the first pass. A token therefore has the same weight for any number of batches and any
+    distribution of tokens. Differs from ``Shards``: bits depend on the number of ranks, and gradients of bfloat16
+    models are added in bfloat16, unless a subclass overrides this.
     """
 
     def __init__(self, peers: ProcessGroup | None, device: torch.device = CPU) -> None:

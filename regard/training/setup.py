@@ -1,7 +1,7 @@
 """Preparation of a training from its run folder: examples, network, and a plan that is made once.
 
 Measured and counted values (number format, number of updates within the minutes) are written to ``plan.json`` once and
-read from there later, so a resumed run is the same run. Training adds the decisions of its clock.
+read from there later. A resumed run is therefore the same run. Training adds the decisions of its clock.
 """
 
 from __future__ import annotations

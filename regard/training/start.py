@@ -43,8 +43,8 @@ OpenDisplay = Callable[[Path], AbstractContextManager[Display]]
 def train_new(run: RunFolder, open_display: OpenDisplay, peers: ProcessGroup | None = None) -> int:
     """Train a run whose folder was just created; remove the folder if nothing in it can be resumed.
 
-    The folder is kept if it has a checkpoint, or if it has a plan and the run was interrupted, ran out of disk space or
-    lost a rank. Other errors after the plan would occur again, so the folder is removed.
+    The folder is kept if it has a checkpoint. It is also kept if it has a plan and the run was interrupted, ran out of
+    disk space or lost a rank. Other errors after the plan would occur again, so the folder is removed.
     """
     try:
         return train_run(run, open_display, peers)

@@ -23,7 +23,7 @@ def test_an_export_says_the_same(language_model: Path, regard: Callable[..., Res
     with unchecked():
         done = regard("export", language_model, folder, "--to", "transformers", "--sentences", "3")
     assert done.exit_code == 0, done.output
-    assert "of 3 texts 3 have the same pieces, 3 the same greedy continuation" in done.output
+    assert "equal pieces for 3 of 3 texts, equal greedy continuations for 3" in done.output
     written = json.loads((folder / "parity.json").read_text())
     assert written["difference"] < 1e-4 and (written["texts"], written["to"]) == (3, "transformers")
     names = {"config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
@@ -53,7 +53,7 @@ def test_any_run_goes_to_a_folder_to_share(language_model: Path, regard: Callabl
     folder, lines = tmp_path / "shared", tmp_path / "lines.txt"
     lines.write_text("the\na\n")
     done = regard("export", language_model, folder, "--to", "hub", "--source", lines)
-    assert done.exit_code == 0 and "of 2 lines 2 have the same output" in done.output, done.output
+    assert done.exit_code == 0 and "equal outputs for 2 of 2 lines" in done.output, done.output
     names = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
     assert {"README.md", "SHA256SUMS", "config.toml", "parity.json", "plan.json"} <= names
     assert not [name for name in names if name.startswith("data/") or "optimizer" in name or name == "environment.json"]
@@ -66,4 +66,4 @@ def test_any_run_goes_to_a_folder_to_share(language_model: Path, regard: Callabl
     (weights,) = (folder / "checkpoints").glob("step-*/model.safetensors")
     assert weights.read_bytes() == (language_model / weights.relative_to(folder)).read_bytes()
     again = regard("export", folder, tmp_path / "twice", "--to", "hub")
-    assert again.exit_code == 0 and "have the same output" in again.output, again.output
+    assert again.exit_code == 0 and "equal outputs for" in again.output, again.output

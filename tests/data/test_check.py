@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from regard.data import rows
 from regard.data.lint import check
 from regard.data.lint.check import KINDS, lint
 from regard.data.lint.languages import SAMPLE_SIZE, PairSample, wrong_language_lines
@@ -21,7 +22,7 @@ from regard.data.lint.rules import (
     unrelated_correlation,
 )
 from regard.data.reading import CorpusConfig
-from regard.errors import DataError
+from regard.errors import DataError, MissingDataError
 
 
 @pytest.fixture(autouse=True)
@@ -202,6 +203,28 @@ def test_no_bytes_make_it_raise(tmp_path_factory, pairs):
 def test_a_missing_file_is_an_error_all_the_same(tmp_path):
     with pytest.raises(DataError, match="file not found"):
         lint(CorpusConfig(source=tmp_path / "x.tsv"))
+
+
+@pytest.mark.parametrize("name", ["x.csv", "x.parquet"])
+def test_a_missing_table_is_an_error_all_the_same(tmp_path, name):
+    with pytest.raises(MissingDataError):
+        lint(CorpusConfig(source=tmp_path / name))
+
+
+@pytest.mark.parametrize("what", ["no column", "another wording of the message"])
+def test_a_missing_column_is_an_error_whatever_its_message(tmp_path, monkeypatch, what):
+    monkeypatch.setattr(rows, "missing_column", lambda column, names, where: MissingDataError(what, where=where))
+    (tmp_path / "x.csv").write_text("source,other\na,b\n")
+    with pytest.raises(MissingDataError, match=what):
+        lint(CorpusConfig(source=tmp_path / "x.csv"))
+
+
+@pytest.mark.parametrize("before", [0, 2])
+def test_a_row_of_another_length_is_a_finding_and_no_error(tmp_path, before):
+    """Also if it is the first row."""
+    (tmp_path / "x.csv").write_text("source,target\n" + "a,b\n" * before + "a,b,c\n")
+    report = lint(CorpusConfig(source=tmp_path / "x.csv"))
+    assert ("format", before + 2) in found(report)
 
 
 def test_many_findings_are_counted_but_not_all_named(tmp_path):

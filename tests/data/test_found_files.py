@@ -14,6 +14,7 @@ import pytest
 
 from regard import cli
 from regard.core.task_table import locate
+from regard.data.documents import text_files
 from regard.data.graph_files import read_graph
 from regard.data.reading import read_pairs
 from regard.data.rows import form_of, read_head, read_rows
@@ -447,6 +448,29 @@ def test_heads_of_nodes_count_in_any_case(tmp_path: Path, head: str) -> None:
         and graph.classes == ("x", "y")
         and np.flatnonzero(graph.parts["valid"]).tolist() == [1, 4, 7, 10]
     )
+
+
+@pytest.mark.parametrize("levels", [0, 1, 2])
+def test_runs_are_no_texts(tmp_path: Path, levels: int) -> None:
+    """A run, a folder of runs, a folder of folders of runs."""
+    folder = tmp_path / "experiments" / "runs" / "first"
+    config, _ = found(write(tmp_path, "a.txt", "some text\n" * 300))
+    RunFolder.create(folder, config)
+    write(folder, "metrics.jsonl", '{"step": 1, "loss": 2.5}\n' * 30)
+    write(folder, "README.md", "# a model\n")
+    source = [folder, *folder.parents][levels]
+    with pytest.raises(DataError) as caught:
+        text_files(source)
+    for error in (caught.value, refused(source) if levels else caught.value):  # a run alone is read as a recipe
+        assert error.where == str(source) and str(folder) in str(error.why)
+        assert f"--resume {folder}" in str(error.help) and f"--continue {folder}" in str(error.help)
+
+
+def test_a_folder_of_texts_with_a_config_of_its_own_is_no_run(tmp_path: Path) -> None:
+    write(tmp_path, "a.txt", "some text\n" * 300)
+    (tmp_path / "site").mkdir()
+    write(tmp_path / "site", "config.toml", "title = 'x'\n")
+    assert found(tmp_path)[0].task.kind == "language-model"
 
 
 def test_a_file_of_comments_alone_is_no_defect(tmp_path: Path) -> None:

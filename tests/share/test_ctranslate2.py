@@ -33,13 +33,13 @@ SAYABLE: list[dict[str, Any]] = [
     {"position": {"kind": "learned", "longest": 80}},
 ]
 UNSAYABLE: list[tuple[dict[str, Any], str]] = [
-    ({"preset": "rnnsearch-small", "width": 8, "share": "none"}, "not both a Transformer's"),
-    ({"decoder": {"mixer": {"kind": "ssru"}}}, "something else than self-attention"),
-    ({"cross_attention": {"kind": "additive"}}, "not the scaled product"),
-    ({"encoder": {"mixer": {"kind": "additive"}}}, "attention is not the scaled product"),
+    ({"preset": "rnnsearch-small", "width": 8, "share": "none"}, "not both Transformers"),
+    ({"decoder": {"mixer": {"kind": "ssru"}}}, "mixer is not self-attention"),
+    ({"cross_attention": {"kind": "additive"}}, "not the scaled dot product"),
+    ({"encoder": {"mixer": {"kind": "additive"}}}, "attention is not the scaled dot product"),
     ({"position": "rotary"}, "positions are neither"),
     ({"key_heads": 1}, "share keys"),
-    ({"key_width": 4}, "not as wide"),
+    ({"key_width": 4}, "the width of its heads"),
     ({"normalization": "none", "norm": "pre"}, "normalization is none"),
 ]
 
@@ -86,7 +86,7 @@ def test_a_difference_is_counted_where_it_begins(tmp_path: Path) -> None:
         found.sentences,
         found.pieces,
     ) == (3, 6)
-    assert "1 of 3 sentences the same" in str(found)
+    assert "equal greedy outputs for 1 of 3 sentences" in str(found)
     found.write(tmp_path, "other")
     written = json.loads((tmp_path / "parity.json").read_text())
     assert (written["differing"], written["sentences"], written["to"]) == (2, 3, "other")

@@ -145,7 +145,7 @@ def test_tokenizers_frame_a_text_and_know_the_mask(kind: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "model", "reason", "setting"),
     [
-        ("class", {"norm": "post"}, "normalizes after", "model.norm=pre"),
+        ("class", {"norm": "post"}, "post-norm", "model.norm=pre"),
         ("class", {"pooling": "attention"}, "pooling is attention", "model.pooling=first"),
         ("tags", {"affixes": 10}, "affixes", "model.affixes=0"),
         ("tags", {"activation": "relu", "position": "rotary"}, "", "--set model."),
@@ -153,7 +153,7 @@ def test_tokenizers_frame_a_text_and_know_the_mask(kind: str, tmp_path: Path) ->
         ("class", {"encoder": {"kind": "recurrent", "width": 8}}, "recurrent", "model.encoder.kind=transformer"),
         ("masked", {"activation": "relu2"}, "relu2", "model.activation=gelu"),
         ("masked", {"normalization_epsilon": 1e-3}, "epsilon", "model.normalization_epsilon"),
-        ("tags", {"mixer": "additive"}, "mix by additive", "model.mixer=dot"),
+        ("tags", {"mixer": "additive"}, "its mixer is additive", "model.mixer=dot"),
         ("tags", {"qk_norm": True}, "qk_norm", ""),
     ],
 )
@@ -204,7 +204,7 @@ def test_a_run_is_exported_and_compared(name: str, tmp_path: Path) -> None:
     end = "\n\n" if name == "tags" else "\n"
     run = trained(tmp_path, TASKS[name]["task"], model, f"film\tgood{end}one film\tbad{end}")
     done = exported(run, "transformers")
-    assert done.exit_code == 0 and "have the same pieces" in done.output, done.output
+    assert done.exit_code == 0 and "equal pieces for" in done.output, done.output
     parity = json.loads((tmp_path / "out" / "parity.json").read_text())
     assert parity["texts"] == parity["pieces"] > 0 and parity["difference"] < 1e-4
 
@@ -221,12 +221,12 @@ def test_another_task_that_declares_the_form_is_exported(tmp_path: Path, monkeyp
     monkeypatch.setenv("REGARD_TASKS", "own_tags:TASK")
     run = trained(tmp_path, "own_tags:TASK", SIZES | {"position": "rotary"}, "film\tN\n\none\tD\nfilm\tN\n\n")
     done = exported(run, "transformers")
-    assert done.exit_code == 0 and "of 2 texts 2 have the same pieces" in done.output, done.output
+    assert done.exit_code == 0 and "equal pieces for 2 of 2 texts" in done.output, done.output
 
 
 def test_the_command_names_the_settings(tmp_path: Path) -> None:
     run = trained(tmp_path, "classification", {}, "good film\tgood\nbad one\tbad\n")
-    with pytest.raises(ConfigError, match=r"normalizes after[\s\S]*--set model\.norm=pre.*--set model\.pooling=first"):
+    with pytest.raises(ConfigError, match=r"post-norm[\s\S]*--set model\.norm=pre.*--set model\.pooling=first"):
         raise exported(run, "transformers").exception
     with pytest.raises(ConfigError, match="--to transformers or hub"):
         raise exported(run, "onnx").exception

@@ -45,11 +45,11 @@ SAYABLE: dict[str, dict[str, Any]] = {
     "none-shared": {"share": "none", "output_bias": True},
 }
 UNSAYABLE: list[tuple[dict[str, Any], str]] = [
-    ({"norm": "pre"}, "before its sub-layers"),
+    ({"norm": "pre"}, "pre-norm"),
     ({"normalization": "rms"}, "normalization is rms"),
     ({"position": "learned"}, "positions are learned"),
     ({"activation": "swiglu"}, "activation is swiglu"),
-    ({"encoder": {"mixer": {"kind": "additive"}}}, "not the scaled product"),
+    ({"encoder": {"mixer": {"kind": "additive"}}}, "not the scaled dot product"),
 ]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "dog", "runs", "over", "grass", "two", "three", "birds", "sing"]
 GERMAN = ["die", "Katze", "saß", "auf", "einer", "Matte", "Hund", "läuft", "über", "Gras", "zwei", "drei", "Vögel"]
@@ -233,8 +233,8 @@ def test_what_marian_cannot_say_is_named(english: SentencePieceTokenizer, shape:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (TokenizerConfig(kind="word"), "not SentencePiece"),
-        (TokenizerConfig(kind="bpe", lowercase=True), "lowers the case"),
+        (TokenizerConfig(kind="word"), "not a SentencePiece model"),
+        (TokenizerConfig(kind="bpe", lowercase=True), "lowercases text"),
     ],
 )
 def test_tokenizers_that_marian_has_not_are_named(config: TokenizerConfig, told: str) -> None:

@@ -17,7 +17,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, *ends: tuple[float, float]) -> list
     """Of shares at the trained length and at the longest: content, content sharpened, location, location sharpened."""
     tries = iter([Tried([first, *[0.5] * (len(TIMES) - 2), last], torch.zeros(2, 2)) for first, last in ends])
     monkeypatch.setattr(alignment, "_try", lambda *rest: next(tries))
-    return [criterion.holds for criterion in alignment.run(seed=1, quick=True, report=ignore_report).criteria]
+    return [criterion.holds for criterion in alignment.run(seed=1, minimal=True, report=ignore_report).criteria]
 
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_untrained_attention_is_not_aligned() -> None:
     torch.manual_seed(1)
-    found = alignment.run(seed=1, quick=True, report=ignore_report)
+    found = alignment.run(seed=1, minimal=True, report=ignore_report)
     assert not found.criteria[0].holds and not found.criteria[1].holds
 
 

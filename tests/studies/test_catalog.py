@@ -29,10 +29,10 @@ def test_its_docstring_says_claim_measure_and_thresholds(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", STUDIES)
-def test_its_quick_form_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
+def test_its_minimal_version_runs_and_is_recorded(name: str, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     told: list[float] = []
-    record = record_study(STUDIES[name], tmp_path, quick=True, report=told.append)
+    record = record_study(STUDIES[name], tmp_path, minimal=True, report=told.append)
     assert told == sorted(told) and told[-1] == pytest.approx(1.0), "it reports the share done, and comes to its end"
     assert json.loads((tmp_path / "result.json").read_text(encoding="utf-8")) == record
     assert 1_000 < (tmp_path / "figure.svg").stat().st_size < 60_000

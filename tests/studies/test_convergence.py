@@ -30,7 +30,7 @@ def test_the_verdict_goes_by_seconds_at_the_best_rate(monkeypatch: pytest.Monkey
         return Trained(rate, [9.0] * (next(updates) - OVER) + [0.0] * OVER, next(durations))
 
     monkeypatch.setattr(convergence, "_train", trained)
-    found = convergence.run(seed=1, quick=True, report=ignore_report)
+    found = convergence.run(seed=1, minimal=True, report=ignore_report)
     assert [row[3] for row in found.rows] == [30, 35, 60]
     assert [c.value for c in found.criteria] == pytest.approx([0.6, 0.6])
     assert [c.threshold for c in found.criteria] == pytest.approx([0.9, 1.05])
@@ -38,6 +38,6 @@ def test_the_verdict_goes_by_seconds_at_the_best_rate(monkeypatch: pytest.Monkey
 
 
 def test_it_fails_where_the_goal_is_not_reached() -> None:
-    found = convergence.run(seed=1, quick=True, report=ignore_report, models={"a": SMALL, "b": SMALL})
+    found = convergence.run(seed=1, minimal=True, report=ignore_report, models={"a": SMALL, "b": SMALL})
     assert [row[3] for row in found.rows] == ["not reached"] * 2
     assert not found.holds

@@ -36,15 +36,15 @@ def failed(found: Findings) -> set[str]:
 
 
 def test_it_holds() -> None:
-    assert dictionary.run(seed=1, quick=True, report=ignore_report).holds
+    assert dictionary.run(seed=1, minimal=True, report=ignore_report).holds
 
 
 def test_it_fails_where_the_temperature_stays() -> None:
-    found = dictionary.run(seed=1, quick=True, report=ignore_report, lookup=lambda temperature: Dot(scale=1.0))
-    assert "distance from the dict's answer at the lowest temperature" in failed(found)
-    assert "distance from the dict's answer / bound, worst" in failed(found)
+    found = dictionary.run(seed=1, minimal=True, report=ignore_report, lookup=lambda temperature: Dot(scale=1.0))
+    assert "distance from the dict's output at the lowest temperature" in failed(found)
+    assert "distance from the dict's output / bound, maximum" in failed(found)
 
 
 def test_it_fails_where_order_matters() -> None:
-    found = dictionary.run(seed=1, quick=True, report=ignore_report, lookup=FirstComeFirst)
-    assert "change by another order of the pairs, worst" in failed(found)
+    found = dictionary.run(seed=1, minimal=True, report=ignore_report, lookup=FirstComeFirst)
+    assert "change by another order of the pairs, maximum" in failed(found)

@@ -43,7 +43,7 @@ def test_it_fails_where_the_others_fall_too() -> None:
 
 def test_it_fails_where_nothing_is_scaled() -> None:
     scores = {PLAIN: lambda width: Dot(scale=1.0), SCALED: lambda width: Dot(scale=1.0)}
-    found = dimension.run(seed=1, quick=True, report=ignore_report, scores=scores)
+    found = dimension.run(seed=1, minimal=True, report=ignore_report, scores=scores)
     assert {row[0] for row in found.rows} == {PLAIN, SCALED}
     assert not found.holds
 

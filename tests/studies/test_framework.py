@@ -44,10 +44,10 @@ def findings(*criteria: Criterion) -> Findings:
 def toy(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """A study whose only figure is a drawn number, held against 0.5; it alone is in the catalog."""
 
-    def run(*, seed: int, quick: bool, report: Report) -> Findings:
+    def run(*, seed: int, minimal: bool, report: Report) -> Findings:
         report(0.5)
         report(1.0)
-        return findings(at_least("drawn", float(torch.rand(())), 0.5 if quick else 2.0))
+        return findings(at_least("drawn", float(torch.rand(())), 0.5 if minimal else 2.0))
 
     module = ModuleType("regard.studies.toy")
     module.run = run  # type: ignore[attr-defined]
@@ -81,7 +81,7 @@ def test_a_criterion_holds_by_its_numbers(criterion: Criterion, holds: bool) -> 
 
 
 def test_a_study_without_a_criterion_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot be judged"):
+    with pytest.raises(ValueError, match="at least one criterion"):
         findings()
 
 
@@ -107,7 +107,7 @@ def test_a_seed_decides_and_nothing_outside_is_disturbed(toy: ModuleType) -> Non
 
 
 def test_the_verdict_is_computed(toy: ModuleType, tmp_path: Path) -> None:
-    kept = [record_study(TOY, tmp_path / "toy", quick=quick) for quick in (True, False)]
+    kept = [record_study(TOY, tmp_path / "toy", minimal=minimal) for minimal in (True, False)]
     assert [record["holds"] for record in kept] == [True, False]
     assert kept[0]["criteria"][0]["threshold"] == 0.5
     assert read_record(tmp_path / "toy" / "result.json") == kept[1]
@@ -167,7 +167,7 @@ def test_a_page_says_what_was_not_run(toy: ModuleType, tmp_path: Path) -> None:
     assert "not run" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("text, told", [("{", "no result"), ('{"format": 99}', "newer version")])
+@pytest.mark.parametrize("text, told", [("{", "not the result"), ('{"format": 99}', "newer version")])
 def test_a_damaged_or_newer_result_is_refused(tmp_path: Path, text: str, told: str) -> None:
     (tmp_path / "result.json").write_text(text)
     with pytest.raises(ModelError, match=told):
@@ -177,6 +177,11 @@ def test_a_damaged_or_newer_result_is_refused(tmp_path: Path, text: str, told: s
 def test_an_unknown_study_is_refused_with_the_names() -> None:
     with pytest.raises(ConfigError, match="dictionary"):
         regard("dictonary")
+
+
+def test_the_earlier_spelling_of_a_name_finds_the_study() -> None:
+    assert catalog.find_study("normalisation") is catalog.STUDIES["normalization"]
+    assert "normalisation" not in catalog.STUDIES, "it is neither listed nor run twice"
 
 
 def test_the_list_names_each_study_and_imports_nothing_heavy() -> None:
@@ -199,9 +204,9 @@ def test_all_leaves_out_what_needs_a_text_and_says_so(
 ) -> None:
     given: list[Path | None] = []
 
-    def run(*, seed: int, quick: bool, report: Report, text: Path | None, folder: Path | None) -> Findings:
+    def run(*, seed: int, minimal: bool, report: Report, text: Path | None, folder: Path | None) -> Findings:
         given.append(text)
-        return toy.run(seed=seed, quick=quick, report=report)  # type: ignore[no-any-return]
+        return toy.run(seed=seed, minimal=minimal, report=report)  # type: ignore[no-any-return]
 
     reader = ModuleType("regard.studies.reader")
     reader.run = run  # type: ignore[attr-defined]

@@ -7,9 +7,9 @@ from regard.studies.study import ignore_report
 
 
 def test_without_a_global_column_it_does_not_hold() -> None:
-    found = global_local.run(seed=1, quick=True, report=ignore_report, first=0)
+    found = global_local.run(seed=1, minimal=True, report=ignore_report, first=0)
     failed = [criterion.what for criterion in found.criteria if not criterion.holds]
-    assert "pairs of columns connected, one global column" in failed
+    assert "pairs of positions connected, one global position" in failed
     assert not found.holds
 
 

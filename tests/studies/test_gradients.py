@@ -13,7 +13,7 @@ from regard.studies.study import ignore_report
 
 def failed(**options: Any) -> list[int]:
     """Which criteria, by their place."""
-    found = gradients.run(seed=1, quick=True, report=ignore_report, **options)
+    found = gradients.run(seed=1, minimal=True, report=ignore_report, **options)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 

@@ -12,7 +12,7 @@ from regard.studies.study import ignore_report
 def verdict(monkeypatch: pytest.MonkeyPatch, accuracies: dict[int, list[float]], **costs: int) -> list[bool]:
     given = {number: iter(each) for number, each in accuracies.items()}
     monkeypatch.setattr(heads, "_accuracy", lambda number, **rest: next(given[number]))
-    found = heads.run(seed=1, quick=True, report=ignore_report, heads=tuple(accuracies))
+    found = heads.run(seed=1, minimal=True, report=ignore_report, heads=tuple(accuracies))
     return [criterion.holds for criterion in found.criteria]
 
 

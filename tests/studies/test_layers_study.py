@@ -13,7 +13,7 @@ from regard.studies.study import ignore_report
 
 def failed(**changed: MeasuredLayer) -> list[int]:
     """Which criteria, by their place, with the layers changed."""
-    found = layers.run(seed=1, quick=True, report=ignore_report, layers=LAYERS | changed)
+    found = layers.run(seed=1, minimal=True, report=ignore_report, layers=LAYERS | changed)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 

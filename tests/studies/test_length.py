@@ -14,7 +14,7 @@ from regard.studies.study import ignore_report
 def verdict(monkeypatch: pytest.MonkeyPatch, vector: list[float], attention: list[float]) -> list[bool]:
     shares = iter([vector, attention])
     monkeypatch.setattr(length, "_shares", lambda *rest: next(shares))
-    return [criterion.holds for criterion in length.run(seed=1, quick=True, report=ignore_report).criteria]
+    return [criterion.holds for criterion in length.run(seed=1, minimal=True, report=ignore_report).criteria]
 
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,5 +34,5 @@ def test_words_count_where_they_belong(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_untrained_models_copy_nothing() -> None:
     torch.manual_seed(1)
-    found = length.run(seed=1, quick=True, report=ignore_report)
+    found = length.run(seed=1, minimal=True, report=ignore_report)
     assert all(share < 0.2 for row in found.rows for share in row[1:] if not isinstance(share, str))

@@ -18,7 +18,7 @@ EXPONENTS = {"everything": (2.0, 1.0), "straight": (1.0, 1.0), "bent": (1.2, 1.0
         ("straight", 1.0, []),
         ("bent", 1.0, ["bent: exponent of time"]),
         ("hungry", 1.0, ["hungry: exponent of memory"]),
-        ("straight", 5000.0, ["straight: share of the time of everything, 16,384 columns"]),
+        ("straight", 5000.0, ["straight: share of the time of everything, 16,384 positions"]),
     ],
 )
 def test_it_holds_for_straight_lines_alone(
@@ -33,7 +33,7 @@ def test_it_holds_for_straight_lines_alone(
         return length, (factor if each == name else 1.0) * 1e-6 * length**time, int(1000 * length**memory)
 
     monkeypatch.setattr(long_costs, "_point", point)
-    found = long_costs.run(seed=1, quick=False, report=ignore_report, tested=tested)
+    found = long_costs.run(seed=1, minimal=False, report=ignore_report, tested=tested)
     assert [each.what for each in found.criteria if not each.holds] == broken
 
 

@@ -14,7 +14,7 @@ def verdict(monkeypatch: pytest.MonkeyPatch, *recalls: list[float], second: int 
     chance = [[0.25] * AGES if turn == second - 1 else recall for turn, recall in enumerate(recalls)]
     found = iter([*recalls, *chance])
     monkeypatch.setattr(memory, "_recall", lambda *rest: next(found))
-    return [criterion.holds for criterion in memory.run(seed=1, quick=True, report=ignore_report).criteria]
+    return [criterion.holds for criterion in memory.run(seed=1, minimal=True, report=ignore_report).criteria]
 
 
 def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -30,7 +30,7 @@ def test_each_criterion_can_fail(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_untrained_models_recall_nothing() -> None:
-    assert not memory.run(seed=1, quick=True, report=ignore_report).criteria[0].holds
+    assert not memory.run(seed=1, minimal=True, report=ignore_report).criteria[0].holds
 
 
 def test_a_question_is_of_the_one_value_of_its_key_so_long_ago() -> None:

@@ -7,7 +7,7 @@ import torch
 
 from regard.errors import ConfigError, DataError
 from regard.studies import middle_word
-from regard.studies.middle_word import QUICK, SIDES, CourseSize, read_words
+from regard.studies.middle_word import MINIMAL, SIDES, CourseSize, read_words
 from regard.studies.study import ignore_report
 
 SMALL = CourseSize(updates=1, lines=2, seeds=1, layers=2, width=16)
@@ -49,23 +49,25 @@ def test_the_right_is_read_backwards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its network is given lines turned round, and asked for the same word."""
     asked: list[tuple[list[list[int]], list[int]]] = []
 
-    class Told(middle_word._OneSide):
-        def say(self, lines: list[list[int]], places: list[int]) -> torch.Tensor:
-            asked.append((lines, places))
-            return super().say(lines, places)
+    class Watched(middle_word._OneSide):
+        def predict(self, lines: list[list[int]], positions: list[int]) -> torch.Tensor:
+            asked.append((lines, positions))
+            return super().predict(lines, positions)
 
-    monkeypatch.setattr(middle_word, "_OneSide", Told)
+    monkeypatch.setattr(middle_word, "_OneSide", Watched)
     lines = read_words(middle_word._generated())
-    middle_word._accuracy(lines, "the right", QUICK, 1, lambda part: None)
-    ((given, places),) = asked
+    middle_word._accuracy(lines, "the right", MINIMAL, 1, lambda part: None)
+    ((given, positions),) = asked
     assert [line[::-1] for line in given] == lines.held
-    assert [line[at] for line, at in zip(given, places, strict=True)] == [line[len(line) // 2] for line in lines.held]
+    assert [line[at] for line, at in zip(given, positions, strict=True)] == [
+        line[len(line) // 2] for line in lines.held
+    ]
 
 
 def test_it_needs_a_text_and_can_fail() -> None:
-    with pytest.raises(ConfigError, match="needs a text"):
-        middle_word.run(seed=1, quick=False, report=ignore_report)
-    same = middle_word.run(seed=1, quick=True, report=ignore_report, sides=dict.fromkeys(SIDES, "the left"))
+    with pytest.raises(ConfigError, match="requires a text"):
+        middle_word.run(seed=1, minimal=False, report=ignore_report)
+    same = middle_word.run(seed=1, minimal=True, report=ignore_report, sides=dict.fromkeys(SIDES, "the left"))
     assert not same.holds and same.criteria[0].value == 0.0
     lines = read_words(middle_word._generated())
     found = {"both sides": [30.0, 31.0], "the left": [20.0, 21.0], "the right": [18.0, 19.0]}

@@ -33,13 +33,13 @@ def judged(monkeypatch: pytest.MonkeyPatch, spread: float, **changed: float) -> 
         return RowFigures(({**LOSSES, **changed}).get(name, 1.85) + spread / 2 * (seed - 2), 10, 5.0 + seed)
 
     monkeypatch.setattr(modern, "_train", trained)
-    return modern.run(seed=1, quick=False, report=ignore_report, text=TEXT)
+    return modern.run(seed=1, minimal=False, report=ignore_report, text=TEXT)
 
 
 def test_gains_are_on_the_best_rate_and_against_the_spread(monkeypatch: pytest.MonkeyPatch) -> None:
     found = judged(monkeypatch, 0.09)
     assert [row[0] for row in found.rows] == list(ROWS)
-    assert found.columns[3] == "gain on AdamW 0.003"
+    assert found.columns[3] == "gain over AdamW 0.003"
     assert found.rows[4][1:] == pytest.approx((1.8, 0.09, 0.2, 10, 7.0))
     assert [each.value for each in found.criteria] == pytest.approx([0.2, 0.1, 0.1, 0.2])
     assert [each.threshold for each in found.criteria] == pytest.approx([0.09] * 4)
@@ -57,7 +57,7 @@ def test_it_fails_where_a_rate_of_adamw_is_as_good(monkeypatch: pytest.MonkeyPat
 def test_rows_differ_from_the_plain_model_in_what_they_name() -> None:
     nets = {}
     for name, row in ROWS.items():
-        config = load_config(modern._config(row, TEXT, modern.QUICK, 1))
+        config = load_config(modern._config(row, TEXT, modern.MINIMAL, 1))
         assert (config.train.optimizer, config.train.learning_rate) == (row.optimizer, row.rate)
         nets[name] = TASK.build(config, {"types": 11})
     layers = {}
@@ -92,7 +92,7 @@ def test_finished_rows_are_kept_until_something_changes(tmp_path: Path, monkeypa
     rows = {name: ROWS[name] for name in LOSSES}
 
     def study(seed: int = 1) -> Findings:
-        return modern.run(seed=seed, quick=False, report=ignore_report, text=text, folder=tmp_path, rows=rows)
+        return modern.run(seed=seed, minimal=False, report=ignore_report, text=text, folder=tmp_path, rows=rows)
 
     with pytest.raises(KeyboardInterrupt):
         study()
@@ -111,11 +111,11 @@ def test_finished_rows_are_kept_until_something_changes(tmp_path: Path, monkeypa
 def test_a_row_is_a_run_validated_at_its_end(tmp_path: Path) -> None:
     text = tmp_path / "text"
     text.write_text("to be or not to be, that is the question: " * 40)
-    found = modern._train(modern._config(ROWS["… + value embeddings"], text, modern.QUICK, 1))
+    found = modern._train(modern._config(ROWS["… + value embeddings"], text, modern.MINIMAL, 1))
     assert 0 < found.nats < 4 and found.parameters > 0 and found.milliseconds > 0
 
 
 def test_without_a_text_it_says_what_to_give() -> None:
-    with pytest.raises(ConfigError, match="needs a text") as refused:
-        modern.run(seed=1, quick=False, report=ignore_report)
+    with pytest.raises(ConfigError, match="requires a text") as refused:
+        modern.run(seed=1, minimal=False, report=ignore_report)
     assert refused.value.help is not None and "--text" in refused.value.help

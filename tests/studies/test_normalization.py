@@ -18,7 +18,7 @@ def failed(monkeypatch: pytest.MonkeyPatch, make: normalization.Make = norm_of) 
     curves = {"layer": [0.05], "rms": [0.05], "batch": [0.05], "none": [1.0]}
     monkeypatch.setattr(normalization, "_losses", lambda kind, *rest: curves[kind])
     torch.manual_seed(1)
-    found = normalization.run(seed=1, quick=True, report=ignore_report, make=make)
+    found = normalization.run(seed=1, minimal=True, report=ignore_report, make=make)
     return [place for place, criterion in enumerate(found.criteria) if not criterion.holds]
 
 
@@ -39,10 +39,10 @@ def test_it_fails_where_layer_norm_sees_neighbors(monkeypatch: pytest.MonkeyPatc
 
 
 def test_it_fails_where_layer_norm_is_late(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(normalization, "_until", lambda goal, losses: math.inf)
+    monkeypatch.setattr(normalization, "_updates_until", lambda goal, losses: math.inf)
     assert failed(monkeypatch) == [5]
 
 
 def test_the_goal_is_reached_at_the_first_look_below_it() -> None:
-    assert normalization._until(0.1, [0.5, 0.2, 0.1, 0.3]) == 3 * normalization.EVERY
-    assert normalization._until(0.1, [0.5, 0.2]) == math.inf
+    assert normalization._updates_until(0.1, [0.5, 0.2, 0.1, 0.3]) == 3 * normalization.EVERY
+    assert normalization._updates_until(0.1, [0.5, 0.2]) == math.inf

@@ -13,7 +13,7 @@ from regard.studies.study import ignore_report
 
 def failed(**options: Any) -> list[str]:
     torch.manual_seed(1)
-    found = oversmoothing.run(seed=1, quick=True, report=ignore_report, **options)
+    found = oversmoothing.run(seed=1, minimal=True, report=ignore_report, **options)
     return [criterion.what for criterion in found.criteria if not criterion.holds]
 
 

@@ -9,12 +9,12 @@ import pytest
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.studies import pretrain
-from regard.studies.pretrain import QUICK, STARTS
+from regard.studies.pretrain import MINIMAL, STARTS
 from regard.studies.study import ignore_report
 
 
 def test_what_is_held_out_is_read_by_none(tmp_path: Path) -> None:
-    course = pretrain._course(tmp_path, None, QUICK)
+    course = pretrain._course(tmp_path, None, MINIMAL)
     read = (tmp_path / "texts.txt").read_text().splitlines()
     labeled = [line.split("\t")[0] for line in (tmp_path / "labeled.tsv").read_text().splitlines()]
     assert {*read} < {*labeled} and course.texts == (len(read), len(labeled) - len(read))
@@ -30,20 +30,20 @@ def test_what_is_held_out_is_read_by_none(tmp_path: Path) -> None:
 
 def test_words_are_cut_into_pieces_and_molecules_into_letters(tmp_path: Path) -> None:
     (tmp_path / "dna.tsv").write_text("".join(f"ACGT{n:b}\t{n % 2}\n".replace("1", "A") for n in range(64)))
-    assert pretrain._course(tmp_path, tmp_path / "dna.tsv", QUICK).tokenizer == {"kind": "character"}
-    assert pretrain._course(tmp_path, None, QUICK).tokenizer == {"kind": "byte-bpe", "size": QUICK.pieces}
+    assert pretrain._course(tmp_path, tmp_path / "dna.tsv", MINIMAL).tokenizer == {"kind": "character"}
+    assert pretrain._course(tmp_path, None, MINIMAL).tokenizer == {"kind": "byte-bpe", "size": MINIMAL.pieces}
     (tmp_path / "one.tsv").write_text("a b\tx\n")
     with pytest.raises(DataError, match="too few texts"):
-        pretrain._course(tmp_path, tmp_path / "one.tsv", QUICK)
+        pretrain._course(tmp_path, tmp_path / "one.tsv", MINIMAL)
 
 
 def test_it_needs_texts_and_can_fail(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="needs texts with labels"):
-        pretrain.run(seed=1, quick=False, report=ignore_report)
-    same = pretrain.run(seed=1, quick=True, report=ignore_report, starts={"nothing": None, "the same": None})
+    with pytest.raises(ConfigError, match="requires texts with labels"):
+        pretrain.run(seed=1, minimal=False, report=ignore_report)
+    same = pretrain.run(seed=1, minimal=True, report=ignore_report, starts={"nothing": None, "the same": None})
     assert not same.holds and same.criteria[0].value == 0.0 and same.criteria[0].threshold == 1.0
-    course = pretrain._course(tmp_path, None, QUICK)
-    found = {"nothing": [80.0, 81.0, 80.0], "filling gaps": [83.0, 84.0, 84.0], "going on": [82.0, 83.0, 82.0]}
+    course = pretrain._course(tmp_path, None, MINIMAL)
+    found = {"none": [80.0, 81.0, 80.0], "filling gaps": [83.0, 84.0, 84.0], "continuing": [82.0, 83.0, 82.0]}
     assert found.keys() == STARTS.keys() and pretrain._findings(found, course, "x").holds
     for other in ([80.5, 81.5, 80.5], [87.0, 81.0, 80.0]):  # less than a point; more, by one seed
-        assert not pretrain._findings({**found, "going on": other}, course, "x").holds
+        assert not pretrain._findings({**found, "continuing": other}, course, "x").holds

@@ -46,7 +46,7 @@ def test_a_head_switched_off_is_one_whose_share_of_the_output_projection_is_zero
         torch.testing.assert_close(pronoun._log_p(model, judged, TOKENIZER), whole)
 
 
-def test_looks_by_hand(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weight_gaps_by_hand(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns 0 to 2 are the subject's, 5 to 7 the object's."""
     tired, wide = (
         next(each for each in LANGUAGE if each.source.endswith(f"cross the street because it was too {word}"))
@@ -54,7 +54,7 @@ def test_looks_by_hand(model: EncoderDecoder, monkeypatch: pytest.MonkeyPatch) -
     )
     weights = torch.tensor([[0.1, 0.2, 0.3, 0.0, 0.0, 0.05, 0.05, 0.0, 0.3]]).expand(2, -1)
     monkeypatch.setattr(pronoun, "_weights", lambda *rest: {ALL_HEADS[0]: weights})
-    looks = pronoun._looks(model, [tired, wide], TOKENIZER)[ALL_HEADS[0]]
+    looks = pronoun._weight_gaps(model, [tired, wide], TOKENIZER)[ALL_HEADS[0]]
     assert looks == pytest.approx([0.5, -0.5])
 
 
@@ -64,12 +64,12 @@ def test_right_is_the_word_after_weil(model: EncoderDecoder, monkeypatch: pytest
     assert all("weil es" in text for text in texts)
     said = [texts[0], texts[1].replace("weil es", "weil sie"), "das Tier weil", "das Tier"]
     monkeypatch.setattr(toy_tasks, "translate_greedily", lambda *rest: TOKENIZER.encode_lines(said))
-    assert pronoun._right(model, judged, TOKENIZER) == 0.25
+    assert pronoun._share_correct(model, judged, TOKENIZER) == 0.25
 
 
 def test_an_untrained_model_does_not_hold() -> None:
     torch.manual_seed(1)
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert not found.criteria[0].holds
     assert [row[0] for row in found.rows] == ["none", *map(str, ALL_HEADS)]
 
@@ -79,11 +79,11 @@ def test_each_criterion_can_fail(
     right: float, looks: float, failed: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = {head: [0.0, 0.01, -0.01] for head in ALL_HEADS} | {ALL_HEADS[5]: [looks, looks + 0.01, looks - 0.01]}
-    monkeypatch.setattr(pronoun, "_right", lambda *rest: right)
-    monkeypatch.setattr(pronoun, "_looks", lambda *rest: given)
+    monkeypatch.setattr(pronoun, "_share_correct", lambda *rest: right)
+    monkeypatch.setattr(pronoun, "_weight_gaps", lambda *rest: given)
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([-0.3, -0.4, -0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert [place for place, criterion in enumerate(found.criteria) if not criterion.holds] == failed
 
 
@@ -93,24 +93,24 @@ def test_heads_of_the_encoder_are_told_apart_from_the_one_that_is_judged(monkeyp
         HeadSite("encoder.1.self", 3): 0.0125,
         HeadSite("decoder.0.source", 1): 0.5,
     }
-    monkeypatch.setattr(pronoun, "_right", lambda *rest: 1.0)
-    monkeypatch.setattr(pronoun, "_looks", lambda *rest: {head: [each, each] for head, each in values.items()})
+    monkeypatch.setattr(pronoun, "_share_correct", lambda *rest: 1.0)
+    monkeypatch.setattr(pronoun, "_weight_gaps", lambda *rest: {head: [each, each] for head, each in values.items()})
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: torch.zeros(2))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert found.criteria[1].what.startswith("decoder.0.source, head 1")
-    assert any("of the encoder" in remark and " 0.0125 " in remark for remark in found.remarks)
+    assert any("of the encoder" in remark and " 0.0125." in remark for remark in found.remarks)
 
 
 def test_a_head_whose_absence_helps_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     falls = iter([torch.tensor([0.0, 0.0, 0.0]), *[torch.tensor([0.3, 0.4, 0.5])] * len(ALL_HEADS)])
     monkeypatch.setattr(pronoun, "_log_p", lambda *rest: next(falls))
-    found = pronoun.run(seed=1, quick=True, report=ignore_report)
+    found = pronoun.run(seed=1, minimal=True, report=ignore_report)
     assert not found.criteria[2].holds
 
 
 def test_the_model_is_kept_as_a_run_that_can_be_looked_into(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()  # of an earlier run, which is replaced
-    record_study(STUDIES["pronoun"], tmp_path, quick=True)
+    record_study(STUDIES["pronoun"], tmp_path, minimal=True)
     found = inspect(tmp_path / "run", LANGUAGE[0].source)
     assert set(found.attention) == {"encoder.0.self", "encoder.1.self", "decoder.0.self", "decoder.0.source"}
     assert found.document["alignment"]["why"].startswith("Of all heads")

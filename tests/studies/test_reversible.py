@@ -10,9 +10,10 @@ from regard.studies import reversible
 from regard.studies.study import ignore_report
 
 
-def failed(**options: object) -> set[str]:
-    found = reversible.run(seed=1, quick=True, report=ignore_report, **options)
-    return {criterion.what.split(" ")[0] for criterion in found.criteria if not criterion.holds}
+def failed(**options: object) -> set[int]:
+    """Which criteria, by their place."""
+    found = reversible.run(seed=1, minimal=True, report=ignore_report, **options)
+    return {place for place, criterion in enumerate(found.criteria) if not criterion.holds}
 
 
 def test_it_holds() -> None:
@@ -20,9 +21,9 @@ def test_it_holds() -> None:
 
 
 def test_it_fails_where_all_is_kept() -> None:
-    assert failed(execution=reversible._Kept) >= {"bytes", "and", "error"}
+    assert failed(execution=reversible._AutogradStreams) >= {0, 1, 3}
 
 
 def test_it_fails_where_dropout_is_drawn_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("regard.models.reversible.fork", lambda: nullcontext)
-    assert failed() >= {"gradients", "error"}
+    assert failed() >= {2, 3}

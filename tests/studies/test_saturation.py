@@ -13,7 +13,7 @@ from regard.studies.study import ignore_report
 
 
 def failed(**options: Dot) -> list[str]:
-    found = saturation.run(seed=1, quick=True, report=ignore_report, **options)
+    found = saturation.run(seed=1, minimal=True, report=ignore_report, **options)
     return [criterion.what.split(":")[0] for criterion in found.criteria if not criterion.holds]
 
 

@@ -21,14 +21,14 @@ def test_chance_is_the_loss_of_who_knows_the_length_alone() -> None:
 def test_it_fails_where_nobody_learned() -> None:
     """After a handful of updates nobody is better than chance: the first criterion alone holds."""
     torch.manual_seed(1)
-    found = warmup.run(seed=1, quick=True, report=ignore_report)
+    found = warmup.run(seed=1, minimal=True, report=ignore_report)
     assert [criterion.holds for criterion in found.criteria[:3]] == [True, False, False]
 
 
 def test_it_fails_where_post_norm_learns_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     losses = {"post": 2.0, "pre": 1.0}
     monkeypatch.setattr(toy_tasks, "train_updates", lambda model, *rest, **more: [losses[_norm(model)]] * 6)
-    found = warmup.run(seed=1, quick=True, report=ignore_report)
+    found = warmup.run(seed=1, minimal=True, report=ignore_report)
     assert [criterion.holds for criterion in found.criteria] == [False, True, True, True]
     assert found.rows[0][-1] == pytest.approx(warmup.CHANCE - 2.0)
 

@@ -17,8 +17,8 @@ from regard.attention.previous_weights import Filters, Initial
 class MultiResolution(LocationMechanism):
     """Location-aware attention, head n with filters of half-width F_n = ⌊reach · (n + 1) / heads⌋, n from 0
 
-    (ESPnet's AttMultiHeadMultiResLoc; not from a paper). f_i^n = F^n ∗ α^n_{i−1},
-    e_ij^n = w^nᵀ tanh(W^n s_i + V^n h_j + U^n f_ij^n + b^n), α_i^n = softmax(β e_i^n). F^n ``filters[n]``; U
+    (ESPnet's AttMultiHeadMultiResLoc; not from a paper). f_i^n = F^n ∗ α^n_{i−1};
+    e_ij^n = w^nᵀ tanh(W^n s_i + V^n h_j + U^n f_ij^n + b^n); α_i^n = softmax(β e_i^n). F^n ``filters[n]``; U
     ``location_weight`` (heads, width, channels); W, V, b and w are in ``content`` (see ``AdditiveScore``).
 
     ``heads``: number of heads, each with its own parameters.

@@ -19,9 +19,9 @@ class Shaw(Mechanism):
     """e_ij = scale · q_i·(k_j + a^K_ij), α = softmax(e), context_i = Σ_j α_ij (v_j + a^V_ij)
 
     (Shaw et al. 2018, Eq. 3 and 4), a_ij = w_{max(−clip, min(clip, j − i))}. ``keys`` w^K (heads, 2·clip + 1, d_k) and
-    ``values`` w^V (heads, 2·clip + 1, d_v) are learned, with separate vectors per head, as in the paper's base model.
-    Positions are absolute, so a cache gives the same result. No state. Differs from the paper's big model in: the
-    heads of a layer share no table.
+    ``values`` w^V (heads, 2·clip + 1, d_v) are learned. Each head has separate vectors, as in the paper's base model.
+    Positions are absolute, so a cache gives the same result. No state. Differs from the paper's big model in: the heads
+    of a layer share no table.
 
     ``heads``: number of heads.
     ``query_width``, ``value_width``: d_k and d_v per head; None as ``value_width``: d_k.

@@ -42,8 +42,8 @@ def lint_examples(
 
     Returns:
         Duplicates, contradictions (one input with two targets) and overlap with held-out inputs. The summary has the
-        targets, the lengths (in characters for inputs without spaces), and the share of held-out words that are not in
-        the training data. Memory: 60 bytes per example, plus the distinct words.
+        targets, the lengths (in characters for inputs without spaces), and the share of held-out words missing from the
+        training data. Memory: 60 bytes per example, plus the distinct words.
     """
     findings, first_places = FindingList(max_findings), dict[bytes, tuple[bytes, str]]()
     targets, lengths, characters = Counter[str](), Counter[int](), Counter[int]()

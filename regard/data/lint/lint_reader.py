@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from regard.data.reading import FileCorpus, layout, parse_json_pair, parse_tab_pair, read_each_pair, refuse_pipes
 from regard.data.text_files import read_raw_lines
-from regard.errors import DataError
+from regard.errors import DataError, MissingDataError
 
 
 class LintRow(NamedTuple):
@@ -54,14 +54,18 @@ def read_rows(config: FileCorpus) -> Iterator[LintRow]:
 
 
 def _rows_of_table(config: FileCorpus) -> Iterator[LintRow]:
-    """Yield the rows up to the first invalid one: after it, the bounds of rows are unknown."""
+    """Yield the rows up to the first invalid one: after it, the bounds of rows are unknown.
+
+    Raises:
+        MissingDataError: for a missing file or column: no row can be read.
+    """
     number = 1
     try:
         for number, source, target in read_each_pair(config):
             yield LintRow(number, source, target, ())
+    except MissingDataError:
+        raise
     except DataError as error:
-        if number == 1 and error.what.startswith(("no column", "file not found")):
-            raise
         line = (error.where or "").rpartition(":")[2]
         message = f"{error.what}: {error.why}; the rest of the file was not read"
         yield LintRow(int(line) if line.isdecimal() else number, None, None, (("format", message),))

@@ -49,7 +49,7 @@ def fetch(
 
     Raises:
         DataError: the corpus has no public address, a server fails or serves another file, or the folder has another
-            file of that name, which is not changed.
+            file of that name, which is kept.
     """
     address, help = corpus.address, _how_to_copy(corpus)
     if address is None:

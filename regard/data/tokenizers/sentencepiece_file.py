@@ -1,6 +1,6 @@
 """Size limits of a SentencePiece model, checked in its bytes before the library reads it.
 
-A model is a Protocol Buffers message (``sentencepiece_model.proto`` of https://github.com/google/sentencepiece). Its
+A model is a Protocol Buffers message (https://github.com/google/sentencepiece, ``sentencepiece_model.proto``). Its
 normalizer may replace a letter by a text of any length, so a short line could take unlimited memory; pieces may be
 long, too.
 """

@@ -138,9 +138,9 @@ class LSTM(Cell):
 class GRU(Cell):
     """r, z = σ(W x_t + b + U h_{t−1} + b'), a candidate n, and a mix of n and h_{t−1}; blocks r, z, n.
 
-    ``reset``: "after" n = tanh(W x + b + r ∘ (U h + b')) (torch, cuDNN, Keras' default), "before" n = tanh(W x + b +
+    ``reset``: "after" n = tanh(W x + b + r ∘ (U h + b')) (torch, cuDNN, Keras' default); "before" n = tanh(W x + b +
     U (r ∘ h) + b') (Cho et al. 2014, v3 Eq. 8; Bahdanau et al. 2015, A.1.1). They differ unless U is diagonal.
-    ``update``: "keeps" h_t = z ∘ h_{t−1} + (1 − z) ∘ n (torch, Cho et al.), "renews" h_t = (1 − z) ∘ h_{t−1} + z ∘ n
+    ``update``: "keeps" h_t = z ∘ h_{t−1} + (1 − z) ∘ n (torch, Cho et al.); "renews" h_t = (1 − z) ∘ h_{t−1} + z ∘ n
     (Bahdanau et al., A.1.1). The second is the first with z's weights and biases negated, since 1 − σ(a) = σ(−a).
 
     Cost per step: 3 · width · (in_width + width). torch's fused module computes "after" with "keeps". The others run

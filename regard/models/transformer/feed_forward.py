@@ -34,9 +34,10 @@ GATES: dict[str, Elementwise] = {"glu": torch.sigmoid, "geglu": gelu, "swiglu": 
 class FeedForward(nn.Module):
     """FFN(x) = act(x W_1 + b_1) W_2 + b_2, applied to each position.
 
-    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT, its approximation by
-    tanh in GPT-2, Swish, x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al. 2021). ``dropout`` is
-    applied to the inner units, after act: not in the paper, but in its later code (tensor2tensor).
+    W_1 is ``up``, W_2 ``down``. act is ReLU in Vaswani et al. 2017 (Eq. 2), GELU, x Φ(x), in BERT, and its
+    approximation by tanh in GPT-2. It is Swish, x σ(x), in models of OPUS-MT, and max(0, x)² in Primer (So et al.
+    2021). ``dropout`` is applied to the inner units, after act: not in the paper, but in its later code
+    (tensor2tensor).
     """
 
     def __init__(self, width: int, inner: int, *, activation: Elementwise = torch.relu, dropout: float = 0.0) -> None:

@@ -23,7 +23,7 @@ class BatchNorm(nn.BatchNorm1d):
     """Per feature (x − mean) / √(variance + ε) · g + b over all positions of the batch (Ioffe and Szegedy 2015).
 
     For comparison with LayerNorm, with known faults for sequences: padding counts like any other position, so a result
-    depends on the rest of the batch and on its padding, and a decoder in training sees information of later positions.
+    depends on the rest of the batch and on its padding. A decoder in training also sees information of later positions.
     In evaluation the running mean and variance are used, which are saved with the weights; a result then depends on one
     position only.
     """

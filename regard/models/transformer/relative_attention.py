@@ -106,7 +106,7 @@ class RotaryAttention(MemoryAttention):
 class RelativeAttention(MemoryAttention):
     """Attention by content and distance, each with a bias.
 
-    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k with q = W_q x, k = W_k,E h, r_d = W_k,R R_d. The output
+    A_ij = (q_i·k_j + q_i·r_{i−j} + u·k_j + v·r_{i−j}) / √d_k; q = W_q x, k = W_k,E h, r_d = W_k,R R_d. The output
     is W_o softmax(A) W_v h (Dai et al. 2019, §3.3; no biases). u and v are one vector per head, learned from 0.
 
     ``distances``: their number, from 0. With few queries and many keys, as in generation, queries are multiplied by the

@@ -34,10 +34,10 @@ class SegmentState(NamedTuple):
 class SegmentMemory(Mixer):
     """Attention of each position to earlier ones in its segment and to the ``memory`` positions before the segment.
 
-    Position t is in segment ⌊t / ``segment``⌋, counted from the first position of its row, so a sequence in pieces of
-    any size gives the result of one pass. The memory is the layer's input, SG(h), through which no gradient flows (Dai
-    et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; its size is constant, so
-    training can carry it. Cost of n positions: n · (memory + segment) · width multiply-adds, four times, and
+    Position t is in segment ⌊t / ``segment``⌋, counted from the first position of its row. A sequence in pieces of any
+    size therefore gives the result of one pass. The memory is the layer's input, SG(h), through which no gradient flows
+    (Dai et al. 2019, §3.2, Eq. 1-3), with relative positions (§3.3). State: see ``SegmentState``; its size is constant,
+    so training can carry it. Cost of n positions: n · (memory + segment) · width multiply-adds, four times, and
     projections of the memory, once per segment. Causal only. ``rotary``: positions that replace the paper's.
     """
 

@@ -1,7 +1,7 @@
 """Prometheus metrics: requests by route and status, and the queue, fill and speed of each model.
 
 If ``PROMETHEUS_MULTIPROC_DIR`` is set before this module is imported, prometheus_client stores them in files of that
-folder, and each process of a server reports the sums over all processes.
+folder. Each process of a server then reports the sums over all processes.
 """
 
 from __future__ import annotations

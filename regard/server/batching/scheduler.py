@@ -1,6 +1,6 @@
 """Scheduler of a model: computes the jobs of all clients in one thread, in running batches or one by one.
 
-A turn drops canceled jobs, decodes one token of each running search, delivers finished searches, and admits new ones
+A turn drops canceled jobs, decodes one token of each running search, and delivers finished searches. It admits new ones
 while rows are free, with their first token. Therefore no search waits for the end of another, and a canceled search
 stops after its current token.
 """

@@ -37,8 +37,8 @@ class LabeledDataConfig(DataSection):
     )
     label: Column | tuple[Annotated[str, Field(min_length=1)], ...] = Field(
         2,
-        description="column or key of the label; for several labels also a list of columns named as the labels, with 1 "
-        "or true if the label applies, and 0, false or empty if not",
+        description="column or key of the label; for several labels also a list of columns named as the labels (1 or "
+        "true if the label applies; 0, false or empty if not)",
     )
     label_kind: Literal["class", "several", "number"] = Field(
         "class", description="prediction for a text: one label (class), any number of labels (several), or a number"

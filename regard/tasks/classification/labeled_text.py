@@ -91,8 +91,8 @@ def read_texts(config: Any, path: Path, columns: Sequence[Column]) -> Iterator[t
 def _columns(path: Path, data: LabeledDataConfig) -> tuple[Sequence[Column], Sequence[Column]]:
     """Return the columns of texts and of labels in a file.
 
-    If the config does not name them, they are ``text`` and ``label`` for JSON lines and for tables with both names, and
-    otherwise the first two columns.
+    If the config does not name them, they are ``text`` and ``label`` for JSON lines and for tables with both names.
+    Otherwise they are the first two columns.
     """
     form = form_of(path)
     if data.by_default and (

@@ -226,7 +226,7 @@ def division(overrides: Mapping[str, Any]) -> dict[str, int]:
     """Return two workers for a CPU with several threads, unless ``overrides`` sets workers or shards.
 
     On a CPU, two workers with a shard each are faster than one worker with twice the threads that computes both shards
-    in turn (bench/nanogpt_speed.py).
+    in turn (``bench/nanogpt_speed.py``).
     """
     if {"workers", "shards"} & overrides.keys():
         return {}
