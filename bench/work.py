@@ -25,7 +25,7 @@ from regard.search.batch_search import search
 from regard.search.beam import start_beam
 from regard.search.contract import Symbols
 from regard.search.rows import start_rows
-from regard.tasks.translation.objective import objective
+from regard.tasks.translation.task import objective
 from regard.training.optim import Optimizer
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable

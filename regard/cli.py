@@ -11,7 +11,7 @@ import os
 import platform
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from contextlib import suppress
 from inspect import getdoc
 from types import ModuleType, TracebackType
@@ -51,7 +51,6 @@ from regard.commands import (
 from regard.core import VERSION
 from regard.core.standard_streams import flush_output, guard_streams
 from regard.core.untrusted_files import shortened
-from regard.core.waiting_threads import wait_briefly
 from regard.core.wording import did_you_mean
 from regard.errors import DataError, RegardError, StorageError
 
@@ -73,10 +72,15 @@ REFUSED_NAMES = (errno.ENAMETOOLONG, errno.ELOOP, errno.EACCES)
 # this name in both.
 _WrongUsage: Any = next(parent for parent in typer.BadParameter.__mro__ if parent.__name__ == "ClickException")
 
+# Iterations of libgomp's spin loop, about 0.1 ms, after which an idle thread sleeps. The default is 300,000: if another
+# program occupies a core, every operation of torch then waits that long for the thread without a core.
+SPINS = "5000"
+WAIT_VARIABLES = {"GOMP_SPINCOUNT", "OMP_WAIT_POLICY"}
+
 
 def main() -> None:
     """Run the entry point ``regard``."""
-    wait_briefly()
+    _wait_briefly()
     guard_streams()
     arguments = sys.argv[1:]
     own = arguments[: arguments.index("--")] if "--" in arguments else arguments
@@ -222,6 +226,12 @@ def _print_defect(kind: type[BaseException], error: BaseException, trace: Traceb
         why="unexpected exception: this is a bug in Regard",
         help="run the command again with --debug and report the traceback",
     )
+
+
+def _wait_briefly(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Make idle OpenMP threads sleep soon, unless the environment configures how they wait; called before torch."""
+    if not WAIT_VARIABLES & environment.keys():
+        environment["GOMP_SPINCOUNT"] = SPINS
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.attention_config import MechanismConfig, MixerConfig
 from regard.models.causal_config import CausalModelConfig, CausalStackConfig
-from regard.models.classifier_config import ClassifierModelConfig
+from regard.models.classifier_config import ClassifierModelConfig, TaggerModelConfig
 from regard.models.configuration import ModelConfig
 from regard.models.convolutional.config import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from regard.models.graph.config import GraphNetConfig
@@ -37,7 +37,6 @@ from regard.models.origin_config import EncoderStart, Origin, Started
 from regard.models.position_config import LearnedConfig, RotaryConfig, ShawConfig, T5Config
 from regard.models.presets import PRESETS
 from regard.models.recurrent.config import CellConfig, RecurrentDecoderConfig, RecurrentEncoderConfig
-from regard.models.tagger_config import TaggerModelConfig
 from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig
 from regard.runs.config import recipe_names
 from regard.runs.run_config import TaskSection

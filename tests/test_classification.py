@@ -18,8 +18,16 @@ from regard.core.wording import pluralize
 from regard.data.padding import padded
 from regard.data.shared_files import FilesConfig
 from regard.errors import DataError, ModelError, RegardError
-from regard.metrics.classes import calibration_error, class_figures, class_metrics, class_tables, prediction_sums
-from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
+from regard.metrics.classes import (
+    calibration_error,
+    class_figures,
+    class_metrics,
+    class_tables,
+    label_set_metrics,
+    label_set_sums,
+    label_set_tables,
+    prediction_sums,
+)
 from regard.metrics.numbers import number_metrics, number_sums
 from regard.models.classifier import build_classifier, token_input
 from regard.models.classifier_config import ClassifierModelConfig

@@ -12,7 +12,7 @@ from torch import Tensor
 from regard.native import passes
 from regard.native.draw import drawn_tokens
 from regard.native.library import find
-from regard.search.sampling import draw_limited, draw_tokens, limit_scores
+from regard.search.choice import draw_limited, draw_tokens, limit_scores
 
 quickest = find(choice="").library
 if quickest is None:

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from regard.errors import ConfigError
-from regard.inference import engine_choice, remembered_choice
+from regard.inference import engine_choice
 from regard.inference.decoding import Engine, possible
 from regard.inference.engine_choice import (
     AGREEMENT,
@@ -24,7 +24,8 @@ from regard.inference.engine_choice import (
     explain,
     measure,
 )
-from regard.inference.remembered_choice import MAX_CHOICES, NAME, load_choice, save_choice
+from regard.tasks import automatic_engine
+from regard.tasks.automatic_engine import MAX_CHOICES, NAME, load_choice, save_choice
 
 EXACT = (0.0, 1.0)
 
@@ -157,14 +158,14 @@ def test_a_file_of_somebody_else_counts_only_where_it_is_what_ours_are(tmp_path:
 
 def test_a_folder_that_cannot_be_written_does_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     missing = tmp_path / "no"
-    with remembered_choice.exclusive(missing):
+    with automatic_engine.exclusive(missing):
         save_choice(missing, "a", FIGURES)
     assert load_choice(missing, "a") is None and not missing.exists()
 
 
 def test_who_measures_does_so_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_choice, "PATIENCE", 0.0)
-    with remembered_choice.exclusive(tmp_path), remembered_choice.exclusive(tmp_path):
+    monkeypatch.setattr(automatic_engine, "PATIENCE", 0.0)
+    with automatic_engine.exclusive(tmp_path), automatic_engine.exclusive(tmp_path):
         pass  # whoever waited too long goes on
 
 

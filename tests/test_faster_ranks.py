@@ -18,12 +18,12 @@ from regard.core.tensors import digest
 from regard.errors import ConfigError, ModelError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.repeated_layers import repeated_layers
 from regard.runs import checkpoint
 from regard.runs.averaging import average_run
 from regard.runs.run_folder import RunFolder
 from regard.testing import TaskCase
 from regard.training.carry import reshard_carries
+from regard.training.fsdp2 import repeated_layers
 from regard.training.one_shard import OneShard
 from regard.training.progress import NullReporter
 from regard.training.setup import set_up

@@ -21,8 +21,7 @@ from regard.runs.config import load_config
 from regard.tasks.language_model import text_search
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.generator import Generator
-from regard.tasks.language_model.score_windows import score_windows
-from regard.tasks.language_model.scoring import continued_windows
+from regard.tasks.language_model.scoring import continued_windows, score_windows
 from regard.tasks.language_model.task import TASK
 
 LETTERS = train_tokenizer(["abcdefg"], TokenizerConfig(kind="character"))

@@ -22,9 +22,8 @@ from regard.data.order import packed_runs
 from regard.fields.graphs import Graphs
 from regard.fields.node_features import NodeCodec
 from regard.models.graph.build import build_graph_net
-from regard.models.graph.isomorphism import GraphIsomorphism
-from regard.models.graph.layers import node_spans
-from regard.models.graph.pooling import GraphPooling, PooledGraphNet
+from regard.models.graph.heads import GraphPooling, PooledGraphNet
+from regard.models.graph.layers import GraphIsomorphism, node_spans
 from regard.tasks.graphs.config import GraphsConfig, GraphsModelConfig
 from regard.tasks.graphs.task import GRAPHS, TASK
 from regard.tasks.supervised import SupervisedExamples

@@ -17,7 +17,7 @@ from regard.errors import ConfigError, DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
-from regard.models.graph.links import LinkNet
+from regard.models.graph.heads import LinkNet
 from regard.tasks.find_config import find_config
 from regard.tasks.links.config import LinksConfig, LinksDataConfig
 from regard.tasks.links.examples import LinkExamples, split_edges

@@ -20,10 +20,9 @@ from regard.core.observation import Site
 from regard.core.task import find_task
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import ConfigError, DataError
-from regard.models.context_mean import ContextMeanEncoder
 from regard.models.input import TokenInput
 from regard.models.masked_config import MaskedModelConfig
-from regard.models.masked_model import MaskedModel, build_masked_model
+from regard.models.masked_model import ContextMeanEncoder, MaskedModel, build_masked_model
 from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.masked.config import FillConfig

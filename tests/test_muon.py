@@ -16,12 +16,11 @@ from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.head import Head
-from regard.models.hidden_matrices import hidden_matrices
 from regard.models.input import TokenInput
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.testing import TASK_LAWS, Draw, TaskCase
-from regard.training.muon import orthogonalize
+from regard.training.muon import hidden_matrices, orthogonalize
 from regard.training.optim import Optimizer, make_optimizer
 from regard.training.setup import require_trainable, set_up
 

@@ -22,7 +22,7 @@ from regard.attention.span import Span
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
-from regard.fields.item_vocabulary import item_numbers
+from regard.fields.vocabularies import item_numbers
 from regard.metrics.ranking import gain_sums, ranks
 from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate

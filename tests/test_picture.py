@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from regard.inspection.terminal_heatmap import draw_attention
+from regard.inspection.terminal_observation import draw_attention
 
 
 def test_a_table_drawn_by_hand() -> None:

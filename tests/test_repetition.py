@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from regard.search.choice import draw_tokens, limit_scores
 from regard.search.repetition import Ngrams, forbid, penalize_count, penalize_seen
-from regard.search.sampling import draw_tokens, limit_scores
 
 P = torch.tensor([[0.5, 0.2, 0.15, 0.1, 0.05]], dtype=torch.float64)
 

@@ -19,7 +19,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.dropout import Dropout
 from regard.runs.config import load_config
-from regard.tasks.translation.objective import objective
+from regard.tasks.translation.task import objective
 from regard.training.optim import Optimizer
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Gradient, Trainable

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from regard.cli import build_app
-from regard.config.spelling import KEYS, current_spelling
+from regard.config.toml_layers import SPELLINGS, current_spelling
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
 from regard.runs.config import dump_config, load_config
@@ -19,7 +19,7 @@ NETWORKS = {"normalisation": "rms", "normalisation_epsilon": 1e-5}
 
 def test_each_earlier_key_has_one_present_spelling() -> None:
     """No present spelling is an earlier one of another key."""
-    assert len(set(KEYS.values())) == len(KEYS) and not set(KEYS) & set(KEYS.values())
+    assert len(set(SPELLINGS.values())) == len(SPELLINGS) and not set(SPELLINGS) & set(SPELLINGS.values())
 
 
 @pytest.mark.parametrize("key, value", NETWORKS.items())
@@ -27,13 +27,13 @@ def test_an_earlier_key_of_a_network_is_read_from_a_mapping_a_file_and_an_overri
     tmp_path: Path, key: str, value: object
 ) -> None:
     """All three give the config of the present key, which is the one that is saved."""
-    expected = load_config("multi30k", [f"model.{KEYS[key]}={json.dumps(value)}"])
+    expected = load_config("multi30k", [f"model.{SPELLINGS[key]}={json.dumps(value)}"])
     file = tmp_path / "earlier.toml"
     file.write_text(f'extends = "multi30k"\n[model]\n{key} = {json.dumps(value)}\n')
     assert load_config(file) == expected
     assert load_config({"extends": "multi30k", "model": {key: value}}) == expected
     assert load_config("multi30k", [f"model.{key}={json.dumps(value)}"]) == expected
-    assert f"{KEYS[key]} = " in dump_config(expected) and f"{key} = " not in dump_config(expected)
+    assert f"{SPELLINGS[key]} = " in dump_config(expected) and f"{key} = " not in dump_config(expected)
 
 
 def test_options_of_parts_keep_their_earlier_names() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 from regard.config.settings import TrainConfig
-from regard.training.progress import TrainingProgress
-from regard.training.stopping import is_best
+from regard.training.progress import TrainingProgress, is_best
 
 
 def higher(value, best):

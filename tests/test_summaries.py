@@ -17,7 +17,7 @@ from regard.metrics.text import evaluate
 from regard.runs.config import load_config
 from regard.server.batching.served import ServedModel
 from regard.tasks.load import load
-from regard.tasks.translation.extracts import central_sentence, copied_share, first_sentence
+from regard.tasks.translation.evaluation import central_sentence, copied_share, first_sentence
 
 from .server.conftest import serving
 

@@ -19,9 +19,9 @@ from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError, ModelError, RegardError
 from regard.fields.items import Items
 from regard.fields.tokens import Tokens
+from regard.models.classifier import build_tagger
+from regard.models.classifier_config import TaggerModelConfig
 from regard.models.input import AffixInput, TokenInput
-from regard.models.tagger import build_tagger
-from regard.models.tagger_config import TaggerModelConfig
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.links.linker import Linker

@@ -22,7 +22,7 @@ from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.core.untrusted_files import shortened
 from regard.data.rows import Column, Row, text_of
 from regard.errors import DataError
-from regard.metrics.label_sets import label_set_metrics, label_set_tables
+from regard.metrics.classes import label_set_metrics, label_set_tables
 
 if TYPE_CHECKING:
     LabelSetSettings = ThresholdSettings

@@ -8,8 +8,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits
 
 from regard.core.answer import LossAndSums
 from regard.core.task import MetricSums
-from regard.metrics.classes import prediction_sums
-from regard.metrics.label_sets import label_set_sums
+from regard.metrics.classes import label_set_sums, prediction_sums
 from regard.metrics.numbers import number_sums
 
 # Candidate divisors of logits: 0.25 to 64 in steps of an eighth of an octave, including 1.

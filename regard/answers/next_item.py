@@ -23,7 +23,7 @@ from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.data.sessions import require_items
 from regard.data.tokenizers.tokenizer import SPECIALS, UNKNOWN, Tokenizer
-from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
+from regard.fields.vocabularies import item_numbers, learn_items, open_items
 from regard.metrics.ranking import NEXT_ITEM_METRICS, next_item_metrics, next_item_sums, next_item_tables, ranks
 
 if TYPE_CHECKING:

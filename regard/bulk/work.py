@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from regard.core.scores import ScoresPairs, ScoresTexts
+    from regard.core.predictor_interface import ScoresPairs, ScoresTexts
     from regard.tasks.language_model.generator import Generator
     from regard.tasks.translation.translator import Translator
 

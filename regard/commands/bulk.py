@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import typer
 
 from regard.commands.progress import progress
-from regard.commands.shared_arguments import SharedOption, option_group
-from regard.core.cores import usable_cores
+from regard.commands.setting_options import SharedOption, option_group
+from regard.core.processor import usable_cores
 from regard.core.wording import pluralize, pluralize_with_verb
 from regard.errors import ConfigError, DataError
 

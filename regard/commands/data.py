@@ -1,4 +1,4 @@
-"""``regard data``: list public corpora, download or copy one and verify its checksums; convert music to text."""
+"""``regard data``: list and fetch public corpora, convert music to text, write the standard library as documents."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from regard.commands import completion, data_music, data_stdlib
+from regard.commands import completion, data_music
 from regard.commands.options import AsJson
 from regard.core.wording import pluralize
 
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     commands.command("list")(list_corpora)
     commands.command("fetch")(fetch_corpus)
     data_music.register(commands)
-    data_stdlib.register(commands)
+    commands.command("stdlib")(stdlib)
     app.add_typer(commands, name="data")
 
 
@@ -139,3 +139,31 @@ def _files(fetched: list[FetchedFile]) -> list[dict[str, object]]:
 
 def _megabytes(size: int) -> str:
     return f"{size / 1e6:,.1f} MB"
+
+
+def stdlib(
+    *,
+    to: Annotated[Path, typer.Option("--to", metavar="DIR", help="Write the files to this folder.")] = Path(
+        "data/stdlib"
+    ),
+    library: Annotated[
+        Path | None,
+        typer.Option(
+            "--from", metavar="DIR", help="Read the library in this folder.", show_default="this interpreter's"
+        ),
+    ] = None,
+) -> None:
+    """Write Python's standard library as JSON lines, one document per file, for `regard train`.
+
+    All .py files except tests are divided into train.jsonl, valid.jsonl and test.jsonl by the hash of the file name.
+    """
+    import platform
+    import sysconfig
+
+    from regard.data.standard_library import write_parts
+
+    source = Path(sysconfig.get_path("stdlib")) if library is None else library
+    for name, part in write_parts(source, to).items():
+        print(f"{part.path}: {pluralize(part.files, 'file')}, {pluralize(part.bytes, 'byte')} ({name})")
+    if library is None:
+        print(f"source: {platform.python_implementation()} {platform.python_version()}")

@@ -17,8 +17,8 @@ from typing import Annotated
 import typer
 
 from regard.commands.options import AsJson, epilog
-from regard.core.cores import usable_cores
 from regard.core.installation import extra_command, extras
+from regard.core.processor import usable_cores
 
 EPILOG = epilog("regard doctor --markdown", notes="Exit code 6 if the current folder cannot be written.")
 PACKAGES = ("numpy", "pydantic", "typer", "rich", "sacrebleu", "safetensors", "sentencepiece", "tokenizers")

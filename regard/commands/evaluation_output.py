@@ -1,4 +1,4 @@
-"""Output of evaluation results as text and as JSON."""
+"""Output of evaluation results and their tables, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.metric_tables import aligned, table_as_json
 from regard.core.wording import pluralize, pluralize_unit
 
 if TYPE_CHECKING:
-    from regard.core.task import Metric
+    from regard.core.task import Metric, MetricTable
     from regard.metrics.significance import BootstrapDifference
     from regard.tasks.evaluation import Evaluation
 
 MAX_ROWS = 20  # larger tables are not printed; --json contains them
+MAX_NAME = 16  # characters of a name in a table
 
 
 def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
@@ -128,3 +128,32 @@ def _tables_as_json(evaluation: Evaluation) -> dict[str, object]:
 
 def _print_json(record: Mapping[str, Any]) -> None:
     print(json.dumps(record, indent=2))
+
+
+def table_as_json(table: MetricTable) -> object:
+    """Return a square table as its names and rows of counts, any other table as one object per row."""
+    if table.square:
+        return {"names": list(table.columns[1:]), "counts": [list(row[1:]) for row in table.rows]}
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def aligned(table: MetricTable, *, decimals: int = 4) -> str:
+    """Return the table as text with aligned columns: names to the left, numbers to the right."""
+    lines = [list(table.columns)]
+    lines += [
+        [f"{cell:.{decimals}f}" if isinstance(cell, float) else _short(cell) for cell in row] for row in table.rows
+    ]
+    lines[0] = [_short(name) for name in lines[0]]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if column else cell.ljust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        )
+        for line in lines
+    )
+
+
+def _short(cell: str | float) -> str:
+    text = f"{cell:,}" if isinstance(cell, int) else str(cell)
+    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"

@@ -15,7 +15,7 @@ from regard.commands.incoming_lines import chunks, count_lines, open_inputs, rea
 from regard.commands.options import CheckpointName, DeviceName, Run, Threads, epilog, open_predictor
 from regard.commands.output import open_output
 from regard.commands.progress import progress
-from regard.commands.shared_arguments import SharedOption, option_group
+from regard.commands.setting_options import SharedOption, option_group
 from regard.core.task_table import TASKS
 
 CHUNK = 64  # maximum number of lines predicted together

@@ -28,7 +28,7 @@ from regard.core.wording import pluralize
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:
-    from regard.core.scores import ScoresPairs, ScoresTexts
+    from regard.core.predictor_interface import ScoresPairs, ScoresTexts
     from regard.runs.run_folder import RunFolder
 
 CHUNK = 1024  # maximum number of pairs in memory

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from regard.commands.server_plan import ServerPlan, bound_socket, log_requests, require_libraries
-from regard.core.cores import usable_cores
+from regard.core.processor import usable_cores
 from regard.errors import ConfigError, RegardError
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 """TOML files in layers: the extended file, then the file, then overrides; and the line number of each key.
 
 A table is merged key by key; any other value replaces the lower one. Files that extend each other in a circle are
-rejected.
+rejected. Keys in the British spelling of earlier configs are renamed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config.spelling import KEYS, current_spelling
 from regard.core.untrusted_files import TooDeep, parse_toml, read_bytes, require_shallow, shortened
 from regard.core.wording import describe_error, pluralize
 from regard.errors import ConfigError
@@ -23,6 +22,14 @@ Key = tuple[str | int, ...]
 _HEADER = re.compile(r"(\[\[?)([^\[\]]+)\]")
 LIMIT = 1 << 18  # limit of the bytes of a file
 PARTS = 16  # limit of the parts of a dotted key; keys of Regard have at most six
+# British spellings of keys in earlier configs; both spellings remain valid permanently.
+SPELLINGS = {
+    "neighbourhood": "neighborhood",
+    "neighbours": "neighbors",
+    "normalisation": "normalization",
+    "normalisation_epsilon": "normalization_epsilon",
+    "normalise": "normalize",
+}
 
 
 class TomlLayer(NamedTuple):
@@ -114,7 +121,7 @@ def _key_lines(text: str) -> dict[Key, int]:
 def _split(dotted: str) -> Key:
     """Split a key into parts in their current spelling, at most one more than the limit."""
     parts = (part.strip().strip("\"'") for part in dotted.split(".", PARTS))
-    return tuple(KEYS.get(part, part) for part in parts)
+    return tuple(SPELLINGS.get(part, part) for part in parts)
 
 
 def _with_indices(key: Key, tables: Mapping[Key, int]) -> Key:
@@ -274,3 +281,22 @@ def locate(layers: Iterable[TomlLayer], key: Key) -> str | None:
             if key[:length] in layer.lines:
                 return f"{layer.label}:{layer.lines[key[:length]]}"
     return None
+
+
+def current_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of a config's tables with the current spelling of each key.
+
+    If a table has both spellings of a key, the value of the current one is kept.
+    """
+    renamed: dict[str, Any] = {}
+    for key, value in values.items():
+        new = SPELLINGS.get(key, key)
+        if new == key or new not in values:
+            renamed[new] = _current(value)
+    return renamed
+
+
+def _current(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return current_spelling(value)
+    return [_current(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""The contract of a field: one input of a network, from the cells of a row to padded positions.
+"""The contract of a field: one input of a network, from the cells of a row to padded positions; and its defaults.
 
 A field is learned from the values of the training rows, saved in the run, and opened again. It depends on no network
 and no loss. Its values have a type of its own, such as a tuple of texts.
@@ -179,3 +179,21 @@ class PackedField(Field, Protocol):
 
     def describe(self, rows: Sequence[EncodedRow]) -> str:
         """Return a readable summary of the sizes of rows: ``of 3 to 8 nodes``."""
+
+
+class FieldBase:
+    """A field with padded rows, one row for each value, and the same rows in training and prediction."""
+
+    packed = False
+
+    def variants(self, values: Sequence[Any]) -> list[list[EncodedRow]]:
+        return [[] for _ in values]
+
+    def augment(self, rows: Sequence[EncodedRow], draws: VisitDraws) -> EncodedRow:
+        return rows[0]
+
+    def parts(self, row: EncodedRow) -> list[EncodedRow]:
+        return [row]
+
+    def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
+        return values[: len(row)]

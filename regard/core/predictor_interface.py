@@ -1,11 +1,11 @@
-"""Interface of a predictor for HTTP requests: descriptions of inputs and outputs, and the settings of a request."""
+"""Interface of a predictor: HTTP requests, probabilities of given outputs, and checks of its arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -62,3 +62,43 @@ def input_cost(predictor: Any, input: Any) -> int:
     """
     cost = getattr(predictor, "cost", None)
     return int(cost(input)) if cost is not None else 0
+
+
+class ScoresPairs(Protocol):
+    """Predictor of a task with ``scores = "pairs"``."""
+
+    def score(
+        self, sources: Sequence[str], targets: Sequence[str], *, where: Callable[[int], str] = ...
+    ) -> list[list[float]]:
+        """Return log P of each token of each target. Raises DataError at ``where(index)`` for too long a pair."""
+
+    def scored_pieces(self, target: str) -> list[str]:
+        """Return the tokens of a target, one for each number of ``score``."""
+
+
+class ScoresTexts(Protocol):
+    """Predictor of a task with ``scores = "texts"``."""
+
+    context: int  # number of tokens that a prediction depends on
+
+    def read(self, line: str) -> str:
+        """Return the prompt of a line. Raises RegardError if the vocabulary cannot encode it."""
+
+    def score(self, text: str, *, prompt: str | None = None, stride: int | None = None) -> Any:
+        """Return ``pieces``, ``piece_log_probabilities``, ``nll``, ``tokens``, ``bytes`` and ``bits_per_byte``."""
+
+
+def require_list(inputs: object) -> None:
+    """Raise DataError for a text, whose characters would be taken for inputs, for a table, or for a non-sequence."""
+    if isinstance(inputs, str | bytes | Mapping) or not hasattr(inputs, "__iter__"):
+        raise DataError(
+            f"the inputs must be a list, got {type(inputs).__name__}",
+            why="a predictor returns one output for each input of a list",
+            help="for one input: model([input])[0]",
+        )
+
+
+def require_count(name: str, value: object) -> None:
+    """Raise ConfigError unless a setting is a whole number ≥ 1."""
+    if type(value) is not int or value < 1:
+        raise ConfigError(f"{name} cannot be {value!r}", where=name, why="it must be a whole number ≥ 1")

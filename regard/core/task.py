@@ -233,7 +233,7 @@ class Task:
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
     # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
     # None: it uses the metrics of validation
-    scores: Literal["pairs", "texts"] | None = None  # inputs that ``regard score`` reads: see ``core.scores``
+    scores: Literal["pairs", "texts"] | None = None  # inputs of ``regard score``: see ``core.predictor_interface``
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
     # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice
     export_form: Callable[[Any], ExportForm] | None = None

@@ -24,7 +24,7 @@ from typing import IO, Any, BinaryIO, NoReturn, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.cores import usable_cores
+from regard.core.processor import usable_cores
 from regard.data.ragged import Ragged
 from regard.data.tokenizers import subword
 from regard.data.tokenizers.catalog import load_tokenizer

@@ -16,8 +16,7 @@ from regard.engine.causal_layer import FastCausalLayer, NextTokens
 from regard.engine.causal_state import CausalState
 from regard.engine.heads import shared_rotations
 from regard.engine.obstacles import layer_obstacle, unknown_parameters
-from regard.engine.output import FastHead
-from regard.engine.packed import rounded
+from regard.engine.packed import FastHead, rounded
 from regard.engine.parts import norm, padded
 from regard.models.head import Head
 from regard.models.input import TokenInput

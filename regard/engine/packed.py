@@ -1,7 +1,7 @@
-"""Linear layers with matrices laid out once for the processor's matrix units, in float32 or bfloat16.
+"""Linear layers and output projections with matrices laid out once for the processor's matrix units.
 
-Only this file calls torch's packed operators. Without them (no oneDNN, not a CPU), plain layers compute the same. For
-inference only: no matrix here is a parameter or receives a gradient.
+Their formats are float32 and bfloat16. Only this file calls torch's packed operators. Without them (no oneDNN, not a
+CPU), plain layers compute the same. For inference only: no matrix here is a parameter or receives a gradient.
 """
 
 from __future__ import annotations
@@ -15,10 +15,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
 from regard.models.transformer.feed_forward import FeedForward
+from regard.search.contract import Reduce
 
 TYPICAL_ROWS = 64  # the layout is optimized for this number of rows; any number works
 ROUND = 16  # rows; oneDNN compiles and caches a product for each number of rows, hence rows are padded to a few numbers
 STEPS = 8  # padded numbers of rows between a power of two and the next
+# Rows per pass over the output projection, and rows whose probabilities are computed and reduced together.
+PROJECTED, REDUCED = 64, 16
 
 
 class PackedMatrix(NamedTuple):
@@ -117,3 +120,29 @@ def pack_layers(module: nn.Module) -> None:
             setattr(module, name, _Layer(PackedLinear(PackedMatrix.of(child))))
         else:
             pack_layers(child)
+
+
+class FastHead:
+    """A packed output projection that computes in ``dtype``."""
+
+    def __init__(
+        self, weight: Float[Tensor, "types width"], bias: Float[Tensor, "types"] | None, dtype: torch.dtype
+    ) -> None:
+        output = PackedMatrix(weight.detach().to(dtype, copy=True), None if bias is None else bias.detach().to(dtype))
+        self.projection = PackedLinear(output, alone=True)
+
+    def log_probabilities(self, features: Float[Tensor, "padded width"], count: int) -> Float[Tensor, "{count} types"]:
+        """Return log-probabilities of the first ``count`` rows, in float32 or wider."""
+        (log_p_rows,) = self.reduce(features, count, lambda log_p, rows: (log_p,))
+        return log_p_rows
+
+    def reduce(self, features: Float[Tensor, "padded width"], count: int, reduce: Reduce) -> tuple[Tensor, ...]:
+        """Apply ``reduce`` to the first ``count`` rows, a few at a time, to stay within the processor's cache."""
+        parts = []
+        for start in range(0, max(count, 1), PROJECTED):
+            logits = self.projection(features[start : start + PROJECTED])[: count - start]
+            for number, piece in enumerate(logits.split(REDUCED)):
+                first = start + number * REDUCED
+                log_p = torch.log_softmax(piece if piece.dtype == torch.float64 else piece.float(), -1)
+                parts.append(reduce(log_p, slice(first, first + len(piece))))
+        return parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))

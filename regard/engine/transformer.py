@@ -16,8 +16,7 @@ from regard.engine.cache import BUCKET, FastSession
 from regard.engine.heads import shared_rotations
 from regard.engine.layer import FastLayer, StepLayout
 from regard.engine.obstacles import layer_obstacle
-from regard.engine.output import FastHead
-from regard.engine.packed import ROUND, pack_layers
+from regard.engine.packed import ROUND, FastHead, pack_layers
 from regard.engine.parts import norm, padded
 from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerDecoder

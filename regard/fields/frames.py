@@ -12,15 +12,14 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, Padded
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import parse_json
 from regard.core.wording import pluralize
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-from regard.fields.field_base import FieldBase
-from regard.fields.hiding import MEAN_FRAME, hidden_frames
+from regard.fields.pieces import MEAN_FRAME, hidden_frames
 
 FILE, MAX_CHANNELS = "frames.json", 1 << 16
 REMEDY = "write a list of frames, each a list of finite numbers of equal length: [[0.5, 1], [2, 0]]"

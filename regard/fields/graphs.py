@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from regard.core.codec_files import open_codec_file, save_codec_file
-from regard.core.field import EncodedRow, EncodedRows, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
@@ -18,7 +18,6 @@ from regard.data.graph_union import PackedGraphs, packed_graphs, return_probabil
 from regard.data.graphs import UNLABELED, Graph, edge_count, edge_pairs
 from regard.data.rows import Column, Row
 from regard.errors import DataError
-from regard.fields.field_base import FieldBase
 from regard.fields.node_features import EncodedGraph, FeatureColumns, NodeCodec
 
 FILE, MAX_WALKED = "nodes.json", 4096  # maximum number of nodes for random-walk features

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from regard.core.field import EncodedRow, EncodedRows, Padded
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
@@ -18,8 +18,7 @@ from regard.data.rows import Column, Row
 from regard.data.sessions import ITEMS, require_items
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN, Tokenizer
 from regard.errors import DataError
-from regard.fields.field_base import FieldBase
-from regard.fields.item_vocabulary import item_numbers, learn_items, open_items
+from regard.fields.vocabularies import item_numbers, learn_items, open_items
 
 FORMS = "a session must be a text with spaces between items, or a {} of items"
 Session = tuple[str, ...]

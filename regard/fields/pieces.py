@@ -1,4 +1,4 @@
-"""Rows of tokens, with or without subword features: which positions are pieces of a text."""
+"""Rows of tokens: which positions are pieces of a text, and rows without one of them (``core.field.HidingField``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,9 @@ import numpy.typing as npt
 from regard.core.field import EncodedRow
 from regard.data.tokenizers.tokenizer import END, UNKNOWN
 
+UNKNOWN_PIECE = "replaced by the unknown piece"
+MEAN_FRAME = "replaced by the mean frame of the training data"
+
 
 def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
     """Return the token of each position, a view of the row (positions,) or (positions, 1 + affixes)."""
@@ -19,3 +22,32 @@ def numbers_of(row: EncodedRow) -> npt.NDArray[Any]:
 def is_piece(numbers: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Return a mask of the positions that are pieces of a text, also unknown ones; not BEGIN, END or padding."""
     return np.asarray((numbers > END) | (numbers == UNKNOWN))
+
+
+def without(row: EncodedRow, positions: Any) -> EncodedRow:
+    """Return a row in which the pieces at these positions are unknown and have no subword features."""
+    row = row.copy()
+    row[positions] = 0
+    numbers_of(row)[positions] = UNKNOWN
+    return row
+
+
+def hidden_pieces(row: EncodedRow) -> list[EncodedRow]:
+    """Return one row without each of its pieces; for a special piece, the row itself."""
+    return [without(row, position) if is_text else row for position, is_text in enumerate(is_piece(numbers_of(row)))]
+
+
+def hidden_tokens(row: EncodedRow) -> list[EncodedRow]:
+    """Return one row without each of its tokens; the last column of a row marks the first pieces of tokens."""
+    rows = []
+    for token in range(1, int(row[:, -1].sum()) + 1):
+        positions = np.flatnonzero((row[:, -1].cumsum() == token) & is_piece(numbers_of(row)))
+        hidden = without(row, positions)
+        hidden[:, -1] = row[:, -1]
+        rows.append(hidden)
+    return rows
+
+
+def hidden_frames(row: EncodedRow) -> list[EncodedRow]:
+    """Return one row of standardized frames with each of them replaced by 0, the mean."""
+    return [np.where(np.arange(len(row))[:, None] == frame, np.float32(0), row) for frame in range(len(row))]

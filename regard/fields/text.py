@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 import torch
 
-from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
@@ -19,10 +19,8 @@ from regard.data.rows import Column, Row, text_of
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
-from regard.fields.field_base import FieldBase
-from regard.fields.hiding import UNKNOWN_PIECE, hidden_pieces, without
-from regard.fields.pieces import is_piece, numbers_of
-from regard.fields.text_tokenizer import make_text_tokenizer
+from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, without
+from regard.fields.vocabularies import make_text_tokenizer
 
 STRAND, DROPOUT = 3, 4  # random streams
 Texts = tuple[str, ...]

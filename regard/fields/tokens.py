@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from regard.core.field import EncodedRow, EncodedRows, Padded, VisitDraws
+from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitDraws
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.untrusted_files import json_value
@@ -20,10 +20,8 @@ from regard.data.rows import Column, Row, tokens_of
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN, Tokenizer
 from regard.errors import DataError
-from regard.fields.field_base import FieldBase
-from regard.fields.hiding import UNKNOWN_PIECE, hidden_tokens
-from regard.fields.pieces import numbers_of
-from regard.fields.text_tokenizer import make_text_tokenizer
+from regard.fields.pieces import UNKNOWN_PIECE, hidden_tokens, numbers_of
+from regard.fields.vocabularies import make_text_tokenizer
 
 DROPOUT = 2  # random stream
 Sentence = tuple[str, ...]

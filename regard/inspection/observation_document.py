@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from torch import Tensor
+
 from regard.core.observation import Alternative, AttentionMap, Axis, Observation, Prediction, Surface
-from regard.inspection.floats import encode_floats
 from regard.inspection.measures import Kind, measures
 
 
@@ -90,3 +93,9 @@ def _alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
 
 def _finite(value: float) -> float | None:
     return value if math.isfinite(value) else None
+
+
+def encode_floats(tensor: Tensor) -> dict[str, Any]:
+    """A tensor as JSON: its shape, and base64 of its float32 values, little-endian, row by row."""
+    array = np.ascontiguousarray(tensor.detach().float().cpu().numpy().astype("<f4"))
+    return {"shape": list(array.shape), "data": base64.b64encode(array.tobytes()).decode()}

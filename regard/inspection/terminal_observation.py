@@ -11,10 +11,10 @@ from torch import Tensor
 from regard.core.wording import did_you_mean
 from regard.errors import ConfigError
 from regard.inspection.document import Inspection
-from regard.inspection.terminal_heatmap import draw_attention
 
 ALTERNATIVES = 4
 VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
+SHADES = " ░▒▓█"
 
 
 def draw_inspection(inspection: Inspection, head: str | None, *, columns: int) -> str:
@@ -98,3 +98,22 @@ def _visible(label: str) -> str:
     """Return a label that is safe to print and visible."""
     signs = (VISIBLE.get(sign) or (sign if sign.isprintable() else f"U+{ord(sign):04X}") for sign in label)
     return "".join(signs) or "␀"
+
+
+def draw_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]) -> str:
+    """Weights (target, source) in [0, 1] as a table of shades, one row a target piece, one column a source piece.
+
+    The darkest cell of a row is the source piece with the largest weight when the target piece was predicted.
+    """
+    wide = max(2, *(len(piece) for piece in source)) + 1
+    margin = max(len(piece) for piece in target) + 1
+    head = " " * margin + "".join(piece.center(wide) for piece in source)
+    rows = [
+        piece.rjust(margin - 1) + " " + "".join(_shade(float(weight)) * (wide - 1) + " " for weight in row)
+        for piece, row in zip(target, weights, strict=True)
+    ]
+    return "\n".join([head, *rows])
+
+
+def _shade(weight: float) -> str:
+    return SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]

@@ -1,4 +1,4 @@
-"""Config of an encoder with a classification head. Imports no torch."""
+"""Configs of encoders with a classification head, for a whole sequence or for each token. Imports no torch."""
 
 from __future__ import annotations
 
@@ -41,4 +41,21 @@ class ClassifierModelConfig(NetConfig):
         "together",
         description="encoding of two texts: together in one row with attention between them, or apart, with a "
         "comparison of both vectors",
+    )
+
+
+class TaggerModelConfig(NetConfig):
+    """An encoder of any kind, and the subword features of its input."""
+
+    sides: ClassVar[tuple[str, ...]] = ("encoder",)
+    presets: ClassVar = CLASSIFIER_PRESETS
+
+    preset: Literal[tuple(CLASSIFIER_PRESETS)] | None = Field(None, description="defaults for keys that are not set")  # type: ignore[valid-type]
+    encoder: EncoderConfig = TransformerEncoderConfig()
+    affixes: int = Field(
+        0,
+        ge=0,
+        le=1 << 22,
+        description="number of hashed vectors for prefixes, suffixes and shapes of words, which are added to token "
+        "embeddings; 0: none. They help with unknown words",
     )

@@ -1,17 +1,19 @@
-"""A masked model: a bidirectional encoder, and the output projection of its states."""
+"""A masked model: a bidirectional encoder, and the output projection of its states.
+
+The encoder may be a continuous bag of words: for each token, the mean of the embeddings around it without its own.
+"""
 
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor, nn
 
-from regard.attention.contract import Encoder
+from regard.attention.contract import Encoded, Encoder, mean_state
 from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
-from regard.models.context_mean import ContextMeanEncoder
 from regard.models.head import Head
-from regard.models.input import TokenInput, embedding_matrix
+from regard.models.input import Input, TokenInput, embedding_matrix
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 
 
@@ -48,3 +50,25 @@ def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
         encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding))
     bias = nn.Parameter(torch.zeros(types + 1)) if config.output_bias else None
     return MaskedModel(encoder, Head(projection, bias))
+
+
+class ContextMeanEncoder(Encoder):
+    """h_i = mean of E[x_j], 0 < |i − j| ≤ window (Mikolov et al. 2013, CBOW); ``window`` None: all other tokens.
+
+    Differs from the paper, which sums the context over words drawn from the window. A single token has h = 0.
+    """
+
+    def __init__(self, embedding: Input, window: int | None) -> None:
+        super().__init__()
+        self.embedding, self.window = embedding, window
+        self.width = self.summary = embedding.width
+
+    def forward(self, inputs: Shaped[Tensor, "sentences length *features"], span: Span) -> Encoded:
+        embedded, span, _ = self.embedding(inputs, span)
+        span.refuse_limit(self)
+        index = torch.arange(embedded.shape[1], device=embedded.device)
+        distance = (index[:, None] - index).abs()
+        near = (distance > 0) if self.window is None else (distance > 0) & (distance <= self.window)
+        weight = (near & span.valid[:, None]).to(embedded.dtype)
+        states = (weight @ embedded) / weight.sum(-1, keepdim=True).clamp_min(1)
+        return Encoded(states, embedded, mean_state(states, span), span)

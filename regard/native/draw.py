@@ -21,7 +21,7 @@ def drawn_tokens(
 ) -> Int[Tensor, "rows"] | None:
     """Return each row's token at quantile ``uniform`` of softmax(scores), among the tokens within the limits.
 
-    Returns None if the kernels do not support these tensors. The limits are those of ``search.sampling.limit_scores``.
+    Returns None if the kernels do not support these tensors. The limits are those of ``search.choice.limit_scores``.
     Probabilities have 32 bits, their sums 64. Cost per row: 3 passes over its types, and at most 4 more for each of
     ``top_k`` and ``top_p``; nothing is sorted.
     """

@@ -10,9 +10,8 @@ from jaxtyping import Float, Int32
 from torch import Tensor
 
 from regard.native.beam import MAX_BEST
-from regard.native.call import Call, CallSizes
+from regard.native.call import Call, CallSizes, Needs
 from regard.native.library import Pool, RowBatch
-from regard.native.needs import Needs
 from regard.native.program import Program, filled
 
 PARTIAL = 128 + 8 * MAX_BEST  # bytes

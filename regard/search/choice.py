@@ -11,17 +11,19 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from regard.native.draw import drawn_tokens
 from regard.search.contract import LogP
 from regard.search.draws import Draws
 from regard.search.repetition import Ngrams, forbid, penalize_count, penalize_seen
-from regard.search.sampling import bounded, draw_limited
+
+EXTREME = 1e20
 
 
 class TokenChoice(NamedTuple):
     """Rule for the choice of the next token from its log-probabilities.
 
     Applied in this order: penalties and the limit of n-grams, temperature, ``top_k``, ``top_p``, ``min_p``
-    (``search.sampling.limit_scores``, ``search.repetition``).
+    (``search.choice.limit_scores``, ``search.repetition``).
     """
 
     temperature: float | None = None  # divisor of log p before a draw; None or 0: the most probable token
@@ -119,3 +121,53 @@ def _penalized(log_p: LogP, choosers: Sequence[Chooser]) -> LogP:
         count = torch.stack([chooser.count for chooser in choosers if chooser.count is not None])
         log_p = penalize_count(log_p, count, choice.frequency_penalty or 0.0, choice.presence_penalty or 0.0)
     return forbid(log_p, [chooser.forbidden() for chooser in choosers]) if choice.no_repeat_ngram else log_p
+
+
+def bounded(temperature: float) -> float:
+    """Return a temperature whose quotients are finite in float32; beyond these bounds sampling does not change."""
+    return min(max(temperature, 1 / EXTREME), EXTREME)
+
+
+def limit_scores(scores: LogP, top_k: int | None, top_p: float | None, min_p: float | None = None) -> LogP:
+    """Return the scores with −∞ for the types that may not be sampled; the most probable type is always kept.
+
+    Applied in this order: the ``top_k`` best; of these, the fewest that reach ``top_p`` of their probability; of these,
+    the types with p ≥ ``min_p`` · max p (Nguyen et al. 2024). Scores are log-probabilities up to a constant, after
+    temperature and penalties.
+    """
+    if top_k is not None and top_k < scores.shape[-1]:
+        scores = scores.masked_fill(scores < scores.topk(top_k, -1).values[:, -1:], -math.inf)
+    if top_p is not None:
+        ordered, index = scores.sort(dim=-1, descending=True, stable=True)
+        probability = torch.softmax(ordered, -1)
+        beyond = probability.cumsum(-1) - probability >= top_p  # the more probable types reach top_p already
+        beyond[:, 0] = False  # also if top_p rounds to 0 in this dtype
+        scores = scores.masked_fill(torch.zeros_like(beyond).scatter(-1, index, beyond), -math.inf)
+    if min_p:
+        scores = scores.masked_fill(scores < scores.amax(-1, keepdim=True) + math.log(min_p), -math.inf)
+    return scores
+
+
+def draw_tokens(scores: LogP, uniform: Float[Tensor, "rows"]) -> Int[Tensor, "rows"]:
+    """Return the token of each row at the quantile ``uniform`` in [0, 1) of softmax(scores).
+
+    A uniform random number gives a sample. A row's token depends only on its own scores and number, so samples do not
+    depend on the batch.
+    """
+    reached = torch.softmax(scores.double(), -1).cumsum(-1)
+    whole = reached[:, -1:]
+    token = torch.searchsorted(reached, uniform.to(reached)[:, None] * whole, right=True)
+    last = (reached < whole).sum(-1, keepdim=True)  # the last possible token, if the product was rounded up
+    return torch.minimum(token, last).squeeze(-1)
+
+
+def draw_limited(
+    scores: LogP,
+    uniform: Float[Tensor, "rows"],
+    top_k: int | None = None,
+    top_p: float | None = None,
+    min_p: float | None = None,
+) -> Int[Tensor, "rows"]:
+    """Return ``draw_tokens`` of ``limit_scores``, by the compiled kernels if available, which do not sort."""
+    drawn = drawn_tokens(scores, uniform, top_k, top_p, min_p)
+    return draw_tokens(limit_scores(scores, top_k, top_p, min_p), uniform) if drawn is None else drawn

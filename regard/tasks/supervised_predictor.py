@@ -14,10 +14,9 @@ from torch import Tensor, nn
 
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
-from regard.core.call_checks import require_list
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
-from regard.core.predictor_interface import PredictorInterface
+from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import added_sums, to_device
 from regard.data.order import packed_runs

@@ -1,8 +1,12 @@
-"""Training with torch's FSDP2: weights, gradients and moments are sharded by rows over the ranks."""
+"""Training with torch's FSDP2: weights, gradients and moments are sharded by rows over the ranks.
+
+The weights of each repeated layer are gathered for its pass.
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,7 +27,9 @@ from torch.distributed.fsdp import (
 from regard.core.state import leaves
 from regard.core.task import ExampleIndices
 from regard.errors import ConfigError
-from regard.models.repeated_layers import CALLED, repeated_layers
+from regard.models.convolutional.decoder import ConvolutionalLayer
+from regard.models.convolutional.encoder import CenteredConvolution
+from regard.models.transformer.layer import TransformerLayer
 from regard.runs.row_files import Rows
 from regard.runs.shared_checkpoint import Ranks
 from regard.training.one_shard import OneShard, first_of, reaching_all
@@ -31,6 +37,11 @@ from regard.training.ranks import ProcessGroup
 from regard.training.row_parts import first_row, is_sharded, own_rows, whole
 from regard.training.shards import CPU
 from regard.training.strategy import Trainable
+
+LAYERS = (TransformerLayer, ConvolutionalLayer, CenteredConvolution, nn.TransformerEncoderLayer,
+          nn.TransformerDecoderLayer)  # fmt: skip
+# Methods of a layer, other than ``forward``, that a stack calls and that use its parameters.
+CALLED = ("prepare", "start")
 
 
 class FSDP2(OneShard):
@@ -156,3 +167,19 @@ def _require_rows(model: nn.Module) -> None:
                 why=f"the parameter {name} is a scalar, and fsdp2 shards parameters by rows",
                 help="use DDP: --set train.strategy=ddp",
             )
+
+
+def repeated_layers(net: nn.Module) -> list[nn.Module]:
+    """Return the layers of the network's stacks that share no parameter with any other module.
+
+    Layers with T5's table of relative positions share it and are excluded. Recurrent stacks are excluded too: their
+    cells return functions of their weights, which are called step by step.
+    """
+    holders = Counter(id(p) for part in net.modules() for p in part.parameters(recurse=False))
+    occurrences = Counter(id(part) for _, part in net.named_modules(remove_duplicate=False))
+    return [
+        layer for layer in net.modules()
+        if isinstance(layer, LAYERS)
+        and all(holders[id(p)] == 1 for p in layer.parameters())
+        and all(occurrences[id(part)] == 1 for part in layer.modules())
+    ]  # fmt: skip

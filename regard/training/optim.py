@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainConfig
 from regard.core.tensors import kept_buffers
-from regard.models.hidden_matrices import hidden_matrices
-from regard.training.muon import HiddenMatrix, Muon
+from regard.training.muon import HiddenMatrix, Muon, hidden_matrices
 from regard.training.row_parts import own_rows, rows_like, shard_like, total_norm
 
 Schedule = Callable[[int], float]

@@ -26,12 +26,12 @@ from regard.core.tensors import kept_buffers
 from regard.core.wording import pluralize
 from regard.errors import ConfigError, ModelError
 from regard.models.build import mechanism_warnings
-from regard.models.hidden_matrices import hidden_matrices
 from regard.runs import checkpoint
 from regard.runs.plan import Plan
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_memory
+from regard.training.muon import hidden_matrices
 from regard.training.optim import make_optimizer
 from regard.training.origin import (
     OriginWeights,

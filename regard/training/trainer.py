@@ -24,8 +24,7 @@ from regard.runs.run_folder import RunFolder
 from regard.training.checkpoints import Checkpoints
 from regard.training.optim import Schedule, make_optimizer, schedule
 from regard.training.pace import TimeBudget, fit, rate_over
-from regard.training.progress import Outcome, Reporter, TrainingProgress
-from regard.training.stopping import is_best
+from regard.training.progress import Outcome, Reporter, TrainingProgress, is_best
 from regard.training.strategies import make_strategy
 from regard.training.strategy import Strategy, Trainable, on_any_rank
 from regard.training.updater import Updater, batch_memory, require_not_diverged

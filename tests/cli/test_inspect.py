@@ -20,7 +20,7 @@ from regard.inspection.page import FOLDER
 from regard.runs.run_folder import RunFolder
 from regard.server.keys import add_key
 from regard.tasks.translation.codecs import open_codecs
-from regard.tasks.translation.example import example_sentence
+from regard.tasks.translation.task import example_sentence
 from tests.data.earlier_heads import earlier_head
 
 from .conftest import TinyRun

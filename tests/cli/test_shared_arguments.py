@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from regard.commands.shared_arguments import SharedOption, option_group
+from regard.commands.setting_options import SharedOption, option_group
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder

@@ -11,9 +11,16 @@ from hypothesis import strategies as st
 from regard.data import rows
 from regard.data.lint import check
 from regard.data.lint.check import KINDS, lint
-from regard.data.lint.corpus_rules import BLOCK, find_repeats, odd_length_ratios, shifted_ranges, unrelated_correlation
 from regard.data.lint.languages import SAMPLE_SIZE, PairSample, wrong_language_lines
-from regard.data.lint.line_rules import check_pair, main_script
+from regard.data.lint.rules import (
+    BLOCK,
+    check_pair,
+    find_repeats,
+    main_script,
+    odd_length_ratios,
+    shifted_ranges,
+    unrelated_correlation,
+)
 from regard.data.reading import CorpusConfig
 from regard.errors import DataError, MissingDataError
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from regard.core.task import ExampleIndices
-from regard.data import length_index, permutation
+from regard.data import computed_order, length_index
 from regard.data.computed_order import LengthOrder, _cut, even_batches
 from regard.data.length_index import LengthIndex
 from regard.data.order import batches_in_order
@@ -173,7 +173,7 @@ def test_a_damaged_index_is_made_anew_or_told(folder: Path) -> None:
 @given(st.integers(1, 200), st.integers(5, 70), seeds, st.integers(0, 9))
 def test_even_batches_have_each_number_once(size: int, rows: int, seed: int, epoch: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(permutation, "LISTED", 16)
+        patch.setattr(computed_order, "LISTED", 16)
         batches = even_batches(size, rows, seed=seed, epoch=epoch)
         assert sorted(uses(batches)) == [(index, epoch + 1) for index in range(size)]
         assert {len(batch.index) for batch in batches[:-1]} <= {rows}

@@ -16,7 +16,7 @@ from regard.data.document_stream import DocumentStream
 from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.windows import WindowExamples
-from regard.tasks.language_model.score_windows import score_windows
+from regard.tasks.language_model.scoring import score_windows
 
 
 class Text:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.data import permutation
-from regard.data.permutation import Permutation
+from regard.data import computed_order
+from regard.data.computed_order import Permutation
 
 SIZES = [
     1,
@@ -43,7 +43,7 @@ SIZES = [
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Small sizes by a table, as they are, and by the network."""
     if request.param == "network":
-        monkeypatch.setattr(permutation, "LISTED", 1)
+        monkeypatch.setattr(computed_order, "LISTED", 1)
 
 
 @pytest.mark.parametrize("size", SIZES)

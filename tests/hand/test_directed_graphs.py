@@ -18,8 +18,8 @@ from regard.data.graphs import UNLABELED, Graph, edge_pairs
 from regard.data.neighbors import Neighborhoods
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
+from regard.models.graph.heads import GraphPooling
 from regard.models.graph.layers import degree_weights
-from regard.models.graph.pooling import GraphPooling
 from regard.testing.law import same
 
 WIDTH, HEADS, OUTPUTS = 3, 2, 4

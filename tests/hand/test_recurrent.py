@@ -12,8 +12,8 @@ from regard.attention.contract import Encoded
 from regard.attention.observe import observe
 from regard.attention.span import Span
 from regard.models.dropout import Dropout
-from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
+from regard.models.recurrent.decoder_memory import CopiedState, LearnedState
 from regard.models.recurrent.stack import Stack
 
 from ..laws import cases

@@ -14,11 +14,9 @@ from regard.attention.span import Span
 from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU
-from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.recurrent.decoder_memory import CopiedState, LearnedState
+from regard.models.recurrent.decoders import BahdanauDecoder, FixedContextDecoder, InputFeedingDecoder, LuongDecoder
 from regard.runs.parameter_counts import parameters_by_part
 
 TYPES = 9

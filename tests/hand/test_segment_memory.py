@@ -13,8 +13,7 @@ from regard.attention.mask import Causal, Padding
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.positions.rotary import Rotary
 from regard.attention.span import Span
-from regard.models.transformer.compressive import Compressive
-from regard.models.transformer.compressor import Compressor
+from regard.models.transformer.compressive import Compressive, Compressor
 from regard.models.transformer.relative_attention import RelativeAttention, sinusoids
 from regard.models.transformer.segment_memory import SegmentMemory, SegmentState
 from regard.testing.law import ready

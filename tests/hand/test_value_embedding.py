@@ -17,11 +17,11 @@ from regard.errors import ConfigError
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.models.encoder_decoder import EncoderDecoder
-from regard.models.hidden_matrices import hidden_matrices
 from regard.models.input import Input, TokenInput
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
 from regard.tasks.language_model.task import TASK
+from regard.training.muon import hidden_matrices
 
 SIZES: dict[str, Any] = {"layers": 2, "width": 8, "heads": 4, "feed_forward": 12, "dropout": 0.0}
 TOKENS = torch.tensor([[4, 5, 6]])

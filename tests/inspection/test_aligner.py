@@ -14,8 +14,7 @@ import pytest
 import torch
 
 from regard.inspection import aligner as module
-from regard.inspection.aligner import Aligner, choose_aligner, find_aligner
-from regard.inspection.ibm_model1 import lexical_links
+from regard.inspection.aligner import Aligner, choose_aligner, find_aligner, lexical_links
 
 from .models import translator
 

@@ -9,7 +9,7 @@ from regard.attention.mask import Bound, Causal
 from regard.attention.observe import AttentionCall
 from regard.attention.score import ScoreTerms, SoftmaxScore
 from regard.attention.span import Span
-from regard.inspection.weight_terms import weight_terms
+from regard.inspection.document_parts import weight_terms
 
 
 class Silent(SoftmaxScore):

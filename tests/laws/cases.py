@@ -39,11 +39,9 @@ from regard.models.configuration import ModelConfig
 from regard.models.convolutional.decoder import ConvolutionalDecoder, ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.input import Embedded, TokenInput
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.bridge import CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
-from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.recurrent.decoder_memory import CopiedState, LearnedState
+from regard.models.recurrent.decoders import BahdanauDecoder, FixedContextDecoder, InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.feed_forward import FeedForward

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from regard.attention.contract import Encoder
 from regard.models.build import ARCHITECTURES
-from regard.models.context_mean import ContextMeanEncoder
 from regard.models.convolutional.config import ConvolutionalEncoderConfig
 from regard.models.input import AffixInput, FrameInput, Input, TokenInput
+from regard.models.masked_model import ContextMeanEncoder
 from regard.models.recurrent.config import RecurrentEncoderConfig
 from regard.models.transformer.config import TransformerEncoderConfig
 from regard.testing import Draw, EncoderCase

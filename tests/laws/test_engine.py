@@ -11,7 +11,7 @@ from torch import Tensor
 from regard.attention.mask import Padding, VisibleUntil
 from regard.attention.span import Span
 from regard.core.state import join, repeat, select, truncate
-from regard.engine import output
+from regard.engine import packed
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.packed import PackedLinear, PackedMatrix, rounded
 from regard.engine.transformer import FastEncoderDecoder, obstacle
@@ -215,8 +215,8 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
     how: str, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Rows are read a few at a time, and a beam's or a prefix's rows are cut wherever a piece ends."""
-    monkeypatch.setattr(output, "PROJECTED", pieces[0])
-    monkeypatch.setattr(output, "REDUCED", pieces[1])
+    monkeypatch.setattr(packed, "PROJECTED", pieces[0])
+    monkeypatch.setattr(packed, "REDUCED", pieces[1])
     model = model_of({})
     source, span = sources(list(range(len(LENGTHS))))
     options: dict[str, Any] = {
@@ -251,8 +251,8 @@ def test_forced_and_drawn_outputs_do_not_depend_on_the_pieces(
 def test_its_outputs_are_those_of_the_model(
     model: EncoderDecoder, width: int, room: int, pieces: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(output, "PROJECTED", pieces[0])
-    monkeypatch.setattr(output, "REDUCED", pieces[1])
+    monkeypatch.setattr(packed, "PROJECTED", pieces[0])
+    monkeypatch.setattr(packed, "REDUCED", pieces[1])
     found = outputs(fast(model), width, room)
     source, span = sources(list(range(len(LENGTHS))))
     longest = span.length + 20

@@ -7,10 +7,9 @@ from regard.answers.followers import Followers
 from regard.answers.label_set import SeveralLabels
 from regard.answers.named_labels import ranked, to_json
 from regard.answers.next_item import NextItem
-from regard.answers.number import Number
+from regard.answers.number import Number, Scale
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
-from regard.answers.scale import Scale
 from regard.core.field import Padded
 from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels
@@ -18,9 +17,9 @@ from regard.data.order import packed_runs
 from regard.data.padding import padded
 from regard.fields.frames import Frames
 from regard.fields.graphs import Graphs
-from regard.fields.hiding import without
 from regard.fields.items import Items
 from regard.fields.node_features import EncodedGraph
+from regard.fields.pieces import without
 from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics

@@ -16,15 +16,14 @@ from regard.data.molecules import reverse_complement
 from regard.data.windows import WindowExamples
 from regard.inference.prompt_decoding import PromptDecoding
 from regard.inference.run_search import inputs_of
-from regard.metrics.classes import calibration_error, class_figures, class_metrics
-from regard.metrics.label_sets import label_set_metrics
+from regard.metrics.classes import calibration_error, class_figures, class_metrics, label_set_metrics
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import area_under_curve, average_precision, ranks
+from regard.models.graph.heads import GraphPooling
 from regard.models.graph.layers import degree_weights
-from regard.models.graph.pooling import GraphPooling
 from regard.search.choice import _choose as choose_rows
-from regard.search.sampling import draw_limited
-from regard.tasks.language_model.score_windows import score_windows
+from regard.search.choice import draw_limited
+from regard.tasks.language_model.scoring import score_windows
 from regard.tasks.links import task as links_task
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
@@ -177,7 +176,7 @@ SAMPLING = {
         Edit(
             choose_rows,
             f"scores = {TEMPERED}",
-            "from regard.search.sampling import limit_scores\n"
+            "from regard.search.choice import limit_scores\n"
             "    scores = limit_scores(scores, choice.top_k, choice.top_p, choice.min_p)\n"
             f"    scores = {TEMPERED}",
         ),

@@ -24,19 +24,16 @@ from regard.inference.search_model import choice_of, start_search
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.encoder import CenteredConvolution
 from regard.models.dropout import Dropout
-from regard.models.hidden_matrices import hidden_matrices
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
-from regard.models.transformer.compressive import Compressive
-from regard.models.transformer.compressor import Compressor
+from regard.models.recurrent.decoders import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
+from regard.models.transformer.compressive import Compressive, Compressor
 from regard.models.transformer.relative_attention import RelativeAttention
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normalizer
 from regard.search.choice import _choose as choose_rows
-from regard.search.sampling import limit_scores
+from regard.search.choice import limit_scores
 from regard.tasks.language_model.task import batch_span
-from regard.tasks.translation.objective import objective
-from regard.training.muon import Muon
+from regard.tasks.translation.task import objective
+from regard.training.muon import Muon, hidden_matrices
 from regard.training.optim import make_optimizer
 from regard.training.trainer import Trainer
 from regard.training.updater import Updater

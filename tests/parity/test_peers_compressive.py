@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from regard.models.transformer.compressive import Compressive
-from regard.models.transformer.compressor import Compressor
+from regard.models.transformer.compressive import Compressive, Compressor
 
 from .peers.asking import Case, Pair, Peer, check, needs_peers, ways
 

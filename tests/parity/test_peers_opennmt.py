@@ -15,9 +15,9 @@ from regard.attention.span import Span
 from regard.models.convolutional.decoder import ConvolutionalLayer, ConvolutionalReader
 from regard.models.convolutional.gated_convolution import GatedConvolution
 from regard.models.input import TokenInput
-from regard.models.recurrent.bridge import LearnedState
 from regard.models.recurrent.cells import LSTM
-from regard.models.recurrent.luong import LuongDecoder
+from regard.models.recurrent.decoder_memory import LearnedState
+from regard.models.recurrent.decoders import LuongDecoder
 from regard.models.recurrent.stack import Layers, Stack
 from regard.models.transformer.average_attention import AverageAttention
 from regard.models.transformer.norms import normalization

@@ -11,8 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from regard.metrics.classes import calibration_error, class_figures, class_metrics, prediction_sums
-from regard.metrics.label_sets import label_set_metrics, label_set_sums, label_set_tables
+from regard.metrics.classes import (
+    calibration_error,
+    class_figures,
+    class_metrics,
+    label_set_metrics,
+    label_set_sums,
+    label_set_tables,
+    prediction_sums,
+)
 from regard.metrics.numbers import number_metrics, number_sums
 from regard.metrics.ranking import area_under_curve, average_precision, gain_sums, ranking_sums, ranks
 

@@ -25,7 +25,7 @@ from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.search.beam import length_normalizer
 from regard.server.api_error import ApiError
-from regard.server.batching.constraints import term_constraints, widen_beam
+from regard.server.batching.translating import term_constraints, widen_beam
 from regard.server.text.enforce_terms import _best_with_terms
 from regard.server.text.glossary import Glossary, format_tsv, parse_entries
 from regard.server.text.term_insertion import insert_terms

@@ -12,10 +12,16 @@ import numpy.typing as npt
 
 from regard.core.installation import package_command
 from regard.data.alignment import first_shifted_line
-from regard.data.lint.corpus_rules import find_repeats, odd_length_ratios, shifted_ranges, unrelated_correlation
 from regard.data.lint.languages import Identify, PairSample, language_identifier, wrong_language_lines
-from regard.data.lint.line_rules import check_pair, main_script
 from regard.data.lint.lint_reader import LintRow, read_rows
+from regard.data.lint.rules import (
+    check_pair,
+    find_repeats,
+    main_script,
+    odd_length_ratios,
+    shifted_ranges,
+    unrelated_correlation,
+)
 from regard.data.reading import FileCorpus
 
 Severity = Literal["error", "warning", "note"]

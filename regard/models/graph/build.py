@@ -16,11 +16,11 @@ from regard.attention.positions.edge_bias import EdgeBias
 from regard.attention.span import Span
 from regard.models.dropout import Dropout
 from regard.models.graph.config import GraphNetConfig
-from regard.models.graph.isomorphism import GraphIsomorphism
 from regard.models.graph.layers import (
     ALL_NODES,
     GraphAttention,
     GraphConvolution,
+    GraphIsomorphism,
     LayerSizes,
     NodeFeatures,
     NodeLinear,

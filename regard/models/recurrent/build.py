@@ -8,8 +8,6 @@ from regard.attention.contract import Decoder
 from regard.errors import ConfigError
 from regard.models.input import Input
 from regard.models.parts import reader
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.bridge import Bridge, CopiedState, LearnedState
 from regard.models.recurrent.cells import GRU, LSTM, Cell, Elman
 from regard.models.recurrent.config import (
     CellConfig,
@@ -17,9 +15,9 @@ from regard.models.recurrent.config import (
     RecurrentEncoderConfig,
     RecurrentStackConfig,
 )
+from regard.models.recurrent.decoder_memory import Bridge, CopiedState, LearnedState
+from regard.models.recurrent.decoders import BahdanauDecoder, FixedContextDecoder, InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.encoder import RecurrentEncoder
-from regard.models.recurrent.fixed_context_decoder import FixedContextDecoder
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
 
 

@@ -39,8 +39,13 @@ from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.observe import observe_tokens
-from regard.tasks.language_model.score_windows import score_windows
-from regard.tasks.language_model.scoring import TextScore, carried_scores, continued_windows, window_scores
+from regard.tasks.language_model.scoring import (
+    TextScore,
+    carried_scores,
+    continued_windows,
+    score_windows,
+    window_scores,
+)
 from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
 from regard.tasks.language_model.text_search import TextSearch
 

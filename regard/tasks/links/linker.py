@@ -14,9 +14,8 @@ from regard.answers.named_labels import DECIMALS
 from regard.config.prediction_settings import LinkedNodeSettings
 from regard.config.setting import settings_of
 from regard.config.setting_models import request_model
-from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface
+from regard.core.predictor_interface import PredictorInterface, require_count, require_list
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import pluralize_with_verb
 from regard.data.graphs import Graph

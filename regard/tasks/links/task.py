@@ -36,7 +36,7 @@ from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
 from regard.models.graph.build import build_graph_net
-from regard.models.graph.links import LinkNet
+from regard.models.graph.heads import LinkNet
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.examples import LinkBatch, LinkExamples, split_edges

@@ -15,9 +15,8 @@ from regard.attention.observe import attention_maps, observe_calls, shared_copy
 from regard.attention.span import Span
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
-from regard.core.call_checks import require_count, require_list
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
-from regard.core.predictor_interface import PredictorInterface
+from regard.core.predictor_interface import PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples

@@ -40,7 +40,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError
-from regard.fields.text_tokenizer import make_text_tokenizer
+from regard.fields.vocabularies import make_text_tokenizer
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS, ranked
-from regard.core.call_checks import require_list
 from regard.core.observation import Observation, Prediction, Site
+from regard.core.predictor_interface import require_list
 from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELED, Graph
 from regard.tasks.graph_batch import GraphTensors, graph_tensors

@@ -11,7 +11,7 @@ from pydantic import Field
 from regard.core.wording import pluralize
 from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
-from regard.models.tagger_config import TaggerModelConfig
+from regard.models.classifier_config import TaggerModelConfig
 from regard.runs.run_config import Confidence, DataSection, Proposal
 from regard.tasks.encoder_run_config import EncoderRunConfig
 

@@ -16,7 +16,7 @@ from regard.data.rows import Column, Form, Row, column_names, form_of, read_rows
 from regard.data.shared_files import FilesConfig, falls_into
 from regard.data.text_files import read_lines
 from regard.fields.tokens import Tokens
-from regard.models.tagger import TokenTagger, build_tagger
+from regard.models.classifier import TokenTagger, build_tagger
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.supervised import Supervised
 

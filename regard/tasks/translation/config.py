@@ -16,11 +16,12 @@ from regard.data.reading import CorpusConfig, corpus_of_files
 from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError
-from regard.metrics.names import METRIC_NAMES
 from regard.models.configuration import ModelConfig
 from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
 from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
+
+METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per", "rouge-1", "rouge-2", "rouge-l")
 
 
 class DataConfig(DataSection):

@@ -1,31 +1,170 @@
-"""The task of translation, as training, validation and serving use it."""
+"""The task of translation: preparation of pairs, the loss, the predictor, and an example sentence."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
+import numpy.typing as npt
 from torch import nn
 
+from regard.attention.span import Span
+from regard.core import atomic_files
 from regard.core.export_forms import PairForm
-from regard.core.task import Card, Metric, Task
+from regard.core.state import State
+from regard.core.task import (
+    Card,
+    Data,
+    LossTerms,
+    Metric,
+    MetricSums,
+    Objective,
+    ProgressCallback,
+    Report,
+    RunFiles,
+    Task,
+)
+from regard.core.untrusted_files import FileVersion
+from regard.core.wording import pluralize
 from regard.data.column_names import TEXTS, pair_columns
-from regard.data.reading import read_pairs
+from regard.data.corpus import Corpora, Corpus
+from regard.data.pairs import PairBatch, PairExamples
+from regard.data.preparation import open_or_prepare
+from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.rows import column_names
+from regard.data.tokenizers.tokenizer import SPECIALS
+from regard.errors import RegardError
 from regard.inference.decoding import Engine
-from regard.metrics.text import METRICS
+from regard.metrics.text import METRICS, metric_value
 from regard.models.build import build
+from regard.models.encoder_decoder import EncoderDecoder
+from regard.runs.run_folder import RunFolder
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
-from regard.tasks.translation.codecs import Codecs, open_run
-from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, open_run, spec_of
+from regard.tasks.translation.config import TranslationConfig, translation_config
 from regard.tasks.translation.engine_trials import PairTrials
 from regard.tasks.translation.evaluation import TranslationTest
-from regard.tasks.translation.example import example_sentence
-from regard.tasks.translation.objective import compute_metrics, objective
-from regard.tasks.translation.prepare import prepare
 from regard.tasks.translation.translator import Translator
+
+SEARCHED = 1000  # number of pairs that are searched for an example
+FITTING = (6, 24)  # minimum and maximum number of pieces of an example that is easy to display
+REPORTED, WARNING = 0.001, 0.05  # shares of unknown pieces above which they are reported, or cause a warning
+
+
+def prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
+    """Prepare or open the tokenizers and corpora of a run, and log the numbers of pairs and of omitted ones."""
+    config = translation_config(run)
+    contents = run.contents
+    codecs = make_codecs(run, log) if run.makes_codecs else open_codecs(run)
+    parts: dict[str, str] = {}
+
+    def examples(name: str, corpora: tuple[CorpusConfig, ...], *, computed: bool = False) -> PairExamples:
+        opened = _corpora(run, codecs, name, corpora, contents or {}, log, progress)
+        parts.update({part.folder.name: part.content for part in opened.parts})
+        weights = [corpus.weight for corpus in corpora]
+        return PairExamples(
+            opened, weights, tokens=config.train.batch_tokens, seed=config.seed, files=corpora, computed=computed
+        )  # fmt: skip
+
+    valid = examples("valid", config.data.valid) if config.data.valid else None
+    train = examples("train", config.data.train, computed=config.data.order == "feistel")
+    longest = train.corpora.longest_source + 1  # for the end token
+    return Data(train, valid, codecs, spec_of(codecs), parts, longest)
+
+
+def _corpora(
+    run: RunFiles,
+    codecs: Codecs,
+    name: str,
+    corpora: tuple[CorpusConfig, ...],
+    contents: Mapping[str, str],
+    log: Report,
+    progress: ProgressCallback | None,
+) -> Corpora:
+    data, parts = translation_config(run).data, []
+    for number, corpus in enumerate(corpora):
+        folder = run.data / f"{name}-{number}"
+        part = open_or_prepare(
+            corpus, codecs.source, codecs.target, folder, max_length=data.max_length, crop=data.crops,
+            content=contents.get(folder.name, ""), processes=data.processes, progress=progress,
+        )  # fmt: skip
+        report = part.report
+        log(f"{part.name}: {pluralize(report.pairs, 'pair')} ({name})")
+        if report.long:
+            lines = ", ".join(map(str if part.files is None else part.place, report.long_lines))
+            omitted = f"{pluralize(report.long, 'pair')} longer than {pluralize(report.max_length, 'piece')} left out"
+            log(f"{part.name}: {omitted}: lines {lines}")
+        if report.cropped:
+            log(f"{part.name}: {pluralize(report.cropped, 'long source')} truncated to {report.max_length} pieces")
+        _report_unknown(part, log)
+        parts.append(part)
+        atomic_files.fault_point("corpus")
+    return Corpora(parts)
+
+
+def _report_unknown(part: Corpus, log: Report) -> None:
+    for side, share in part.unknown_shares.items():
+        message = f"{part.name}: {share:.1%} of the {side} pieces are not in the vocabulary"
+        if share >= WARNING:
+            remedy = "increase data.tokenizer.size, or use data.tokenizer.kind = byte-bpe, which has no unknown pieces"
+            log(f"warning: {message}; {remedy}")
+        elif share >= REPORTED:
+            log(message)
+
+
+def example_sentence(run: RunFolder) -> str | None:
+    """Return the first validation source of a fitting length, else the longest shorter one; None without data."""
+    return _example(run.path, FileVersion.of(run.data / "valid-0" / "corpus.json"))
+
+
+@lru_cache(maxsize=64)
+def _example(path: Path, prepared: FileVersion) -> str | None:
+    """Return the sentence; cached, because reading tokenizers is slow."""
+    try:
+        run = RunFolder.open(path)
+        corpus = Corpus.open(run.data / "valid-0")
+        source = open_codecs(run).source
+    except (RegardError, OSError):
+        return None
+    for index in _by_length(corpus.source_length[:SEARCHED]):
+        pieces = [int(piece) for piece in corpus.source(index)]
+        known = all(len(SPECIALS) <= piece < len(source) for piece in pieces)
+        if known and (text := source.decode(pieces).strip()):
+            return text
+    return None
+
+
+def _by_length(lengths: npt.NDArray[np.int32]) -> list[int]:
+    """Return the indices of pairs of a fitting length in order, then of shorter ones, longest first."""
+    minimum, maximum = FITTING
+    fitting = np.flatnonzero((lengths >= minimum) & (lengths <= maximum))
+    shorter = np.flatnonzero((lengths > 0) & (lengths < minimum))
+    return [*fitting.tolist(), *shorter[np.argsort(-lengths[shorter], kind="stable")].tolist()]
+
+
+def objective(config: TranslationConfig) -> Objective:
+    """Return the loss of a batch of pairs, summed over tokens, with the label smoothing of the config."""
+    smoothing = config.train.label_smoothing
+
+    def loss(net: nn.Module, batch: PairBatch, carry: State = ()) -> LossTerms:
+        model = cast(EncoderDecoder, net)
+        spans = Span.of(batch.source_valid), Span.of(batch.target_valid)
+        terms = model.loss(
+            batch.source, spans[0], batch.target_input, spans[1], batch.target_output, smoothing=smoothing
+        )
+        return LossTerms(terms.smoothed, {"nll": terms.nll.detach(), "tokens": batch.target_valid.sum()})
+
+    return loss
+
+
+def compute_metrics(sums: MetricSums) -> dict[str, float]:
+    """Return ``loss``, in nats per target token without smoothing, and the metrics of decoded text that have sums."""
+    loss = float(sums["nll"]) / float(sums["tokens"])
+    return {"loss": loss} | {name: metric_value(name, sums[name].tolist()) for name in METRICS if name in sums}
 
 
 def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:

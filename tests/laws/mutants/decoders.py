@@ -10,10 +10,8 @@ from regard.attention.heads import AttentionReader
 from regard.attention.mask import Causal, Padding
 from regard.attention.span import Span
 from regard.core.state import select
-from regard.models.recurrent.bahdanau import BahdanauDecoder
-from regard.models.recurrent.bridge import LearnedState
-from regard.models.recurrent.decoder_memory import RecurrentState
-from regard.models.recurrent.luong import InputFeedingDecoder, LuongDecoder
+from regard.models.recurrent.decoder_memory import LearnedState, RecurrentState
+from regard.models.recurrent.decoders import BahdanauDecoder, InputFeedingDecoder, LuongDecoder
 from regard.models.recurrent.stack import Stack
 from regard.models.transformer.feed_forward import FeedForward
 from regard.models.transformer.layer import TransformerLayer

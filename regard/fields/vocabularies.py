@@ -1,16 +1,29 @@
-"""The item vocabulary of a run: one token for each item, which the field reads and the answer predicts."""
+"""Vocabularies of a run, trained on its data or opened: the tokenizer of texts, and one token for each item."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.task import RunFiles
+from regard.core.task import Report, RunFiles
 from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.errors import DataError, ModelError
+
+
+def make_text_tokenizer(run: RunFiles, lines: Iterable[str], log: Report) -> Tokenizer:
+    """Train the tokenizer of the config on these lines and save it, or load the inherited one."""
+    start, config = run.config.start, run.config.data.tokenizer
+    if start is None:
+        tokenizer = train_tokenizer(lines, config)
+        tokenizer.save(run.tokenizers, "text")
+        log(f"vocabulary: {len(tokenizer):,} {config.kind} pieces")
+    else:
+        tokenizer = load_tokenizer(run.tokenizers, "text")
+        log(f"vocabulary: {len(tokenizer):,} {config.kind} pieces of {start.origin.run}")
+    return tokenizer
 
 
 def learn_items(run: RunFiles, sessions: Sequence[Sequence[str]]) -> Tokenizer:
