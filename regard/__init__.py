@@ -1,7 +1,10 @@
 """Regard trains, inspects and serves attention-based sequence models.
 
-    import regard model = regard.load("runs/m30k") model("A dog runs.") regard.inspect("runs/m30k", "A dog
-    runs.").show()
+    import regard
+
+    model = regard.load("runs/m30k")
+    model("A dog runs.")
+    regard.inspect("runs/m30k", "A dog runs.").show()
 
 Importing this package is cheap and has no side effects: no torch, threads, loggers, signal handlers or seeds.
 Functions that need torch are imported on first use.
