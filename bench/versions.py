@@ -6,7 +6,8 @@
 Each job is a command of either version, started again in each round, with the same data, settings and seed. Elapsed
 and processor seconds of the whole process are measured, and the ratio (after / before) within each round. Both versions
 decode with the run that the earlier one trained, and serve it to eight clients. At most 3 % slower counts as equal.
-Writes runs/bench/versions.json. ``REGARD_DATA`` holds multi30k, sst, ud-lines and lm-tinyshakespeare.
+``part`` is the time of the updates alone, as ``metrics.jsonl`` records it, or of the requests. Writes
+runs/bench/versions.json. ``REGARD_DATA`` holds multi30k, sst, ud-lines and lm-tinyshakespeare.
 """
 
 from __future__ import annotations
@@ -56,7 +57,14 @@ class Version(NamedTuple):
             return subprocess.Popen(command, cwd=FOLDER, env=environment, stdout=log, stderr=log)
 
 
-Job = Callable[[Version], float]
+class Timed(NamedTuple):
+    """Processor seconds of a whole process, or None; and elapsed seconds of the part that counts, such as requests."""
+
+    processor: float | None
+    part: float | None = None
+
+
+Job = Callable[[Version], Timed]
 
 
 def main() -> None:
@@ -81,22 +89,22 @@ def _jobs(training: dict[str, list[str | Path]], threads: int, first: Version) -
         def job(version: Version) -> float:
             run = version.runs / task
             shutil.rmtree(run, ignore_errors=True)
-            return _finished(version.start(
-                "train", *training[task], "--runs", version.runs, "--name", task, *_settings(task, threads),
-                threads=threads,
-            ))  # fmt: skip
+            command = ("train", *training[task], "--runs", version.runs, "--name", task, *_settings(task, threads))
+            processor = _finished(version.start(*command, threads=threads))
+            records = map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
+            return Timed(processor, sum(record.get("seconds", 0.0) for record in records))
 
         return job
 
     def read(verb: str, task: str, *options: str | Path) -> Job:
-        return lambda version: _finished(version.start(verb, first.runs / task, *options, threads=threads))
+        return lambda version: Timed(_finished(version.start(verb, first.runs / task, *options, threads=threads)))
 
     jobs = {f"train {task}": train(task) for task in training}
     jobs["translate"] = read("translate", "translation", FOLDER / "lines.en")
     jobs["classify"] = read("classify", "classification", FOLDER / "texts.txt")
     jobs["tag"] = read("tag", "tagging", FOLDER / "texts.txt")
     jobs["generate"] = read("generate", "language-model", FOLDER / "prompts.txt", "--seed", "1", "--length", "64")
-    jobs["serve, 8 clients"] = lambda version: _serve(version, first.runs / "translation", threads)
+    jobs["serve, 8 clients"] = lambda version: Timed(None, _serve(version, first.runs / "translation", threads))
     return jobs
 
 
@@ -183,22 +191,28 @@ def _wait_for(port: int) -> None:
 
 
 def _in_turn(name: str, job: Job, versions: list[Version], rounds: int) -> dict[str, Any]:
-    """Time one job of all versions; the first round is not counted. Serving counts only the time of its requests."""
-    elapsed: dict[str, list[float]] = {version.name: [] for version in versions}
-    processor: dict[str, list[float]] = {version.name: [] for version in versions}
+    """Time one job of all versions; the first round is not counted."""
+    times: dict[str, dict[str, list[float]]] = {}
     for number in range(rounds + 1):
         for version in versions if number % 2 else versions[::-1] if number else versions:
             began = time.perf_counter()
-            seconds = job(version)
-            elapsed[version.name].append(seconds if name.startswith("serve") else time.perf_counter() - began)
-            processor[version.name].append(seconds)
-    ratios = {
-        clock: quartiles([b / a for a, b in zip(times["before"][1:], times["after"][1:], strict=True)])
-        for clock, times in (("elapsed", elapsed), ("processor", processor))
+            timed = job(version)
+            measured = {"process": time.perf_counter() - began, "processor": timed.processor, "part": timed.part}
+            for clock, seconds in measured.items():
+                if seconds is not None and number:
+                    times.setdefault(clock, {}).setdefault(version.name, []).append(seconds)
+    medians = {
+        clock: {version: statistics.median(values) for version, values in by_version.items()}
+        for clock, by_version in times.items()
     }
-    medians = {version.name: statistics.median(elapsed[version.name][1:]) for version in versions}
-    figures = "  ".join(f"{clock} {q['median']:.3f} × [{q['low']:.3f}–{q['high']:.3f}]" for clock, q in ratios.items())
-    print(f"{name:24} before {medians['before']:6.2f} s  after {medians['after']:6.2f} s  {figures}", flush=True)
+    ratios = {
+        clock: quartiles([b / a for a, b in zip(by_version["before"], by_version["after"], strict=True)])
+        for clock, by_version in times.items()
+    }
+    for clock, ratio in ratios.items():
+        spread = f"{ratio['median']:.3f} × [{ratio['low']:.3f}–{ratio['high']:.3f}]"
+        seconds = "  ".join(f"{version} {median:7.2f} s" for version, median in medians[clock].items())
+        print(f"{name:24} {clock:10} {seconds}  {spread}", flush=True)
     return {"job": name, "seconds": medians, "after_over_before": ratios}
 
 
