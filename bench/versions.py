@@ -131,10 +131,10 @@ def _training_files(data: Path) -> dict[str, list[str | Path]]:
     labels = unpacked(data / "sst" / "sst2-train.tsv.gz", "labels.tsv", 6000)
     text = unpacked(data / "lm-tinyshakespeare" / "input.txt.gz", "text.txt", 8000)
     tags = sorted((data / "ud-lines").glob("*train*"))[0]
-    lines = (data / "multi30k" / "test_2016_flickr.en").read_text("utf-8").splitlines()[:LINES]
-    for name in ("lines.en", "texts.txt"):
-        (FOLDER / name).write_text("\n".join(lines) + "\n", "utf-8")
-    (FOLDER / "prompts.txt").write_text("\n".join(lines[:64]) + "\n", "utf-8")
+    lines = (data / "multi30k" / "test_2016_flickr.en").read_text("utf-8").splitlines()
+    prompts = ["O my lord,", "Enter the king", "What news", "Come, sir"] * 16
+    for name, content in (("lines.en", lines[:LINES]), ("texts.txt", lines * 8), ("prompts.txt", prompts)):
+        (FOLDER / name).write_text("\n".join(content) + "\n", "utf-8")
     valid: list[str | Path] = ["--valid", data / "multi30k" / "val.en", data / "multi30k" / "val.de"]
     return {
         "translation": [*pairs, *valid, "--set", "model.preset=small"], "classification": [labels],

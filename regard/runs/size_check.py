@@ -32,10 +32,14 @@ def outline(build: Callable[[], nn.Module]) -> dict[str, Tensor]:
 
     Raises ConfigError if a tensor would have more elements than torch can count.
     """
-    return _named(_sketch(build))
+    return _named(sketch(build))
 
 
-def _sketch(build: Callable[[], nn.Module]) -> nn.Module:
+def sketch(build: Callable[[], nn.Module]) -> nn.Module:
+    """Return a model with shapes only, on torch's meta device.
+
+    Raises ConfigError if a tensor would have more elements than torch can count.
+    """
     try:
         with torch.device("meta"), _Undrawn():
             return build()
@@ -67,7 +71,7 @@ def require_fitting(path: Path, build: Callable[[], nn.Module], *, layers: int) 
     saved = checkpoint.shapes(path, "model")
     if layers > max(len(saved), MANY):
         raise _misfit(path, f"the config has {pluralize(layers, 'layer')}, the file {pluralize(len(saved), 'tensor')}")
-    model = _sketch(build)
+    model = sketch(build)
     expected = _named(model)
     if differing := sorted(expected.keys() ^ saved.keys()):
         raise _misfit(path, f"they differ in {', '.join(differing[:3])}")

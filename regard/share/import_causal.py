@@ -6,6 +6,7 @@ Tensors are not changed: the config states rotary positions in halves of a head,
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from regard.runs.model_card import write_import_card
 from regard.runs.plan import Plan
 from regard.runs.run_config import FORMAT
 from regard.runs.run_folder import RunFolder
+from regard.runs.size_check import sketch
 from regard.share.causal_family import CausalFamily, CausalSettings, Packing
 from regard.share.causal_vocabulary import CausalVocabulary, read_vocabulary
 from regard.share.foreign_tensors import ForeignTensors, open_tensors
@@ -112,8 +114,7 @@ def _load(
             f"it has {pluralize(len(tensors.names), 'tensor')}; config.json states {pluralize(layers, 'layer')}",
         )
     try:
-        with torch.device("meta"):
-            outline = dict(TASK.build(config, spec).named_parameters(remove_duplicate=False))
+        outline = dict(sketch(partial(TASK.build, config, spec)).named_parameters(remove_duplicate=False))
     except ConfigError as error:
         raise invalid_folder(folder / "config.json", error.why or error.what) from error
     prefix = family.prefix if any(name.startswith(family.prefix) for name in tensors.names) else ""

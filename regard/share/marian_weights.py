@@ -5,6 +5,7 @@ Shapes are compared with the file before memory is allocated, so a config that s
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import safetensors
@@ -15,6 +16,7 @@ from regard.attention.positions.absolute import sinusoids
 from regard.data.tokenizers.tokenizer import BEGIN
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.runs.size_check import sketch
 from regard.share.foreign_tensors import ForeignTensors
 from regard.share.marian import BIAS, OUTPUT, SHARED, SOURCE, TARGET, interleaved, sines_first, tensor_names
 from regard.share.marian_folder import MarianModel, invalid_folder
@@ -38,8 +40,8 @@ def load_marian_weights(
         target: the vocabulary of the target.
     """
     types = {"source_types": len(source.rows), "target_types": len(target.rows)}
-    with torch.device("meta"):  # compute shapes without allocating anything
-        shapes = {name: tuple(p.shape) for name, p in build(config, **types).named_parameters(remove_duplicate=False)}
+    parameters = sketch(partial(build, config, **types)).named_parameters(remove_duplicate=False)
+    shapes = {name: tuple(parameter.shape) for name, parameter in parameters}
     try:
         with safetensors.safe_open(file, framework="pt") as opened:
             tensors = ForeignTensors(file, opened)

@@ -30,7 +30,7 @@ from regard.runs import checkpoint
 from regard.runs.plan import Plan
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
-from regard.runs.size_check import outline, require_fitting, require_memory
+from regard.runs.size_check import outline, require_fitting, require_memory, sketch
 from regard.training.muon import hidden_matrices
 from regard.training.optim import make_optimizer
 from regard.training.origin import (
@@ -82,8 +82,7 @@ def require_trainable(config: RunConfig) -> None:
     task = find_task(config.task.kind)
     build = partial(task.build, config, task.small_spec)
     require_memory(outline(build))
-    with torch.device("meta"):  # shapes only, without memory
-        net = build()
+    net = sketch(build)
     _shards(config, net)
     _require_matrices(config, net)
 
@@ -160,8 +159,7 @@ def rehearse(run: RunFolder, *, progress: Callable[[int], None] | None = None) -
     require_trainable(run.config)
     data = prepare(run, log=lambda message: None, progress=progress)
     data.train.batches(0)
-    with torch.device("meta"):
-        net = run.task.build(run.config, data.spec)
+    net = sketch(partial(run.task.build, run.config, data.spec))
     return _warnings(net, data.longest)
 
 
@@ -282,8 +280,7 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
         formats = [settings.precision]
     elif settings.engine == "reference" or (_device().type == "cpu" and not bfloat16_in_hardware()):
         formats = ["float32"]  # emulated bfloat16 is not faster, and less exact
-    with torch.device("meta"):
-        shards = _shards(config, task.build(config, data.spec), ranks)
+    shards = _shards(config, sketch(partial(task.build, config, data.spec)), ranks)
     threads = max(torch.get_num_threads() // settings.workers, 1)
     timed = len(formats) > 1 or settings.minutes is not None
     with batch_memory("timing an update", config):

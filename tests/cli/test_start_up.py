@@ -121,12 +121,12 @@ def test_the_version_needs_no_torch() -> None:
     assert torch_imported == "False"
 
 
-def test_a_model_is_read_without_torch_s_compiler(tiny_run: TinyRun) -> None:
-    """Its import takes longer than all else; tensors without data, by which sizes are compared, would ask for it."""
-    code = (
-        f"import sys; from regard.cli import run; run(['info', {str(tiny_run.path)!r}]); print('sympy' in sys.modules)"
-    )
-    assert python(code).splitlines()[-1] == "False"
+@pytest.mark.parametrize("verb", ["info", "check"])
+def test_a_model_is_read_and_outlined_without_torch_s_compiler(tiny_run: TinyRun, verb: str) -> None:
+    """Its import takes longer than all else; drawing numbers for tensors without data would import it."""
+    path = tiny_run.path / "config.toml" if verb == "check" else tiny_run.path
+    code = f"import sys; from regard.cli import run; print(run([{verb!r}, {str(path)!r}]), 'sympy' in sys.modules)"
+    assert python(code).splitlines()[-1] == "0 False"
 
 
 @pytest.mark.parametrize("module", ["regard", "regard.cli"])
