@@ -82,7 +82,8 @@ def _generation(config: Any) -> dict[str, Any]:
     """Return the generation settings, with the sampling settings of the run."""
     own = config.generate
     values = {"max_new_tokens": own.length, "do_sample": True, "temperature": own.temperature or 1.0}
-    return values | {"top_k": own.top_k or 0, "top_p": own.top_p or 1.0}
+    limits = {"top_k": own.top_k or 0, "top_p": own.top_p or 1.0}
+    return values | limits | ({} if own.min_p is None else {"min_p": own.min_p})
 
 
 def own_tensors(model: LanguageModel, config: Any) -> dict[str, Tensor]:

@@ -116,6 +116,15 @@ def test_what_is_said_of_generation(tmp_path: Path) -> None:
     assert found["suppress_tokens"] == [0, 1, 2, 5] and found["eos_token_id"] == END and found["max_new_tokens"] == 7
 
 
+def test_limits_of_sampling_are_those_of_the_run(tmp_path: Path) -> None:
+    tokenizer, limits = tokenizer_of("byte"), {"temperature": 0.7, "top_k": 9, "top_p": 0.8, "min_p": 0.05}
+    config = config_of({})
+    config = config.model_copy(update={"generate": config.generate.model_copy(update=limits)})
+    write(model_of(config, len(tokenizer)), config, tokenizer, tmp_path / "out")
+    found = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert {name: found[name] for name in limits} == limits
+
+
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
