@@ -49,7 +49,8 @@ class Version(NamedTuple):
         return FOLDER / self.name
 
     def start(self, *arguments: str | Path, threads: int) -> subprocess.Popen[bytes]:
-        environment = os.environ | {
+        bytecode = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(FOLDER / "bytecode")}
+        environment = os.environ | bytecode | {
             "PYTHONPATH": str(self.tree), "OMP_NUM_THREADS": str(threads), "COLUMNS": "200",
         }  # fmt: skip
         with (FOLDER / f"{self.name}.log").open("ab") as log:
@@ -133,7 +134,7 @@ def _training_files(data: Path) -> dict[str, list[str | Path]]:
     tags = sorted((data / "ud-lines").glob("*train*"))[0]
     lines = (data / "multi30k" / "test_2016_flickr.en").read_text("utf-8").splitlines()
     prompts = ["O my lord,", "Enter the king", "What news", "Come, sir"] * 16
-    for name, content in (("lines.en", lines[:LINES]), ("texts.txt", lines * 8), ("prompts.txt", prompts)):
+    for name, content in (("lines.en", lines[:LINES]), ("texts.txt", lines * 20), ("prompts.txt", prompts)):
         (FOLDER / name).write_text("\n".join(content) + "\n", "utf-8")
     valid: list[str | Path] = ["--valid", data / "multi30k" / "val.en", data / "multi30k" / "val.de"]
     return {
@@ -156,7 +157,7 @@ def _serve(version: Version, run: Path, threads: int) -> float:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = version.start("serve", run, "--port", str(port), threads=threads)
+    server = version.start("serve", run, "--port", str(port), "--req-limit", "100000", threads=threads)
     try:
         _wait_for(port)
         texts = (FOLDER / "lines.en").read_text("utf-8").splitlines()

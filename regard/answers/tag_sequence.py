@@ -14,7 +14,7 @@ from torch import Tensor
 
 from regard.answers.answer_base import NoSettings
 from regard.answers.losses import class_loss
-from regard.answers.named_labels import DECIMALS, NamedLabels, ranked
+from regard.answers.named_labels import CLASS_METRICS, DECIMALS, NamedLabels, ranked
 from regard.answers.spans import TagSpan, best_path, spans
 from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
 from regard.core.answer import InputContext, LossAndSums
@@ -55,10 +55,8 @@ class TagSequence(NamedLabels):
     remedy: ClassVar[str] = "--set data.tag=4 reads the tags from another column"
     marker: ClassVar[str] = "confusion"
     metrics: ClassVar[Mapping[str, Metric]] = {
+        **CLASS_METRICS,
         "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
-        "macro_f1": Metric(lower_is_better=False),
-        "calibration_error": Metric(lower_is_better=True),
-        "majority": Metric(lower_is_better=False),
         "most_frequent_tag": Metric(lower_is_better=False),
         "entity_f1": Metric(lower_is_better=False, by_predictor=True),
     }

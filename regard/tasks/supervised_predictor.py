@@ -176,6 +176,8 @@ class SupervisedPredictor:
         encoded = self._encode(values)
         outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
         predictions: list[Any] = []
+        # One check of all inputs: a check of each took 2 % of the time of a tagger.
+        is_finite = not outputs or bool(torch.cat([output.logits.flatten() for output in outputs]).isfinite().all())
         for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
             weights = [
                 weight
@@ -184,7 +186,7 @@ class SupervisedPredictor:
             ]
             context = InputContext(weights, truncated, self.codec.tokens(value))
             logits = self._joined(outputs[start:end])
-            if not logits.isfinite().all():
+            if not is_finite and not logits.isfinite().all():
                 what, why = "the output is not finite", "the numbers of the input or the weights are too large"
                 raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
             predictions.append(self.codec.answer.predict(logits, chosen, context))
