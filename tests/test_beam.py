@@ -115,8 +115,8 @@ def same(actual: Hypothesis, expected: Hypothesis) -> None:
 def test_it_is_the_textbook_s(
     width: int, penalty: tuple[float, float], forced: bool, no_repeat: int | None, early: bool
 ) -> None:
-    """Of four sentences at a time, each with a limit and perhaps a prefix of its own; five models each."""
-    for seed in range(5):
+    """Of four sentences at a time, each with a limit and perhaps a prefix of its own; eight models each."""
+    for seed in range(8):
         draw, model = random.Random(f"{width} {penalty} {seed}"), Model(seed)
         longest = [draw.randint(3, 9) for _ in range(SENTENCES)]
         prefixes = [draw.choices([4, 5, 6, 7], k=draw.randint(0, 3)) if forced else [] for _ in range(SENTENCES)]
