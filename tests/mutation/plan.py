@@ -13,6 +13,7 @@ Stages = tuple[tuple[str, ...], ...]
 LAWS = "tests/laws/test_laws.py"
 SEARCH = ("tests/laws/test_search.py", "-k", "luong-dot or best_of_many or draws_of")  # one model of many
 SETTINGS = ("tests/test_decoding.py", "tests/test_sampling.py")
+ENGINES = ("tests/laws/test_engine.py",)
 HAND = "tests/hand/test_"
 
 
@@ -84,6 +85,7 @@ ENCODERS: Stages = (
     *stages("test_site hand/test_mixers hand/test_modern_parts hand/test_forgetting hand/test_positions"),
 )
 
+INSPECTED: Stages = stages("inspection/test_inspecting inspection/test_influence", "cli/test_inspect_tasks")
 DECLARED: Stages = stages("laws/test_declared")
 SUPERVISED: Stages = (
     *DECLARED, *stages("test_classification test_tagging test_next_item"),
@@ -108,7 +110,7 @@ _TESTS: dict[str, Stages] = {
     "regard/search/rows.py": (SETTINGS, SEARCH),
     "regard/search/choice.py": (SETTINGS, SEARCH),
     "regard/search/repetition.py": (("tests/test_repetition.py",), ("tests/test_generation.py",)),
-    "regard/search/beam.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH),
+    "regard/search/beam.py": (("tests/test_beam.py", "tests/test_decoding.py"), SEARCH, ENGINES),
     "regard/search/constrained.py": (("tests/test_constrained.py", "tests/test_decoding.py"),),
     "regard/search/constraint_state.py": (("tests/test_constrained.py",),),
     "regard/data/pairs.py": (("tests/data/test_pairs.py",), ("tests/test_update.py",)),
@@ -242,9 +244,12 @@ _TESTS: dict[str, Stages] = {
         "tasks/next_item", "automatic_config config task",
         (*stages("test_next_item"), *CHOOSING, tasks("next-item")),
     ),
-    **each("tasks/graphs", "automatic_config config task", (*GRAPHS, *CHOOSING, tasks("graphs"))),
+    **each("tasks/graphs", "automatic_config config task", (*GRAPHS, *CHOOSING, tasks("graphs"), *INSPECTED)),
     **each("tasks/nodes", "automatic_config classifier config sampling task", (*GRAPHS, *CHOOSING, tasks("nodes"))),
-    **each("tasks/links", "automatic_config config examples linker task", (*GRAPHS, *CHOOSING, tasks("links"))),
+    **each(
+        "tasks/links", "automatic_config config examples linker task",
+        (*GRAPHS, *CHOOSING, tasks("links"), *INSPECTED),
+    ),
     **each("tasks/masked", "config filler task", (*MASKED, *stages("cli/test_fill"))),
     **each("tasks/masked", "harmony", MUSIC),
     **each(
@@ -254,6 +259,7 @@ _TESTS: dict[str, Stages] = {
             *stages("test_language_model test_generation test_going_on"),
             *stages("test_packed_documents test_choosing_documents"),
             *stages("cli/test_generate cli/test_language_model_scores"), tasks("language-model"),
+            *INSPECTED, *MUSIC,
         ),
     ),
     **each(
@@ -261,14 +267,22 @@ _TESTS: dict[str, Stages] = {
         "measure pair_scorer task translator write_run",
         (
             *stages("test_translator test_choosing test_evaluate", "test_decoding test_summaries test_train"),
-            *stages("cli/test_translate cli/test_score"), tasks("translation"),
+            *stages("cli/test_translate cli/test_score"), tasks("translation"), *stages("cli/test_file_forms"),
         ),
     ),
 }  # fmt: skip
 
 DEFAULTS = stages("test_defaults")
-EDGES = stages("test_edges")
-TESTS = {
-    path: found + (DEFAULTS if path.startswith(("regard/models/", "regard/attention/")) else ()) + EDGES
-    for path, found in _TESTS.items()
-}
+EDGES = stages("test_edges test_task_edges")
+
+
+def complete(path: str, found: Stages) -> Stages:
+    """Return the stages of a module with those that its folder or name adds."""
+    if path.startswith(("regard/models/", "regard/attention/")):
+        return found + DEFAULTS + EDGES
+    if path.startswith("regard/tasks/") and "config" in path:
+        return REFERENCE + EDGES + found
+    return EDGES + found
+
+
+TESTS = {path: complete(path, found) for path, found in _TESTS.items()}
