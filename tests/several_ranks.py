@@ -7,13 +7,15 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 __all__ = ["free_port", "run_jobs"]
 
-LIMIT = 300  # seconds
+LIMIT = 240  # seconds
+GRACE = 30  # seconds in which the other ranks end after one has failed
 
 
 def free_port() -> int:
@@ -37,8 +39,7 @@ def run_jobs(
         with (folder / f"rank-{rank}.log").open("w") as log:
             processes.append(subprocess.Popen(command, cwd=root, env=environment, stdout=log, stderr=log))
     try:
-        for process in processes:
-            process.wait(LIMIT)
+        _wait(processes)
     finally:
         for process in processes:
             process.kill()
@@ -47,3 +48,12 @@ def run_jobs(
     outputs = [folder / f"rank-{rank}.json" for rank in range(world)]
     assert all(output.exists() for output in outputs), "\n".join(logs)
     return [json.loads(output.read_text()) for output in outputs]
+
+
+def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Wait until all have ended; only for a while once one has failed, since the others may wait for it forever."""
+    end = time.monotonic() + LIMIT
+    while any(process.poll() is None for process in processes) and time.monotonic() < end:
+        if any(process.poll() for process in processes):
+            end = min(end, time.monotonic() + GRACE)
+        time.sleep(0.05)

@@ -24,6 +24,9 @@ from regard.data.graph_lines import graph_of
 from regard.data.graphs import Graph, edge_pairs
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
+from regard.data.stream import Stream
+from regard.data.tokenizers.catalog import train_tokenizer
+from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError, ModelError
 from regard.fields.graphs import Graphs
 from regard.fields.text import Text
@@ -38,6 +41,7 @@ from regard.tasks.graph_parts import _drawn
 from regard.tasks.graph_run_config import NodeSplit
 from regard.tasks.language_model.config import LanguageModelConfig
 from regard.tasks.language_model.engine_trials import _tokens
+from regard.tasks.language_model.observe import _alternatives
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.linker import Linker
 from regard.tasks.prediction import require_settings
@@ -213,20 +217,25 @@ def test_a_run_without_prepared_data_has_no_example(tmp_path: Path) -> None:
     assert example_sentence(run) is None
 
 
-def test_windows_of_a_short_text_end_with_its_last_token(tmp_path: Path) -> None:
+def test_windows_of_a_short_text_repeat_its_last_token(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Stream, "open", lambda folder: SimpleNamespace(tokens=np.arange(10)))
+    tokens = _tokens(tmp_path)
+    assert tokens[0, :10].tolist() == list(range(10)) and set(tokens[0, 10:].tolist()) == {9}
+
+
+def test_trials_of_engines_compare_the_next_tokens() -> None:
     case = TaskCase(find_task("language-model"), "language-model")
-    folder = case.undisturbed[0].path / "data"
-    prepared = next(path for path in sorted(folder.iterdir()) if path.name.startswith("valid"))
-    tokens = _tokens(prepared)
     trials = case.task.engine_trials
     assert trials is not None
     lines = trials(case.undisturbed[0], case.net(), case.data.codecs).lines()
     assert lines is not None and lines.inputs.shape == lines.targets.shape
     assert torch.equal(lines.inputs[:, 1:], lines.targets[:, :-1])
-    from regard.data.stream import Stream
 
-    stream = Stream.open(prepared).tokens
-    assert int(tokens[-1, -1]) == int(stream[-1]) or tokens.shape[1] <= len(stream)
+
+def test_every_token_of_a_small_vocabulary_is_an_alternative() -> None:
+    tokenizer = train_tokenizer(["a b c"], TokenizerConfig(kind="word"))
+    alternatives = _alternatives(tokenizer, torch.arange(float(len(tokenizer))))
+    assert len(alternatives) == len(tokenizer) - 3 and "c" in [each.label for each in alternatives]
 
 
 def test_a_report_counts_examples_and_truncated_ones() -> None:

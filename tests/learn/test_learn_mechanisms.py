@@ -15,7 +15,7 @@ from regard.training.optim import Optimizer, schedule
 
 from .test_learn import NEARLY, TYPES, decode, learn, sentences
 
-SHORT = 4
+SHORT = 3
 STATIC = "gat"  # every query ranks the keys alike: a decoder that must find one cannot (Brody et al. 2022, Theorem 1)
 OPTIONS: dict[str, dict[str, Any]] = {}  # of mechanisms whose own defaults are made for longer sources
 for kind in (
@@ -54,7 +54,7 @@ def test_copying_is_learned_as_a_rule(kind: str) -> None:
     """Sentences it has never seen come out as they went in, for which every word must be looked at in turn."""
     model = model_of(kind)
     optimizer, rate = Optimizer(model, clip_norm=1.0), schedule("inverse-sqrt", learning_rate=0.015, warmup=40)
-    learn(model, optimizer, rate, lambda step: (short(32, seed=step),) * 2, updates=220, enough=NEARLY)
+    learn(model, optimizer, rate, lambda step: (short(24, seed=step),) * 2, updates=220, enough=NEARLY)
     unseen = short(100, seed=10**6)
     right = sum(output == wanted for output, wanted in zip(decode(model.eval(), unseen), unseen, strict=True))
     assert right >= 90
