@@ -32,6 +32,7 @@ from regard.fields.graphs import Graphs
 from regard.fields.text import Text
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
+from regard.runs.config import load_config
 from regard.search.choice import Chooser, TokenChoice, choose_tokens
 from regard.search.constrained import _shares
 from regard.tasks.classification.label_columns import _named
@@ -162,6 +163,12 @@ def test_links_stop_after_fifty_validations_without_a_new_best(tmp_path: Path) -
     config = find_config([tmp_path / "nodes.csv", tmp_path / "edges.csv"], [], [], log=lambda line: None)
     assert config.task.kind == "links"
     assert (config.train.epochs, config.train.early_stopping) == (300, 50)
+
+
+def test_an_item_is_one_piece() -> None:
+    data = {"train": [{"source": "a.jsonl"}], "tokenizer": {"kind": "bpe"}}
+    with pytest.raises(ConfigError, match=r"data\.tokenizer\.kind"):
+        load_config({"task": {"kind": "next-item"}, "data": data})
 
 
 # Data of a run
