@@ -36,10 +36,12 @@ from regard.runs.config import load_config
 from regard.search.choice import Chooser, TokenChoice, choose_tokens
 from regard.search.constrained import _shares
 from regard.tasks.classification.label_columns import _named
-from regard.tasks.detect_files import MAX_TAGS, _are_tagged
+from regard.tasks.detect_files import _are_tagged
+from regard.tasks.evaluate import evaluate
 from regard.tasks.find_config import find_config
 from regard.tasks.graph_parts import _drawn
 from regard.tasks.graph_run_config import NodeSplit
+from regard.tasks.language_model.automatic_config import choose
 from regard.tasks.language_model.config import LanguageModelConfig
 from regard.tasks.language_model.engine_trials import _tokens
 from regard.tasks.language_model.observe import _alternatives
@@ -82,7 +84,7 @@ def test_two_files_that_are_no_documents_are_no_language_model(tmp_path: Path) -
 def test_lines_of_one_word_are_no_tagged_words() -> None:
     assert not _are_tagged(["a", "b"] * 4)
     assert _are_tagged(["a X", "b Y"] * 4)
-    tags = [f"w T{number % MAX_TAGS}" for number in range(2 * MAX_TAGS)]
+    tags = [f"w T{number % 100}" for number in range(200)]
     assert _are_tagged(tags) and not _are_tagged([*tags, "w other", "w other"])
 
 
@@ -110,10 +112,10 @@ def test_graphs_with_many_numbers_as_labels_predict_numbers(tmp_path: Path) -> N
 
 
 def test_an_empty_text_is_named(tmp_path: Path) -> None:
-    (tmp_path / "empty.txt").write_text("")
+    (tmp_path / "empty.jsonl").write_text('{"text": ""}\n' * 3)
     with pytest.raises(DataError) as caught:
-        find_config([tmp_path / "empty.txt"], [], ["task.kind=language-model"], log=lambda line: None)
-    assert caught.value.where == str(tmp_path / "empty.txt")
+        choose([tmp_path / "empty.jsonl"], [], {})
+    assert str(caught.value.where).startswith(str(tmp_path / "empty.jsonl"))
 
 
 @pytest.mark.parametrize(("characters", "held_out"), [(1_999, False), (2_000, True)])
@@ -318,12 +320,19 @@ def test_errors_and_losses_are_better_low_and_shares_high() -> None:
 
 @pytest.mark.parametrize("name", ["unigram_loss", "unigram_accuracy", "pseudo_perplexity", "accuracy"])
 def test_each_metric_of_a_masked_model_is_computed_alone(name: str, tmp_path: Path) -> None:
-    from regard.tasks.evaluate import evaluate
-
     case = TaskCase(find_task("masked"), "masked")
     (tmp_path / "text.txt").write_text("the cat sat on the mat\na rat sat on the hat\n")
     figures = evaluate(case.undisturbed[0].path, tmp_path / "text.txt", metrics=[name]).figures
     assert math.isfinite(figures[name])
+
+
+def test_bits_per_byte_of_a_text_with_unknown_characters_are_refused(tmp_path: Path) -> None:
+    case = TaskCase(find_task("language-model"), "language-model")  # its files are deleted with it
+    run = case.undisturbed[0].path
+    (tmp_path / "text.txt").write_text("♞" * 40)
+    assert evaluate(run, tmp_path / "text.txt", metrics=["loss"]).figures["loss"] > 0
+    with pytest.raises(DataError, match="bits per byte are undefined"):
+        evaluate(run, tmp_path / "text.txt", metrics=["bits_per_byte"])
 
 
 def test_the_loss_of_nodes_is_in_single_precision() -> None:
@@ -333,6 +342,15 @@ def test_the_loss_of_nodes_is_in_single_precision() -> None:
     batch: Any = SimpleNamespace(inputs=(), nodes=torch.arange(4), label=torch.tensor([0, 1, 2, 0]))
     terms = task.objective(config)(lambda: logits, batch, ())  # type: ignore[arg-type]
     assert terms.minimized.dtype == torch.float32
+
+
+def test_weights_of_a_node_sum_to_one_over_its_neighbors() -> None:
+    case = TaskCase(find_task("graphs"), "graphs")
+    found = case.predictor.inspect(case.predictor.read(case.task.sample_lines[0]))
+    layers = [each.weights for each in found.attention if each.weights.shape[-2] > 1]
+    assert layers
+    for weights in layers:
+        torch.testing.assert_close(torch.as_tensor(weights).sum(-1), torch.ones(weights.shape[:-1]))
 
 
 def linker() -> Linker:
