@@ -38,6 +38,7 @@ LAYERS = {
     "engine": 5,
     "runs": 5,
     "metrics": 4,
+    "baselines": 4,
     "inference": 6,
     "answers": 6,
     "training": 6,

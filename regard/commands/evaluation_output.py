@@ -22,10 +22,14 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
     """Print the metrics of a task whose metrics are ratios of sums over examples."""
     if as_json:
         record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
+        record["baseline"] = _baseline_as_json(evaluation)
         return _print_json({name: value for name, value in record.items() if name not in ("signatures", "outputs")})
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
-        print(f"{name:<{width}}  {value:.4f}" + (" nats" if name == "loss" and "nll" in evaluation.sums else ""))
+        unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
+        print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name)}")
+    if evaluation.baseline is not None:
+        print(f"baseline: {evaluation.baseline.description}; ± one standard error of the difference")
     for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
@@ -45,6 +49,26 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
             ]
         )
     )
+
+
+def _comparison(evaluation: Evaluation, name: str) -> str:
+    """Return the figure of the baseline and the difference to it; empty for a metric that both have in common."""
+    if evaluation.baseline is None or name not in evaluation.baseline.differences:
+        return ""
+    difference, error = evaluation.baseline.differences[name]
+    figure = evaluation.baseline.figures[name]
+    return "" if difference == 0 and error == 0 else f"  baseline {figure:.4f}  {difference:+.4f} ± {error:.4f}"
+
+
+def _baseline_as_json(evaluation: Evaluation) -> dict[str, Any] | None:
+    """Return the baseline's figures and the differences; a standard error that is not known is null."""
+    if evaluation.baseline is None:
+        return None
+    differences = {
+        name: {"value": value, "standard_error": error if error == error else None}
+        for name, (value, error) in evaluation.baseline.differences.items()
+    }
+    return evaluation.baseline._asdict() | {"differences": differences}
 
 
 def _sizes(evaluation: Evaluation) -> list[str]:

@@ -86,6 +86,7 @@ def _model(config: BaseModel, build: Callable[[], Module]) -> dict[str, Any]:
 
 
 def _run(run: RunFolder) -> dict[str, Any]:
+    from regard.core.baseline import FOLDER, baseline_summary
     from regard.runs import checkpoint
     from regard.runs.shortcomings import shortcomings
 
@@ -103,6 +104,8 @@ def _run(run: RunFolder) -> dict[str, Any]:
     facts["best"] = best._asdict() if best else None
     facts["corpora"] = dict(_corpora(run))
     facts["last_validation"] = _last_validation(run.path / "metrics.jsonl")
+    baseline = baseline_summary(run.path / FOLDER)
+    facts["baseline"] = None if baseline is None else baseline._asdict()
     facts["shortcomings"] = [str(shortcoming) for shortcoming in shortcomings(run)]
     facts["environment"] = _environment(run)
     facts["config"] = run.config.model_dump(mode="json", exclude_none=True)
@@ -161,6 +164,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     if facts["last_validation"]:
         figures = ", ".join(f"{name} {value:.4f}" for name, value in facts["last_validation"]["validation"].items())
         yield f"validation  step {facts['last_validation']['step']:,}: {figures}"
+    if facts["baseline"]:
+        figures = "".join(f", {name} {value:.4f}" for name, value in facts["baseline"]["figures"].items())
+        yield f"baseline    {facts['baseline']['description']}{figures}"
     yield from facts["shortcomings"]
     if facts["environment"]:
         environment = facts["environment"]

@@ -105,6 +105,11 @@ class TrainConfig(BaseModel):
     # fsdp2: one shard per rank, faster, bits depend on the number. fsdp2 also shards weights, gradients and moments.
     strategy: Literal["canonical", "ddp", "fsdp2"] = "canonical"
     fsdp_offload: bool = False  # keep weights, gradients and moments in CPU memory, and one layer on the accelerator
+    baseline: bool = Field(
+        False,
+        description="fit a simple model that reads the inputs before the network, and compare the network with it; "
+        "at most a tenth of the time",
+    )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 
     @property

@@ -186,6 +186,17 @@ class Predictor(Protocol):
         """
 
 
+class TaskBaseline(Protocol):
+    """The fitted baseline of a run, measured like its network."""
+
+    @property
+    def description(self) -> str:
+        """A readable name."""
+
+    def sums(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
+        """Return the sums of the objective, and those of the predictor's metrics ``names``, over these examples."""
+
+
 Report = Callable[[str], None]
 ProgressCallback = Callable[[int], None]
 
@@ -230,6 +241,9 @@ class Task:
     # (sums of an evaluation, codecs) → tables such as metrics by class
     baseline: Callable[[Any], Any] | None = None
     # (codecs) → the prediction of a model that ignores its inputs, such as the majority label or the mean
+    fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
+    # fits and saves a baseline that reads the inputs; None: the task has no baseline for this config
+    open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
     # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
     # None: it uses the metrics of validation

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import NamedTuple
 
+from regard.core.baseline import FOLDER, baseline_summary
 from regard.core.task import Metric
 from regard.core.wording import figure_text, pluralize
 from regard.runs import checkpoint
@@ -103,6 +104,13 @@ def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
 def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcoming]) -> Iterator[Shortcoming]:
     """Yield a shortcoming if figures are no better than those of a baseline that ignores the inputs."""
     figures = course.best.figures
+    summary = baseline_summary(run.path / FOLDER)
+    by = None if summary is None else _compared(run, summary.figures, figures)
+    if summary is not None and by is not None and not _at_least(run, by, figures[by], summary.figures[by]):
+        shown = f"{by} {figures[by]:.4f}, {summary.figures[by]:.4f} by {summary.description}"
+        help = diverged[0].help if diverged else f"{_longer(run, course)}, or use more data"
+        yield Shortcoming(f"the network is below a simple baseline: {shown}", help)
+        return
     below = [
         f"{name} {figures[name]:.4f} (baseline {label} {baseline:.4f})"
         for name, metric in run.task.metrics.items()
@@ -112,6 +120,18 @@ def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcom
     if below:
         help = diverged[0].help if diverged else f"{_longer(run, course)}, or use more data or another learning rate"
         yield Shortcoming(f"the model is no better than its baseline: {', '.join(below)}", help)
+
+
+def _compared(run: RunFolder, baseline: Mapping[str, float], figures: Mapping[str, float]) -> str | None:
+    """Return the metric by which the run is compared with its baseline: the first that both have, else the loss."""
+    names = (*run.task.metrics, "loss")
+    return next((name for name in names if name in baseline and name in figures), None)
+
+
+def _at_least(run: RunFolder, name: str, value: float, other: float) -> bool:
+    """Return whether a figure is as good as another one."""
+    lower_is_better = name == "loss" or run.task.metrics[name].lower_is_better
+    return value <= other if lower_is_better else value >= other
 
 
 def _baseline(metric: Metric, figures: Mapping[str, float]) -> Iterator[tuple[str, float]]:

@@ -26,6 +26,7 @@ from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load, load_net
+from regard.training.baseline import BaselineComparison, added, baseline_groups, compare, network_groups
 from regard.training.canonical_ranks import CanonicalRanks
 from regard.training.ranks import ProcessGroup
 from regard.training.shards import Shards, Workers
@@ -49,6 +50,7 @@ class Evaluation(NamedTuple):
     outputs: list[str]  # decoded texts of a translation run
     units: int | None = None  # number of units (nodes, words, …) that the loss is averaged over; None if not counted
     unit: str = "tokens"
+    baseline: BaselineComparison | None = None  # with the baseline of the run, on the same examples
 
 
 def evaluate_run(
@@ -104,12 +106,20 @@ def _evaluate_objective(
         if not len(examples):
             where = config.data.train[0].name
             raise DataError("the file contains no examples to evaluate on", where=where)
-        model = Trainable(net.eval(), task.objective(run.config))
-        strategy = _strategy(next(net.parameters()).device, peers)
-        with torch.no_grad():
-            sums = objective_sums(model, examples, strategy, done=progress) or {}
-        if predictor_metrics:
-            sums = sums | (predictor_sums(predictor, examples, predictor_metrics, strategy) or {})
+        model, device = Trainable(net.eval(), task.objective(run.config)), next(net.parameters()).device
+        baseline = task.open_baseline(run, codecs) if peers is None else None
+        comparison = None
+        if baseline is None:
+            strategy = _strategy(device, peers)
+            with torch.no_grad():
+                sums = objective_sums(model, examples, strategy, done=progress) or {}
+            if predictor_metrics:
+                sums = sums | (predictor_sums(predictor, examples, predictor_metrics, strategy) or {})
+        else:
+            groups = network_groups(model, predictor, examples, predictor_metrics, device, progress)
+            sums = added(groups)
+            other = baseline_groups(baseline, examples, predictor_metrics)
+            comparison = compare(task.compute_metrics, baseline.description, groups, other)
         number, units = _sizes(examples)
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
@@ -123,6 +133,7 @@ def _evaluate_objective(
         outputs=[],
         units=units,
         unit=task.unit,
+        baseline=comparison,
     )
 
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor, nn
 
 from regard.attention.span import Span
 from regard.core.answer import TaskAnswer
 from regard.core.field import InputBatch, Padded
-from regard.core.task import LossTerms
+from regard.core.task import LossTerms, MetricSums
+from regard.core.tensors import added_sums
 from regard.models.head import Head
 
 
@@ -96,3 +98,17 @@ def run_causal(net: nn.Module, inputs: Mapping[str, InputBatch]) -> HeadOutputs:
     padded, model = cast(Padded, batch), cast(Any, net)
     features, _, losses = model(padded.values, Span.of(padded.valid))
     return HeadOutputs(features[padded.answered], model.head, losses)
+
+
+def measured_sums(
+    answer: TaskAnswer, outputs: Sequence[Tensor], targets: Sequence[Tensor], names: Sequence[str]
+) -> MetricSums:
+    """Return the sums of the answer's metrics ``names`` over values, from their outputs and targets."""
+    if not outputs or not {*names} & {*answer.measured}:
+        return {}
+    if not answer.per_position:
+        return answer.measure(torch.cat([*outputs]), torch.cat([*targets]))
+    sums: MetricSums = {}
+    for pair in zip(outputs, targets, strict=True):
+        sums = added_sums(sums, answer.measure(*pair))
+    return sums

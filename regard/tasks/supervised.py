@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
+from regard.core.baseline import InputBaseline
 from regard.core.contents import PreparedParts
 from regard.core.field import EncodedRow, Field, InputBatch, VisitDraws
 from regard.core.state import State
@@ -30,6 +31,7 @@ from regard.core.task import (
     Report,
     RunFiles,
     Task,
+    TaskBaseline,
 )
 from regard.core.wording import pluralize
 from regard.data.order import single_pass, single_pass_packed
@@ -38,6 +40,7 @@ from regard.data.shared_files import FilesConfig
 from regard.errors import DataError
 from regard.tasks.net_outputs import HeadOutputs, RunNetwork, run_network
 from regard.tasks.split import is_own_split, read_part, report_moved
+from regard.tasks.supervised_baseline import fit_supervised, open_supervised
 from regard.tasks.supervised_predictor import PLAIN, SupervisedCodecs, SupervisedPredictor, Wording
 
 
@@ -74,6 +77,7 @@ class SupervisedExamples:
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
         self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
+        self._columns = columns
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
         self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # index of the value of each example
@@ -117,9 +121,8 @@ class SupervisedExamples:
                 np.full(len(positions), self._unit),
             )
         )
-        baseline = None
-        if self._baseline is not None:
-            baseline = _at_positions(torch.from_numpy(self._baseline[positions]), inputs)
+        baseline = self.constant_targets(positions)
+        baseline = None if baseline is None else _at_positions(baseline, inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
         weight = float(np.count_nonzero(self._row_weights[positions]))
         return SupervisedBatch(inputs, targets, row_weights, unit, baseline, index, weight)
@@ -140,6 +143,15 @@ class SupervisedExamples:
         """Return the examples of each value whose first example is one of these; a value is counted only there."""
         values = dict.fromkeys(self._value[number] for number in index if self.starts[self._value[number]] == number)
         return [np.arange(self.starts[value], self.starts[value + 1]) for value in values]
+
+    def value_columns(self, index: npt.NDArray[Any] | Sequence[int]) -> list[list[Any]]:
+        """Return the values of these examples, one column per field."""
+        values = self._value[np.asarray(index, np.int64)].tolist()
+        return [[column[value] for value in values] for column in self._columns]
+
+    def constant_targets(self, positions: npt.NDArray[np.int64]) -> Tensor | None:
+        """Return the ``baseline_targets`` of the answer at these positions in ``targets``."""
+        return None if self._baseline is None else torch.from_numpy(self._baseline[positions])
 
     def where(self, index: int) -> str:
         return self._places[self._value[index]]
@@ -203,6 +215,7 @@ class Supervised:
         wording: further words for messages.
         network: calls the network with the padded fields of a batch.
         predictor: the class of the predictor, for a task with its own inspection or output.
+        baseline: maps the config to the baseline, before it is fitted; None: there is no baseline.
     """
 
     fields: Callable[[Any], Mapping[str, Field]]
@@ -213,12 +226,14 @@ class Supervised:
     wording: Wording = PLAIN
     network: RunNetwork = run_network
     predictor: type[SupervisedPredictor] = SupervisedPredictor
+    baseline: Callable[[Any], InputBaseline | None] = lambda config: None
 
     def task(self, **options: Any) -> Task:
         """Return the task; ``options`` are the fields of ``Task`` that the declaration does not determine."""
         return Task(
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
+            fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 
@@ -263,6 +278,14 @@ class Supervised:
         self, net: nn.Module, codecs: SupervisedCodecs, config: Any, *, engine: Any = None
     ) -> SupervisedPredictor:
         return self.predictor(net, codecs, config, engine, network=self.network, wording=self.wording)
+
+    def _fit_baseline(self, run: RunFiles, data: Data) -> TaskBaseline | None:
+        model = self.baseline(run.config)
+        return None if model is None else fit_supervised(model, run, data)
+
+    def _open_baseline(self, run: RunFiles, codecs: SupervisedCodecs) -> TaskBaseline | None:
+        model = self.baseline(run.config)
+        return None if model is None else open_supervised(model, run, codecs)
 
     def _open(self, run: RunFiles) -> CodecsAndSpec:
         codecs = self.open_codecs(run)

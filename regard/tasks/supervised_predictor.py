@@ -18,13 +18,13 @@ from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Pac
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
-from regard.core.tensors import added_sums, to_device
+from regard.core.tensors import to_device
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
-from regard.tasks.net_outputs import NetOutputs, RunNetwork, run_network
+from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in rows, and of packed rows, in positions
 MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
@@ -367,19 +367,13 @@ class SupervisedPredictor:
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
         """Return the sums of the metrics that the answer computes from predictions; the objective has the others."""
-        answer = self.codec.answer
-        if not {*names} & {*answer.measured}:
+        if not {*names} & {*self.codec.answer.measured}:
             return {}
         values = examples.values_starting_in(indices)
         outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
         logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
         targets = [torch.from_numpy(np.asarray(examples.targets[examples.target_places(index)])) for index in values]
-        if not answer.per_position:
-            return answer.measure(torch.cat(logits), torch.cat(targets)) if values else {}
-        sums: MetricSums = {}
-        for pair in zip(logits, targets, strict=True):
-            sums = added_sums(sums, answer.measure(*pair))
-        return sums
+        return measured_sums(self.codec.answer, logits, targets, names)
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:

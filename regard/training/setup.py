@@ -31,6 +31,7 @@ from regard.runs.plan import Plan
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_memory, sketch
+from regard.training.baseline import fit_baseline
 from regard.training.muon import hidden_matrices
 from regard.training.optim import make_optimizer
 from regard.training.origin import (
@@ -114,6 +115,8 @@ def set_up(
     begins = plan is None
     if plan is None:
         data.train.batches(0)  # raises DataError for an example that fits no batch, before a plan is written
+        if config.train.baseline:
+            fit_baseline(run, data, log)
         plan = _make_plan(run, task, data, ranks)
         plan = plan if start is None else plan.model_copy(update={"origin": start.planned})
         run.write_plan(plan)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from regard.baselines.frames import FrameBaseline
 from regard.core.task import Card
 from regard.core.wording import pluralize
 from regard.data.column_names import part_of
@@ -173,4 +174,5 @@ INPUT = ClassifierInput(
     lint_unit=None,
     propose=_propose,
     card=Card("time-series-classification", "print(model([[[…], […]]])[0])", "classify {run} examples.npz"),
+    baseline=lambda data: FrameBaseline(),
 )

@@ -11,6 +11,7 @@ from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Proposal
 
 if TYPE_CHECKING:
+    from regard.core.baseline import InputBaseline
     from regard.core.task import Card
     from regard.data.rows import Column, Row
 
@@ -41,6 +42,7 @@ class ClassifierInput(NamedTuple):
         lint_unit: see ``Task``; None for an input that is not text.
         propose: see ``RunConfig.propose``.
         card: the model card.
+        baseline: maps the section data to a baseline before it is fitted, or to None.
     """
 
     field: Callable[[Any, Any], Any]
@@ -51,6 +53,7 @@ class ClassifierInput(NamedTuple):
     lint_unit: str | None
     propose: Callable[[Sequence[Path], Sequence[Path], Mapping[str, Any]], Proposal | None]
     card: Card
+    baseline: Callable[[Any], InputBaseline | None]
 
 
 def input_of(name: str) -> ClassifierInput:

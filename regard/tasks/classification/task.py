@@ -64,6 +64,7 @@ CLASSIFICATION = Supervised(
     answer=lambda config: make_answer(config.data),
     answers=(OneClass, SeveralLabels, Number),
     rows=lambda data, corpora: input_of(data.input).rows(data, corpora),
+    baseline=lambda config: input_of(config.data.input).baseline(config.data),
 )
 TASK = CLASSIFICATION.task(
     name="classification",

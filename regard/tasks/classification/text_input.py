@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from regard.baselines.text_pairs import PairBaseline
+from regard.baselines.texts import TextBaseline
 from regard.core.task import Card
 from regard.data.shared_files import FilesConfig
 from regard.models.classifier import token_input
@@ -33,4 +35,5 @@ INPUT = ClassifierInput(
     lint_unit="word",
     propose=choose,
     card=Card("text-classification", 'print(model(["…"])[0])', "classify {run} < in.txt"),
+    baseline=lambda data: PairBaseline() if len(data.text) == 2 else TextBaseline(),
 )

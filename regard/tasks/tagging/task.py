@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.baselines.tokens import TokenBaseline
 from regard.core.export_forms import EncoderForm
 from regard.core.task import Card
 from regard.data.column_names import WORDS, first_of, tagged_columns
@@ -131,6 +132,7 @@ TAGGING = Supervised(
     answers=(TagSequence,),
     rows=lambda data, corpora: tagged_rows(corpora, data.token, data.tag),
     noun="sentence",
+    baseline=lambda config: TokenBaseline(),
 )
 TASK = TAGGING.task(
     name="tagging",

@@ -1,0 +1,130 @@
+"""The contract of a baseline: a simple model that reads the inputs of a task and is fitted in seconds.
+
+A baseline is saved in the folder ``baseline`` of a run, as arrays and JSON. Its outputs have the form of those of the
+network. The same code therefore computes losses, metrics and predictions from both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.core.atomic_files import write_bytes, write_json
+from regard.core.codec_files import MALFORMED, open_codec_file
+from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.wording import describe_error
+from regard.errors import ModelError
+
+FOLDER, SETTINGS_FILE, ARRAYS_FILE = "baseline", "baseline.json", "baseline.safetensors"
+Floats = npt.NDArray[np.float64]
+
+
+class SavedBaseline(NamedTuple):
+    """A baseline as files hold it. ``settings``: plain JSON."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    settings: Mapping[str, Any]
+
+
+class InputBaseline(Protocol):
+    """A baseline of a supervised task, from the values of its fields to outputs for its answer.
+
+    For an answer per position, a row of targets or outputs is one answered position of a value, with the positions of
+    all values concatenated.
+    """
+
+    kind: ClassVar[str]  # name in files
+
+    @property
+    def description(self) -> str:
+        """A readable name: TF-IDF of words and characters with logistic regression."""
+
+    def learn(
+        self, columns: Sequence[Sequence[Any]], targets: npt.NDArray[Any], weights: npt.NDArray[Any], outputs: int
+    ) -> None:
+        """Fit the baseline.
+
+        Args:
+            columns: values of each field.
+            targets: see ``TaskAnswer.targets``.
+            weights: (rows,) factors of the loss.
+            outputs: number of outputs of a row.
+        """
+
+    def outputs(self, columns: Sequence[Sequence[Any]]) -> Floats:
+        """Return the outputs (rows, outputs) of values; those of a value do not depend on the others."""
+
+    def save(self) -> SavedBaseline:
+        """Return what ``open`` needs."""
+
+    def open(self, saved: SavedBaseline) -> Self:
+        """Restore what ``learn`` fitted, and return self.
+
+        Raises ValueError or another error of ``MALFORMED`` for arrays of wrong shapes or types.
+        """
+
+
+def save_baseline(folder: Path, model: InputBaseline) -> None:
+    """Write the files of a baseline. The settings come last: with them, the baseline is complete."""
+    from safetensors.numpy import save
+
+    saved = model.save()
+    folder.mkdir(parents=True, exist_ok=True)
+    write_bytes(folder / ARRAYS_FILE, save({name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}))
+    settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings), "figures": {}}
+    write_json(folder / SETTINGS_FILE, settings)
+
+
+def save_figures(folder: Path, figures: Mapping[str, float]) -> None:
+    """Add the figures on the validation data to a saved baseline."""
+    saved = parse_json(read_bytes(folder / SETTINGS_FILE, SMALL))
+    write_json(folder / SETTINGS_FILE, saved | {"figures": dict(figures)})
+
+
+class BaselineSummary(NamedTuple):
+    """The description of a saved baseline, and its loss and metrics on the validation data, if there are any."""
+
+    description: str
+    figures: dict[str, float]
+
+
+def baseline_summary(folder: Path) -> BaselineSummary | None:
+    """Return the summary of a saved baseline; None without one. Raises ModelError if the file is damaged."""
+    path = folder / SETTINGS_FILE
+    if not path.exists():
+        return None
+
+    def parse(value: Any) -> BaselineSummary:
+        figures = {str(name): float(figure) for name, figure in value["figures"].items()}
+        return BaselineSummary(str(value["description"])[:200], figures)
+
+    return open_codec_file(path, parse, limit=SMALL)
+
+
+def open_baseline(folder: Path, kind: str) -> SavedBaseline | None:
+    """Return the saved baseline of this kind; None if the run has no baseline.
+
+    Raises ModelError if its files are damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not (folder / SETTINGS_FILE).exists():
+        return None
+
+    def parse(value: Any) -> dict[str, Any]:
+        if value["kind"] != kind or not isinstance(value["settings"], dict):
+            raise ValueError(f"it is not the baseline {kind}")
+        return value["settings"]
+
+    settings = open_codec_file(folder / SETTINGS_FILE, parse, limit=SMALL)
+    path = folder / ARRAYS_FILE
+    try:
+        return SavedBaseline(load_file(path), settings)
+    except (OSError, SafetensorError, *MALFORMED) as error:
+        what, help = f"the baseline {path.name} cannot be read", "copy the whole run folder again"
+        raise ModelError(what, where=str(path), why=describe_error(error), help=help) from error

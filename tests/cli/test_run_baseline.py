@@ -1,0 +1,147 @@
+"""The baseline of a run: fitted before the network, saved, compared with it, and named by warnings."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core.baseline import ARRAYS_FILE, FOLDER, SETTINGS_FILE, baseline_summary
+from regard.core.task import find_task
+from regard.errors import ModelError
+from regard.runs.config import load_config
+from regard.runs.run_folder import RunFolder
+from regard.runs.shortcomings import shortcomings
+from regard.tasks.evaluate import evaluate
+from regard.testing import TaskCase
+from regard.training.baseline import GROUPS, baseline_groups, compare, example_groups
+from regard.training.progress import NullReporter
+from regard.training.start import train
+
+
+class Told(NullReporter):
+    """The messages of a training."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def log(self, message: str) -> None:
+        self.lines.append(message)
+
+
+def films(folder: Path, *, updates: int = 2, more: Sequence[str] = ()) -> tuple[Path, Path, list[str]]:
+    """A classifier of texts whose label is that of one word, trained for so many updates; its file and messages."""
+    rest = ("film", "a film", "it is", "is it", "one", "the story", "a long story", "the end")
+    rows = [(f"{word} {text}", label) for label, words in (("good", "fine great"), ("bad", "dull poor"))
+            for word in words.split() for text in rest]  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "film.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in rows))
+    corpus, told = {"source": str(folder / "film.tsv")}, Told()
+    config = load_config({
+        "task": "classification", "data": {"train": [corpus], "valid": [corpus]},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.0},
+        "train": {"steps": updates, "batch_tokens": 64, "lr": 1e-5, "warmup": 1, "threads": 1, "baseline": True},
+    }, more)  # fmt: skip
+    return train(config, folder / "run", reporter=told), folder / "film.tsv", told.lines
+
+
+@pytest.fixture(scope="module")
+def untrained(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, list[str]]:
+    return films(tmp_path_factory.mktemp("untrained"))
+
+
+def test_a_baseline_is_fitted_first_and_told(untrained: tuple[Path, Path, list[str]]) -> None:
+    run, _, lines = untrained
+    (line,) = [line for line in lines if line.startswith("baseline: ")]
+    assert "TF-IDF of words and characters with logistic regression: loss 0." in line and "accuracy 1" in line
+    summary = baseline_summary(run / FOLDER)
+    assert summary is not None and summary.figures["accuracy"] == 1
+
+
+def test_evaluation_has_both_and_the_difference(untrained: tuple[Path, Path, list[str]]) -> None:
+    run, file, _ = untrained
+    found = evaluate(run, file)
+    assert found.baseline is not None and found.baseline.figures["accuracy"] == 1
+    difference, error = found.baseline.differences["accuracy"]
+    assert difference == pytest.approx(found.figures["accuracy"] - 1) and difference < 0 < error
+    assert found.baseline.differences["majority"] == (0, 0)
+
+
+def test_it_is_in_the_output_of_commands(regard, untrained: tuple[Path, Path, list[str]]) -> None:
+    run, file, _ = untrained
+    told = regard("evaluate", run, file).stdout
+    assert "baseline 1.0000  -" in told and "baseline: TF-IDF of words" in told
+    as_json = json.loads(regard("evaluate", run, file, "--json").stdout)["baseline"]
+    assert as_json["figures"]["accuracy"] == 1 and as_json["differences"]["accuracy"]["standard_error"] > 0
+    assert "baseline    TF-IDF of words" in regard("info", run).stdout
+    assert json.loads(regard("info", run, "--json").stdout)["baseline"]["figures"]["accuracy"] == 1
+    assert "| Baseline | TF-IDF of words" in (run / "README.md").read_text()
+
+
+def test_a_network_below_it_is_told(untrained: tuple[Path, Path, list[str]]) -> None:
+    run, _, lines = untrained
+    (found,) = [each for each in shortcomings(RunFolder.open(run)) if "below a simple baseline" in each.what]
+    assert "accuracy" in found.what and "1.0000 by TF-IDF" in found.what and "regard train" in found.help
+    assert any("below a simple baseline" in line for line in lines)
+
+
+def test_it_can_be_turned_off(tmp_path: Path) -> None:
+    run, file, lines = films(tmp_path, more=["train.baseline=false"])
+    assert not (run / FOLDER).exists() and not any(line.startswith("baseline") for line in lines)
+    assert evaluate(run, file).baseline is None
+
+
+def test_a_damaged_one_is_refused(tmp_path: Path) -> None:
+    run, file, _ = films(tmp_path)
+    settings, arrays = run / FOLDER / SETTINGS_FILE, run / FOLDER / ARRAYS_FILE
+    whole = settings.read_text(), arrays.read_bytes()
+    for text in ("{", "[]", '{"kind": "tokens", "settings": {}, "figures": {}}'):
+        settings.write_text(text)
+        with pytest.raises(ModelError):
+            evaluate(run, file)
+    settings.write_text(whole[0])
+    for data in (b"", whole[1][:-8], whole[1][:100]):
+        arrays.write_bytes(data)
+        with pytest.raises(ModelError):
+            evaluate(run, file)
+    arrays.write_bytes(whole[1])
+    assert evaluate(run, file).baseline is not None
+
+
+def accuracy(sums: Any) -> dict[str, float]:
+    return {"accuracy": float(sums["right"] / sums["rows"])}
+
+
+def test_the_standard_error_is_that_of_paired_differences() -> None:
+    """With groups of equal size, that of their mean: the deviation of the groups' differences over √groups."""
+    draw = np.random.default_rng(1)
+    rights = draw.integers(0, 9, (2, GROUPS))
+    groups = [[{"right": torch.tensor(float(n)), "rows": torch.tensor(8.0)} for n in row] for row in rights]
+    found = compare(accuracy, "words", *groups)
+    wanted = (rights[0] - rights[1]) / 8
+    difference, error = found.differences["accuracy"]
+    assert difference == pytest.approx(wanted.mean())
+    assert error == pytest.approx(wanted.std(ddof=1) / math.sqrt(GROUPS))
+    assert math.isnan(compare(accuracy, "words", groups[0][:1], groups[1][:1]).differences["accuracy"][1])
+
+
+@pytest.mark.parametrize("kind", ["classification", "tagging"])
+def test_each_example_is_in_one_group(kind: str, tmp_path: Path) -> None:
+    case = TaskCase(find_task(kind), kind)
+    examples = case.data.train
+    counted = np.concatenate([share.index for _, share in example_groups(examples)])
+    assert sorted(counted.tolist()) == list(range(len(examples)))
+    run: Any = SimpleNamespace(path=tmp_path, config=case.config)
+    assert case.task.open_baseline(run, case.data.codecs) is None
+    assert case.task.fit_baseline(run, case.data) is not None
+    baseline = case.task.open_baseline(run, case.data.codecs)
+    assert baseline is not None
+    groups = baseline_groups(baseline, examples, [])
+    assert sum(float(sums["confusion"].sum()) for sums in groups) == examples.token_counts().sum()
