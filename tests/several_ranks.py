@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +21,12 @@ GRACE = 30  # seconds in which the other ranks end after one has failed
 
 
 def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
+    """Draw a port that no connection of this machine gets by itself: the port may be used half a minute later."""
+    while True:
+        port = random.SystemRandom().randrange(10_000, 30_000)  # Linux gives away ports from 32768 on
+        with socket.socket() as listener, suppress(OSError):
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def run_jobs(

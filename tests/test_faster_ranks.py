@@ -183,7 +183,7 @@ def test_a_failure_on_one_rank_leaves_no_checkpoint_and_tells_all(found: Found, 
 
 def test_a_rank_that_is_killed_in_a_pass_ends_the_job(found: Found) -> None:
     (waiting,) = found["die"]
-    assert waiting["error"] == "PeerFailure" and "it was killed" in waiting["why"]
+    assert waiting["error"] == "PeerFailure" and "it was killed" in waiting["why"], waiting
 
 
 def test_layers_that_share_a_parameter_are_gathered_with_the_rest() -> None:
