@@ -34,7 +34,8 @@ class FrameBaseline(LinearBaseline):
     def features(self, columns: Sequence[Sequence[Any]]) -> Sparse:
         from scipy.sparse import csr_matrix
 
-        table = np.array([_statistics(series.frames) for series in columns[0]]).reshape(-1, self.scale.shape[1])
+        width = self.scale.shape[1]
+        table = np.array([_statistics(series.frames) for series in columns[0]]).reshape(len(columns[0]), width)
         return csr_matrix(np.clip((table - self.scale[0]) / self.scale[1], -9, 9))
 
     def saved_features(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -42,8 +43,10 @@ class FrameBaseline(LinearBaseline):
 
     def open_features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
         self.scale = arrays["scale"].astype(np.float64)
-        if self.scale.ndim != 2 or len(self.scale) != 2 or not (self.scale[1] > 0).all():
-            raise ValueError("the scale needs a mean and a deviation above 0 for each feature")
+        if self.scale.ndim != 2 or len(self.scale) != 2 or not np.isfinite(self.scale).all():
+            raise ValueError("the scale needs a finite mean and deviation of each feature")
+        if not (self.scale[1] > 0).all():
+            raise ValueError("the scale needs deviations above 0")
         return self.scale.shape[1]
 
 

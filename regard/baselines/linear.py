@@ -9,11 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.core.baseline import Floats
+
 Sparse = Any  # scipy.sparse.csr_matrix: SciPy and scikit-learn are imported on first use
-Floats = npt.NDArray[np.float64]
 FOLDS = 5
 STRENGTHS = (0.3, 3.0, 30.0)  # inverse strengths of the penalty, of which cross-validation chooses one
-ITERATIONS = 100  # of L-BFGS; more change no prediction of the corpora in docs/results.md by more than 0.1 points
+ITERATIONS = 100  # of L-BFGS: a limit of the time
 ABSENT = -12.0  # logit of a class that a fold lacks
 LARGE = 1_000_000  # weights above which stochastic gradient descent replaces L-BFGS
 PASSES = 8  # of stochastic gradient descent over the rows
@@ -59,10 +60,20 @@ class Targets(NamedTuple):
         elif self.values.ndim == 2:
             rows = np.logaddexp(0, np.where(self.values > 0, -outputs, outputs)).sum(1)
         else:
-            top = outputs.max(1, keepdims=True)
-            log_sums = np.log(np.exp(outputs - top).sum(1)) + top[:, 0]
-            rows = log_sums - outputs[np.arange(len(outputs)), self.values.astype(int)]
+            rows = _log_sums(outputs) - outputs[np.arange(len(outputs)), self.values.astype(int)]
         return float((rows * self.weights).sum() / max(self.weights.sum(), 1e-30))
+
+    def uniform_loss(self, outputs: Floats) -> float:
+        """Return the mean loss of a class or of labels that are drawn uniformly."""
+        if self.values.ndim == 2:
+            return float((np.logaddexp(0, outputs) + np.logaddexp(0, -outputs)).sum(1).mean() / 2)
+        return float((_log_sums(outputs) - outputs.mean(1)).mean())
+
+
+def _log_sums(outputs: Floats) -> Floats:
+    """Return (rows,) the logarithm of the sum of exp(outputs)."""
+    top = outputs.max(1, keepdims=True)
+    return np.asarray(np.log(np.exp(outputs - top).sum(1)) + top[:, 0])
 
 
 def fit_linear(features: Sparse, targets: Targets, strength: float) -> Linear:
@@ -111,7 +122,7 @@ def _logistic(features: Sparse, targets: Targets, strength: float) -> Any:
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression, SGDClassifier
 
-    if features.shape[1] * targets.outputs > LARGE:  # one class against the training, by averaged weights
+    if features.shape[1] * targets.outputs > LARGE:  # one class against the rest, by averaged weights
         alpha = 1 / (strength * max(features.shape[0], 1))
         fitted = SGDClassifier(loss="log_loss", alpha=alpha, average=True, max_iter=PASSES, tol=None, random_state=0)
         return fitted.fit(features, targets.values, sample_weight=targets.weights)
@@ -153,8 +164,16 @@ def cross_fitted(
 
 
 def fit_temperature(outputs: Floats, targets: Targets) -> float:
-    """Return the factor of the outputs with the lowest loss on held-out rows, between 1/16 and 16; 1 for numbers."""
+    """Return the factor of the outputs with the lowest loss on held-out rows, between 1/16 and 16; 1 for numbers.
+
+    One more row with a uniform label avoids overconfidence from few rows, as in ``answers.losses.best_temperature``.
+    """
     if targets.are_numbers:
         return 1.0
-    factors = 2.0 ** np.linspace(-4, 4, 65)
-    return float(min(factors, key=lambda factor: targets.loss(outputs * factor)))
+    factors, number = 2.0 ** np.linspace(-4, 4, 65), max(len(outputs), 1)
+    return float(
+        min(
+            factors,
+            key=lambda factor: targets.loss(outputs * factor) + targets.uniform_loss(outputs * factor) / number,
+        )
+    )

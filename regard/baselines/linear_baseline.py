@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from regard.baselines.linear import (
     STRENGTHS,
-    Floats,
     Linear,
     Sparse,
     Targets,
@@ -21,7 +20,7 @@ from regard.baselines.linear import (
     fit_linear,
     fit_temperature,
 )
-from regard.core.baseline import SavedBaseline
+from regard.core.baseline import Floats, SavedBaseline
 
 MAX_WORK = 30_000_000  # nonzero features × outputs of the rows that are fitted; further rows are left out
 MAX_CHOICE = 3_000_000  # the same of the rows by which the penalty is chosen
@@ -105,8 +104,10 @@ class LinearBaseline:
     def open(self, saved: SavedBaseline) -> Self:
         weights, bias = saved.arrays["weights"].astype(np.float64), saved.arrays["bias"].astype(np.float64)
         width = self.open_features(saved.arrays)
-        if weights.ndim != 2 or weights.shape != (len(bias), width) or not np.isfinite(weights).all():
-            raise ValueError(f"the weights have the shape {weights.shape}, expected ({len(bias)}, {width})")
+        if bias.ndim != 1 or weights.shape != (len(bias), width):
+            raise ValueError(f"the weights have the shape {weights.shape}, the bias {bias.shape}; features: {width}")
+        if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
+            raise ValueError("a weight is not finite")
         self.linear, self.numbers = Linear(weights, bias), saved.settings["numbers"] is True
         return self
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from regard.baselines.linear import Sparse
 
-BUCKETS = 1 << 22  # of each kind of n-gram: two of a million n-grams rarely share one
+BUCKETS = 1 << 22  # of each kind of n-gram; n-grams that share a bucket are one feature
 WORD = r"(?u)\w+|[^\w\s]"
 MAX_FEATURES = 1 << 18  # used buckets of each kind, the most frequent ones
 
@@ -22,7 +22,7 @@ class HashedBlock(NamedTuple):
     + 1, as in scikit-learn.
     """
 
-    analyzer: str  # word, char_wb or char
+    analyzer: str  # word or char_wb
     longest: int  # n-grams of 1 or 2 … ``longest`` words or characters
     used: npt.NDArray[np.int64]
     idf: npt.NDArray[np.float64]
@@ -35,8 +35,8 @@ class HashedBlock(NamedTuple):
     def learn(self, texts: Sequence[str]) -> HashedBlock:
         """Return the block whose buckets these texts use."""
         counts = hashed_counts(self.analyzer, self.longest, texts)
-        used, rows_with = used_buckets(counts), np.bincount(counts.indices, minlength=BUCKETS)
-        return self._replace(used=used, idf=np.log((1 + len(texts)) / (1 + rows_with[used])) + 1)
+        used, rows_with = used_buckets(counts)
+        return self._replace(used=used, idf=np.log((1 + len(texts)) / (1 + rows_with)) + 1)
 
     def save(self, name: str) -> dict[str, npt.NDArray[Any]]:
         """Return the arrays that ``open`` reads under this name."""
@@ -44,32 +44,52 @@ class HashedBlock(NamedTuple):
 
     def open(self, arrays: Mapping[str, npt.NDArray[Any]], name: str) -> HashedBlock:
         """Return the saved block; ValueError if its arrays are wrong."""
-        used, idf = arrays[f"{name}.used"].astype(np.int64), arrays[f"{name}.idf"].astype(np.float64)
-        if used.ndim != 1 or used.shape != idf.shape or (np.diff(used) <= 0).any() or not np.isfinite(idf).all():
-            raise ValueError(f"{name} needs ascending buckets, each with a finite weight")
+        used, idf = open_buckets(arrays[f"{name}.used"]), arrays[f"{name}.idf"].astype(np.float64)
+        if used.shape != idf.shape or not np.isfinite(idf).all():
+            raise ValueError(f"{name} needs a finite weight of each bucket")
         return self._replace(used=used, idf=idf)
 
     def features(self, texts: Sequence[str]) -> Sparse:
         """Return (texts, features)."""
-        from scipy.sparse import csr_matrix, diags
+        from scipy.sparse import diags
         from sklearn.preprocessing import normalize
 
-        counts = hashed_counts(self.analyzer, self.longest, texts)
-        place = np.minimum(np.searchsorted(self.used, counts.indices), max(len(self.used) - 1, 0))
-        known = self.used[place] == counts.indices if len(self.used) else np.zeros(len(place), bool)
-        rows = np.repeat(np.arange(len(texts)), np.diff(counts.indptr))[known]
-        values = (1 + np.log(counts.data[known]), (rows, place[known]))
-        table = csr_matrix(values, shape=(len(texts), len(self.used)))
+        table = select_buckets(hashed_counts(self.analyzer, self.longest, texts), self.used)
+        table.data = 1 + np.log(table.data)
         return normalize(table @ diags(self.idf), copy=False)
 
 
-def used_buckets(counts: Sparse) -> npt.NDArray[np.int64]:
-    """Return the buckets that rows use, ascending; the ``MAX_FEATURES`` most frequent ones if there are more."""
+def used_buckets(counts: Sparse) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Return the buckets that rows use, ascending, and the number of rows with each.
+
+    Only the ``MAX_FEATURES`` most frequent ones if there are more.
+    """
     rows_with = np.bincount(counts.indices, minlength=BUCKETS)
     used = np.flatnonzero(rows_with)
     if len(used) > MAX_FEATURES:
         used = np.sort(used[np.argsort(-rows_with[used], kind="stable")[:MAX_FEATURES]])
+    return used, rows_with[used]
+
+
+def open_buckets(saved: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """Return saved buckets; ValueError if they are not ascending."""
+    used = saved.astype(np.int64)
+    if used.ndim != 1 or (np.diff(used) <= 0).any():
+        raise ValueError("the buckets are not ascending")
     return used
+
+
+def select_buckets(counts: Sparse, used: npt.NDArray[np.int64]) -> Sparse:
+    """Return (rows, used) the counts of these buckets."""
+    from scipy.sparse import csr_matrix
+
+    shape = (counts.shape[0], len(used))
+    if not len(used):
+        return csr_matrix(shape)
+    column = np.minimum(np.searchsorted(used, counts.indices), len(used) - 1)
+    known = used[column] == counts.indices
+    rows = np.repeat(np.arange(shape[0]), np.diff(counts.indptr))[known]
+    return csr_matrix((counts.data[known], (rows, column[known])), shape=shape)
 
 
 def hashed_counts(analyzer: str, longest: int, texts: Sequence[str]) -> Sparse:
@@ -77,8 +97,7 @@ def hashed_counts(analyzer: str, longest: int, texts: Sequence[str]) -> Sparse:
     from sklearn.feature_extraction.text import HashingVectorizer
 
     options: Mapping[str, Any] = {"token_pattern": WORD} if analyzer == "word" else {}
-    shortest = 1 if analyzer == "word" else 2
+    lengths = (1 if analyzer == "word" else 2, longest)
     return HashingVectorizer(
-        analyzer=analyzer, ngram_range=(min(shortest, longest), longest), n_features=BUCKETS, norm=None,
-        alternate_sign=False, **options,
-    ).transform(texts)  # fmt: skip
+        analyzer=analyzer, ngram_range=lengths, n_features=BUCKETS, norm=None, alternate_sign=False, **options
+    ).transform(texts)

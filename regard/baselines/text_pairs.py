@@ -14,6 +14,8 @@ from regard.baselines.linear_baseline import LinearBaseline
 from regard.baselines.text_features import HashedBlock
 
 Texts = tuple[str, ...]
+OVERLAPS, COSINES = 15, 2  # features of ``_overlap``, and of the two kinds of n-grams
+FEATURES = OVERLAPS + COSINES
 NEGATIONS = frozenset("no not n't nobody nothing without never none isn't nor".split())
 
 
@@ -51,8 +53,8 @@ class PairBaseline(LinearBaseline):
         cosines = [
             np.asarray(block.features(firsts).multiply(block.features(seconds)).sum(1)).ravel() for block in blocks
         ]
-        overlaps = np.array([_overlap(one, other) for one, other in zip(firsts, seconds, strict=True)])
-        return np.column_stack([overlaps.reshape(len(pairs), -1), *cosines]) if pairs else np.zeros((0, 17))
+        overlaps = np.array([_overlap(first, second) for first, second in pairs], float).reshape(-1, OVERLAPS)
+        return np.column_stack([overlaps, *cosines])
 
     def saved_features(self) -> Mapping[str, npt.NDArray[Any]]:
         return {**self.words.save("words"), **self.characters.save("characters"), "scale": self.scale}
@@ -60,22 +62,22 @@ class PairBaseline(LinearBaseline):
     def open_features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
         self.words, self.characters = self.words.open(arrays, "words"), self.characters.open(arrays, "characters")
         self.scale = arrays["scale"].astype(np.float64)
-        if self.scale.shape != (2, 17) or not (np.isfinite(self.scale).all() and (self.scale[1] > 0).all()):
+        if self.scale.shape != (2, FEATURES) or not (np.isfinite(self.scale).all() and (self.scale[1] > 0).all()):
             raise ValueError("the scale needs a finite mean and a deviation above 0 for each feature")
-        return 17 + 17 * 18 // 2
+        return FEATURES + FEATURES * (FEATURES + 1) // 2
 
 
 def _overlap(first: str, second: str) -> list[float]:
-    """Return 15 features of a pair of texts, symmetric firsts and those of each side."""
-    one, other = first.lower().split(), second.lower().split()
-    words, seconds = set(one), set(other)
-    shared, union = len(words & seconds), max(len(words | seconds), 1)
-    pairs, other_pairs = set(pairwise(one)), set(pairwise(other))
-    negated, other_negated = bool(words & NEGATIONS), bool(seconds & NEGATIONS)
-    both = len(pairs & other_pairs) / max(len(pairs | other_pairs), 1)
+    """Return the features of the words of a pair of texts, of each text and of both."""
+    words, other_words = first.lower().split(), second.lower().split()
+    types, other_types = set(words), set(other_words)
+    shared, union = len(types & other_types), max(len(types | other_types), 1)
+    pairs, other_pairs = set(pairwise(words)), set(pairwise(other_words))
+    negated, other_negated = bool(types & NEGATIONS), bool(other_types & NEGATIONS)
+    longer, contrary = len(words) - len(other_words), negated != other_negated
     return [
-        shared / union, shared / max(len(words), 1), shared / max(len(seconds), 1), len(words - seconds),
-        len(seconds - words), len(one) - len(other), abs(len(one) - len(other)), negated, other_negated,
-        negated != other_negated, negated and other_negated, both,
-        (negated != other_negated) * shared / union, sorted(one) == sorted(other), words >= seconds,
+        shared / union, shared / max(len(types), 1), shared / max(len(other_types), 1), len(types - other_types),
+        len(other_types - types), longer, abs(longer), negated, other_negated, contrary, negated and other_negated,
+        len(pairs & other_pairs) / max(len(pairs | other_pairs), 1), contrary * shared / union,
+        sorted(words) == sorted(other_words), types >= other_types,
     ]  # fmt: skip

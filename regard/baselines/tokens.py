@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from regard.baselines.linear import Sparse
 from regard.baselines.linear_baseline import LinearBaseline
-from regard.baselines.text_features import BUCKETS, used_buckets
+from regard.baselines.text_features import BUCKETS, open_buckets, select_buckets, used_buckets
 
 AFFIX = 4  # longest prefix and suffix, in characters
 OUTSIDE = "\0"  # the neighbor before the first and after the last token
@@ -27,16 +27,10 @@ class TokenBaseline(LinearBaseline):
         self.used = np.zeros(0, np.int64)
 
     def learn_features(self, columns: Sequence[Sequence[Sequence[str]]]) -> None:
-        self.used = used_buckets(_hashed(columns[0]))
+        self.used, _ = used_buckets(_hashed(columns[0]))
 
     def features(self, columns: Sequence[Sequence[Sequence[str]]]) -> Sparse:
-        from scipy.sparse import csr_matrix
-
-        hashed = _hashed(columns[0])
-        place = np.minimum(np.searchsorted(self.used, hashed.indices), max(len(self.used) - 1, 0))
-        known = self.used[place] == hashed.indices if len(self.used) else np.zeros(len(place), bool)
-        rows = np.repeat(np.arange(hashed.shape[0]), np.diff(hashed.indptr))[known]
-        return csr_matrix((np.ones(known.sum()), (rows, place[known])), shape=(hashed.shape[0], len(self.used)))
+        return select_buckets(_hashed(columns[0]), self.used)
 
     def row_keys(self, columns: Sequence[Sequence[Sequence[str]]]) -> list[Any]:
         return [tuple(tokens) for tokens in columns[0] for _ in tokens]
@@ -45,9 +39,7 @@ class TokenBaseline(LinearBaseline):
         return {"used": self.used.astype(np.int32)}
 
     def open_features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
-        self.used = arrays["used"].astype(np.int64)
-        if self.used.ndim != 1 or (np.diff(self.used) <= 0).any():
-            raise ValueError("the buckets are not ascending")
+        self.used = open_buckets(arrays["used"])
         return len(self.used)
 
 

@@ -182,7 +182,7 @@ def _measure(
         with progress("evaluating", None, unit="examples", hidden=not leads) as advance:
             evaluation = evaluate_run(folder, files, names, progress=advance, peers=peers, **data_settings)
     if leads:
-        print_figures(evaluation, as_json=as_json)
+        print_figures(evaluation, folder.task.metrics, as_json=as_json)
     if leads and draw is not None:
         _draw(evaluation, draw)
 

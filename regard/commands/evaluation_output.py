@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,8 @@ MAX_ROWS = 20  # larger tables are not printed; --json contains them
 MAX_NAME = 16  # characters of a name in a table
 
 
-def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
-    """Print the metrics of a task whose metrics are ratios of sums over examples."""
+def print_figures(evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool) -> None:
+    """Print the metrics of a task whose metrics are ratios of sums over examples; ``metrics``: of the task."""
     if as_json:
         record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
         record["baseline"] = _baseline_as_json(evaluation)
@@ -27,9 +28,11 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
         unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
-        print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name)}")
+        print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name, metrics)}")
     if evaluation.baseline is not None:
-        print(f"baseline: {evaluation.baseline.description}; ± one standard error of the difference")
+        errors = [error for _, error in evaluation.baseline.differences.values() if not math.isnan(error)]
+        spread = "; ± one standard error of the difference" if errors else ""
+        print(f"baseline: {evaluation.baseline.description}{spread}")
     for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
@@ -51,21 +54,22 @@ def print_figures(evaluation: Evaluation, *, as_json: bool) -> None:
     )
 
 
-def _comparison(evaluation: Evaluation, name: str) -> str:
-    """Return the figure of the baseline and the difference to it; empty for a metric that both have in common."""
-    if evaluation.baseline is None or name not in evaluation.baseline.differences:
+def _comparison(evaluation: Evaluation, name: str, metrics: Mapping[str, Metric]) -> str:
+    """Return the figure of the baseline and the difference to it; empty for a metric that no prediction affects."""
+    chance = {metric.baseline for metric in metrics.values()}
+    if evaluation.baseline is None or name not in evaluation.baseline.differences or name in chance:
         return ""
     difference, error = evaluation.baseline.differences[name]
-    figure = evaluation.baseline.figures[name]
-    return "" if difference == 0 and error == 0 else f"  baseline {figure:.4f}  {difference:+.4f} ± {error:.4f}"
+    spread = "" if math.isnan(error) else f" ± {error:.4f}"  # too few examples
+    return f"  baseline {evaluation.baseline.figures[name]:.4f}  {difference:+.4f}{spread}"
 
 
 def _baseline_as_json(evaluation: Evaluation) -> dict[str, Any] | None:
-    """Return the baseline's figures and the differences; a standard error that is not known is null."""
+    """Return the baseline's figures and the differences; an unknown standard error is null."""
     if evaluation.baseline is None:
         return None
     differences = {
-        name: {"value": value, "standard_error": error if error == error else None}
+        name: {"value": value, "standard_error": None if math.isnan(error) else error}
         for name, (value, error) in evaluation.baseline.differences.items()
     }
     return evaluation.baseline._asdict() | {"differences": differences}

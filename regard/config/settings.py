@@ -107,8 +107,8 @@ class TrainConfig(BaseModel):
     fsdp_offload: bool = False  # keep weights, gradients and moments in CPU memory, and one layer on the accelerator
     baseline: bool = Field(
         False,
-        description="fit a simple model that reads the inputs before the network, and compare the network with it; "
-        "at most a tenth of the time",
+        description="fit a simple model that reads the inputs before the network, and compare the network with it "
+        "(classification and tagging)",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

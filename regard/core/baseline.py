@@ -6,7 +6,7 @@ network. The same code therefore computes losses, metrics and predictions from b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from regard.core.atomic_files import write_bytes, write_json
 from regard.core.codec_files import MALFORMED, open_codec_file
-from regard.core.untrusted_files import SMALL, parse_json, read_bytes
+from regard.core.untrusted_files import SMALL
 from regard.core.wording import describe_error
 from regard.errors import ModelError
 
@@ -68,21 +68,18 @@ class InputBaseline(Protocol):
         """
 
 
-def save_baseline(folder: Path, model: InputBaseline) -> None:
-    """Write the files of a baseline. The settings come last: with them, the baseline is complete."""
+def save_baseline(folder: Path, model: InputBaseline, figures: Mapping[str, float]) -> None:
+    """Write the files of a baseline. The settings come last: with them, the baseline is complete.
+
+    ``figures``: its loss and metrics on the validation data; {} without such data.
+    """
     from safetensors.numpy import save
 
     saved = model.save()
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / ARRAYS_FILE, save({name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}))
-    settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings), "figures": {}}
-    write_json(folder / SETTINGS_FILE, settings)
-
-
-def save_figures(folder: Path, figures: Mapping[str, float]) -> None:
-    """Add the figures on the validation data to a saved baseline."""
-    saved = parse_json(read_bytes(folder / SETTINGS_FILE, SMALL))
-    write_json(folder / SETTINGS_FILE, saved | {"figures": dict(figures)})
+    settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings)}
+    write_json(folder / SETTINGS_FILE, settings | {"figures": dict(figures)})
 
 
 class BaselineSummary(NamedTuple):
@@ -90,6 +87,12 @@ class BaselineSummary(NamedTuple):
 
     description: str
     figures: dict[str, float]
+
+    def describe(self, metrics: Iterable[str]) -> str:
+        """Return the description with the loss and the first of these metrics that is known."""
+        first = [name for name in metrics if name in self.figures][:1]
+        figures = [f"{name} {self.figures[name]:.4f}" for name in ("loss", *first) if name in self.figures]
+        return self.description + (f": {', '.join(figures)} on the validation data" if figures else "")
 
 
 def baseline_summary(folder: Path) -> BaselineSummary | None:

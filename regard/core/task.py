@@ -196,6 +196,9 @@ class TaskBaseline(Protocol):
     def sums(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
         """Return the sums of the objective, and those of the predictor's metrics ``names``, over these examples."""
 
+    def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
+        """Save the baseline, and its loss and metrics on the validation data ({} without) in ``run``."""
+
 
 Report = Callable[[str], None]
 ProgressCallback = Callable[[int], None]
@@ -242,7 +245,7 @@ class Task:
     baseline: Callable[[Any], Any] | None = None
     # (codecs) → the prediction of a model that ignores its inputs, such as the majority label or the mean
     fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
-    # fits and saves a baseline that reads the inputs; None: the task has no baseline for this config
+    # fits a baseline that reads the inputs; None: the task has no baseline for this config
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
     # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;

@@ -31,8 +31,7 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
     if (baseline := baseline_summary(run.path / FOLDER)) is not None:
-        figures = ", ".join(f"{name} {value:.4f}" for name, value in _main_figures(run, baseline.figures))
-        rows.append(("Baseline", f"{baseline.description}{f': {figures} on the validation data' if figures else ''}"))
+        rows.append(("Baseline", baseline.describe(run.task.metrics)))
     if problems := shortcomings(run):
         rows.append(("Shortcomings", "<br>".join(problem.what for problem in problems)))
     limits = (
@@ -67,12 +66,6 @@ def write_shared_card(
         "The model was trained on the data above; expect lower quality for other domains and spellings. " + ATTENTION
     )
     return _write(run, [row for row in rows if row[1]], limits, path=Path("FOLDER"), folder=folder)
-
-
-def _main_figures(run: RunFolder, figures: Mapping[str, float]) -> list[tuple[str, float]]:
-    """Return the loss and the first metric of the task, with their values, as far as they are known."""
-    first = [name for name in run.task.metrics if name in figures][:1]
-    return [(name, figures[name]) for name in ("loss", *first) if name in figures]
 
 
 def _duration(seconds: float) -> str:

@@ -102,14 +102,14 @@ def _learned_nothing(run: RunFolder, course: _Course) -> Iterator[Shortcoming]:
 
 
 def _below_baseline(run: RunFolder, course: _Course, diverged: Sequence[Shortcoming]) -> Iterator[Shortcoming]:
-    """Yield a shortcoming if figures are no better than those of a baseline that ignores the inputs."""
+    """Yield a shortcoming if the network is below its baseline, or no better than one that ignores the inputs."""
     figures = course.best.figures
     summary = baseline_summary(run.path / FOLDER)
     by = None if summary is None else _compared(run, summary.figures, figures)
     if summary is not None and by is not None and not _at_least(run, by, figures[by], summary.figures[by]):
-        shown = f"{by} {figures[by]:.4f}, {summary.figures[by]:.4f} by {summary.description}"
+        values = f"{by} {figures[by]:.4f}, {summary.figures[by]:.4f} by {summary.description}"
         help = diverged[0].help if diverged else f"{_longer(run, course)}, or use more data"
-        yield Shortcoming(f"the network is below a simple baseline: {shown}", help)
+        yield Shortcoming(f"the network is below a simple baseline: {values}", help)
         return
     below = [
         f"{name} {figures[name]:.4f} (baseline {label} {baseline:.4f})"
@@ -128,10 +128,10 @@ def _compared(run: RunFolder, baseline: Mapping[str, float], figures: Mapping[st
     return next((name for name in names if name in baseline and name in figures), None)
 
 
-def _at_least(run: RunFolder, name: str, value: float, other: float) -> bool:
-    """Return whether a figure is as good as another one."""
+def _at_least(run: RunFolder, name: str, value: float, limit: float) -> bool:
+    """Return whether a value of a metric is at least as good as ``limit``."""
     lower_is_better = name == "loss" or run.task.metrics[name].lower_is_better
-    return value <= other if lower_is_better else value >= other
+    return value <= limit if lower_is_better else value >= limit
 
 
 def _baseline(metric: Metric, figures: Mapping[str, float]) -> Iterator[tuple[str, float]]:

@@ -77,7 +77,7 @@ class SupervisedExamples:
     def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
         self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
-        self._columns = columns
+        self._columns = columns if config.train.baseline else []  # the texts of a large corpus take memory
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts
         self._value = np.repeat(np.arange(len(examples)), np.diff(self.starts))  # index of the value of each example
@@ -281,10 +281,10 @@ class Supervised:
 
     def _fit_baseline(self, run: RunFiles, data: Data) -> TaskBaseline | None:
         model = self.baseline(run.config)
-        return None if model is None else fit_supervised(model, run, data)
+        return None if model is None else fit_supervised(model, data)
 
     def _open_baseline(self, run: RunFiles, codecs: SupervisedCodecs) -> TaskBaseline | None:
-        model = self.baseline(run.config)
+        model = self.baseline(run.config) if run.config.train.baseline else None
         return None if model is None else open_supervised(model, run, codecs)
 
     def _open(self, run: RunFiles) -> CodecsAndSpec:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.core.baseline import FOLDER, InputBaseline, open_baseline, save_baseline
 from regard.core.codec_files import MALFORMED
@@ -18,7 +19,7 @@ from regard.tasks.supervised_predictor import SupervisedCodecs
 
 
 class SupervisedBaseline:
-    """``core.baseline.TaskBaseline`` of an ``InputBaseline`` and the answer of a run."""
+    """``core.task.TaskBaseline`` of an ``InputBaseline`` and the answer of a run."""
 
     def __init__(self, model: InputBaseline, codecs: SupervisedCodecs) -> None:
         self.model, self.codecs = model, codecs
@@ -34,7 +35,7 @@ class SupervisedBaseline:
             return {}
         positions = [examples.target_places(part) for part in parts]
         together = np.concatenate(positions)
-        outputs = torch.from_numpy(self.model.outputs(examples.value_columns(np.array([part[0] for part in parts]))))
+        outputs = self._outputs(examples.value_columns(np.array([part[0] for part in parts])))
         targets = torch.from_numpy(np.asarray(examples.targets[together]))
         unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
         sums = answer.loss(outputs, targets, unit, smoothing=0.0, evaluating=True).sums
@@ -43,15 +44,25 @@ class SupervisedBaseline:
         sizes = [len(place) for place in positions]
         return sums | measured_sums(answer, outputs.split(sizes), targets.split(sizes), names)
 
+    def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
+        save_baseline(run.path / FOLDER, self.model, figures)
 
-def fit_supervised(model: InputBaseline, run: RunFiles, data: Data) -> SupervisedBaseline:
-    """Fit the baseline on the training data, and save it."""
+    def _outputs(self, columns: Sequence[Sequence[Any]]) -> Tensor:
+        """Return the outputs of values; raise ModelError if the saved arrays do not fit them."""
+        try:
+            return torch.from_numpy(self.model.outputs(columns))
+        except ValueError as error:
+            what, help = "the baseline does not fit the inputs of the run", "copy the whole run folder again"
+            raise ModelError(what, where=FOLDER, why=describe_error(error), help=help) from error
+
+
+def fit_supervised(model: InputBaseline, data: Data) -> SupervisedBaseline:
+    """Fit the baseline on the training data."""
     codecs: SupervisedCodecs = data.codecs
     examples: Any = data.train
     (outputs,) = codecs.answer.sizes.values()
     columns = examples.value_columns(examples.starts[:-1])
     model.learn(columns, examples.targets, codecs.answer.row_weights(examples.targets), outputs)
-    save_baseline(run.path / FOLDER, model)
     return SupervisedBaseline(model, codecs)
 
 

@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import reduce
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import nn
 
-from regard.core.baseline import FOLDER, save_figures
-from regard.core.task import (
-    Carry,
-    Data,
-    ExampleIndices,
-    Examples,
-    LossTerms,
-    MetricSums,
-    Predictor,
-    ProgressCallback,
-    TaskBaseline,
-)
-from regard.core.tensors import added_sums, to_device
-from regard.core.wording import figure_text
+from regard.core.baseline import BaselineSummary
+from regard.core.task import Data, Examples, Indices, MetricSums, Predictor, ProgressCallback, TaskBaseline
+from regard.core.tensors import added_sums
 from regard.runs.run_folder import RunFolder
-from regard.training.carry import continued, detach_carry
+from regard.training.shards import Shards, Workers
+from regard.training.validation import shard_sums
 
 GROUPS = 16  # of examples, for standard errors
 GroupSums = Sequence[MetricSums]
@@ -46,78 +36,57 @@ class BaselineComparison(NamedTuple):
 
 def fit_baseline(run: RunFolder, data: Data, log: Callable[[str], None]) -> None:
     """Fit the baseline of the task, save it, and report its figures on the validation data."""
-    began = time.perf_counter()
-    baseline = run.task.fit_baseline(run, data)
+    began, task = time.perf_counter(), run.task
+    baseline = task.fit_baseline(run, data)
     if baseline is None:
+        log(f"warning: train.baseline has no effect: {run.config.task.kind} has no baseline for this data")
         return
     figures = {}
     if data.valid is not None and len(data.valid):
-        figures = run.task.compute_metrics(added(baseline_groups(baseline, data.valid, list(run.task.metrics))))
-    save_figures(run.path / FOLDER, figures)
-    shown = [f"{name} {figure_text(figures[name])}" for name in _shown(run.task.metrics, figures)]
-    figures_text = f": {', '.join(shown)} on the validation data" if shown else ""
-    log(f"baseline: {baseline.description}{figures_text} ({time.perf_counter() - began:.1f} s)")
+        figures = task.compute_metrics(added(baseline_groups(baseline, data.valid, list(task.metrics))))
+    baseline.save(run, figures)
+    summary = BaselineSummary(baseline.description, figures).describe(task.metrics)
+    log(f"baseline: {summary} ({time.perf_counter() - began:.1f} s)")
 
 
-def _shown(metrics: Mapping[str, Any], figures: Mapping[str, float]) -> list[str]:
-    """Return the loss and the first metric of the task that is present."""
-    return [name for name in ("loss", *[name for name in metrics if name in figures][:1]) if name in figures]
-
-
-def example_groups(examples: Examples) -> Iterator[tuple[int, ExampleIndices]]:
-    """Yield every example once, with the number of its group: whole batches if there are many, else parts of each.
-
-    A group has the same rows of each batch, as far as possible: state can then be carried from batch to batch.
-    """
-    batches = examples.batches(None)
-    for number, batch in enumerate(batches):
-        if len(batches) >= 4 * GROUPS:
-            yield number % GROUPS, batch
-        else:
-            yield from enumerate(batch.shards(GROUPS))
-
-
-@torch.no_grad()
 def network_groups(
-    model: nn.Module,
-    predictor: Predictor | None,
-    examples: Examples,
-    names: Sequence[str],
-    device: torch.device,
+    model: nn.Module, predictor: Predictor, examples: Examples, names: Sequence[str], device: torch.device,
     done: ProgressCallback | None = None,
-) -> list[MetricSums]:
+) -> list[MetricSums]:  # fmt: skip
     """Return the sums of the objective and of the predictor's metrics ``names`` by group of examples."""
-    sums: dict[int, MetricSums] = {}
-    indices: dict[int, list[Any]] = {}
-    carried: dict[int, Carry] = {}
-    whole = len(examples.batches(None)) >= 4 * GROUPS
-    for group, share in example_groups(examples):
-        part = to_device(examples.collate(share), device)
-        rows, lane = len(part.index), 0 if whole else group
-        terms: LossTerms = model(part, continued(carried.get(lane, ()), rows))
-        sums[group] = added_sums(sums.get(group, {}), terms.sums)
-        carried[lane] = detach_carry(terms.carry, rows)
-        indices.setdefault(group, []).append(share.index)
-        if done is not None:
-            done(len(share.index))
-    if predictor is not None and names:
-        for group, parts in indices.items():
-            sums[group] = sums[group] | predictor.measure(examples, np.concatenate(parts), names)
+    strategy = Shards(GROUPS, Workers(1, torch.get_num_threads()), device)
+    with torch.no_grad():
+        sums = shard_sums(model, examples, strategy, done=done) or {}
+    if names:
+        for group, index in group_indices(examples).items():
+            sums[group] = sums[group] | predictor.measure(examples, index, names)
     return [sums[group] for group in sorted(sums)]
 
 
 def baseline_groups(baseline: TaskBaseline, examples: Examples, names: Sequence[str]) -> list[MetricSums]:
     """Return the sums of a baseline by group of examples."""
-    indices: dict[int, list[Any]] = {}
-    for group, share in example_groups(examples):
-        indices.setdefault(group, []).append(share.index)
-    return [baseline.sums(examples, np.concatenate(indices[group]), names) for group in sorted(indices)]
+    indices = group_indices(examples)
+    return [baseline.sums(examples, indices[group], names) for group in sorted(indices)]
+
+
+def group_indices(examples: Examples) -> dict[int, Indices]:
+    """Return the examples of each group, which are those of a shard of ``network_groups``."""
+    indices: dict[int, list[Indices]] = {}
+    for batch in examples.batches(None):
+        for group, share in enumerate(batch.shards(GROUPS)):
+            indices.setdefault(group, []).append(share.index)
+    return {group: np.concatenate(parts) for group, parts in indices.items()}
 
 
 def compare(
     compute_metrics: Callable[[MetricSums], dict[str, float]], description: str, network: GroupSums, baseline: GroupSums
 ) -> BaselineComparison:
-    """Compare the metrics of a network and a baseline from their sums by group."""
+    """Compare the metrics of a network and a baseline from their sums by group.
+
+    The baseline counts a value of several examples at the first of them: it has no sums of a group with further ones
+    only. Such a group is counted with the first group that has sums.
+    """
+    network, baseline = _joined(network, baseline)
     own, other = compute_metrics(added(network)), compute_metrics(added(baseline))
     left_out = [
         (compute_metrics(_without(network, group)), compute_metrics(_without(baseline, group)))
@@ -129,6 +98,13 @@ def compare(
         if name in other
     }
     return BaselineComparison(description, other, differences)
+
+
+def _joined(network: GroupSums, baseline: GroupSums) -> tuple[list[MetricSums], list[MetricSums]]:
+    """Return the groups with sums of the baseline; the network's sums of the others are added to the first."""
+    own = [sums for sums, other in zip(network, baseline, strict=True) if other]
+    rest = [sums for sums, other in zip(network, baseline, strict=True) if not other]
+    return [added([own[0], *rest]), *own[1:]], [sums for sums in baseline if sums]
 
 
 def _jackknife(values: Sequence[float]) -> float:

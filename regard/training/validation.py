@@ -107,8 +107,28 @@ def objective_sums(
 ) -> MetricSums | None:
     """Return the objective's sums over all examples, on any rank; None if interrupted.
 
-    Sums are added as in an update: the batches of a shard in order, each with the carried state of the previous one,
-    and the shards as a tree. They therefore do not depend on the number of ranks.
+    The shards are added as a tree, as in an update: the sums do not depend on the number of ranks. Arguments: see
+    ``shard_sums``.
+    """
+    totals = shard_sums(model, examples, strategy, interrupted, done)
+    if totals is None:
+        return None
+    whole = TreeSum[MetricSums](added_sums)
+    for shard in sorted(totals):
+        whole.add(totals[shard])
+    return strategy.add(whole.value() if totals else {})
+
+
+def shard_sums(
+    model: nn.Module,
+    examples: Examples,
+    strategy: Strategy,
+    interrupted: Callable[[], bool] = lambda: False,
+    done: ProgressCallback | None = None,
+) -> dict[int, MetricSums] | None:
+    """Return the objective's sums over the examples of each shard of this rank; None if interrupted.
+
+    The batches of a shard are added in order, each with the carried state of the previous one.
 
     Args:
         model: the module that the strategy's ``wrap`` returned.
@@ -134,10 +154,7 @@ def objective_sums(
             carried[shard] = detach_carry(terms.carry, rows)
         if done is not None:
             done(len(batch.index))
-    whole = TreeSum[MetricSums](added_sums)
-    for shard in sorted(totals):
-        whole.add(totals[shard])
-    return strategy.add(whole.value() if totals else {})
+    return totals
 
 
 def predictor_sums(

@@ -21,7 +21,7 @@ from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 from regard.tasks.evaluate import evaluate
 from regard.testing import TaskCase
-from regard.training.baseline import GROUPS, baseline_groups, compare, example_groups
+from regard.training.baseline import GROUPS, baseline_groups, compare, group_indices
 from regard.training.progress import NullReporter
 from regard.training.start import train
 
@@ -135,13 +135,60 @@ def test_the_standard_error_is_that_of_paired_differences() -> None:
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
 def test_each_example_is_in_one_group(kind: str, tmp_path: Path) -> None:
     case = TaskCase(find_task(kind), kind)
+    case.tables["train"]["baseline"] = True
     examples = case.data.train
-    counted = np.concatenate([share.index for _, share in example_groups(examples)])
+    counted = np.concatenate(list(group_indices(examples).values()))
     assert sorted(counted.tolist()) == list(range(len(examples)))
     run: Any = SimpleNamespace(path=tmp_path, config=case.config)
     assert case.task.open_baseline(run, case.data.codecs) is None
-    assert case.task.fit_baseline(run, case.data) is not None
+    fitted = case.task.fit_baseline(run, case.data)
+    assert fitted is not None
+    fitted.save(run, {})
     baseline = case.task.open_baseline(run, case.data.codecs)
     assert baseline is not None
     groups = baseline_groups(baseline, examples, [])
     assert sum(float(sums["confusion"].sum()) for sums in groups) == examples.token_counts().sum()
+
+
+def test_a_long_sentence_that_is_split_is_compared(tmp_path: Path) -> None:
+    """Its tags are those of one value for the baseline, of several examples for the network."""
+    (tmp_path / "tags.tsv").write_text(
+        "".join(f"{word}\t{word[0]}\n" for word in "ab ba aa bb".split() * 4 + ["ab"] * 2)
+    )
+    file = {"source": str(tmp_path / "tags.tsv")}
+    config = load_config({
+        "task": "tagging", "data": {"train": [file] * 2, "valid": [file], "max_length": 6},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
+        "train": {"steps": 1, "batch_tokens": 64, "lr": 1e-5, "warmup": 1, "threads": 1, "baseline": True},
+    })  # fmt: skip
+    found = evaluate(train(config, tmp_path / "run"), tmp_path / "tags.tsv")
+    assert found.baseline is not None and found.baseline.figures["accuracy"] == 1
+    assert found.baseline.differences["accuracy"][0] == pytest.approx(found.figures["accuracy"] - 1)
+
+
+def test_one_example_has_no_standard_error(regard, untrained: tuple[Path, Path, list[str]], tmp_path: Path) -> None:
+    (tmp_path / "one.tsv").write_text("fine film\tgood\n")
+    told = regard("evaluate", untrained[0], tmp_path / "one.tsv").stdout
+    assert "baseline 1.0000" in told and "nan" not in told and "±" not in told
+    as_json = json.loads(regard("evaluate", untrained[0], tmp_path / "one.tsv", "--json").stdout)
+    assert as_json["baseline"]["differences"]["accuracy"]["standard_error"] is None
+
+
+def test_an_equal_figure_is_printed_but_not_those_of_the_labels(regard, tmp_path: Path) -> None:
+    """The share of the most frequent label is that of the data: no model has another one."""
+    run, file, _ = films(tmp_path, updates=60, more=["train.lr=0.02"])
+    told = regard("evaluate", run, file).stdout
+    lines = {line.split()[0]: line for line in told.splitlines() if line.strip()}
+    assert "baseline 1.0000" in lines["accuracy"] and "+0.0000" in lines["accuracy"]
+    assert "baseline" not in lines["majority"]
+
+
+def test_a_task_without_one_says_so(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("a b\tb a\nb\tb\n" * 4)
+    file, told = {"source": str(tmp_path / "pairs.tsv")}, Told()
+    config = load_config({
+        "data": {"train": [file]}, "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
+        "train": {"steps": 1, "batch_tokens": 64, "lr": 1e-5, "warmup": 1, "threads": 1, "baseline": True},
+    })  # fmt: skip
+    train(config, tmp_path / "run", reporter=told)
+    assert any("train.baseline has no effect: translation has no baseline" in line for line in told.lines)

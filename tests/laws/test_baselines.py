@@ -1,4 +1,4 @@
-"""Laws of baselines: a saved one is the same, each value counts alone, and held-out outputs are held out."""
+"""Laws of baselines: they learn rules and no noise, a saved one is the same, each value counts alone."""
 
 from __future__ import annotations
 
@@ -131,16 +131,39 @@ def test_rows_without_a_weight_are_not_learned_from(kind: str) -> None:
     np.testing.assert_array_equal(models[0].outputs([values]), models[1].outputs([values]))
 
 
-@KINDS
-@pytest.mark.parametrize("change", ["shape", "missing", "not finite"])
-def test_damaged_arrays_are_refused(kind: str, change: str) -> None:
+DAMAGES: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "a weight is missing": lambda arrays: arrays.pop("weights"),
+    "weights of too many features": lambda arrays: double(arrays, "weights", axis=1),
+    "a bias of too many outputs": lambda arrays: double(arrays, "bias", axis=0),
+    "a bias of another shape": lambda arrays: arrays.update(bias=arrays["bias"][:, None]),
+    "a weight that is no number": lambda arrays: spoil(arrays, "weights", np.nan),
+    "an infinite bias": lambda arrays: spoil(arrays, "bias", np.inf),
+}
+MORE_DAMAGES: dict[tuple[str, str], Callable[[dict[str, Any]], Any]] = {
+    ("frames", "a mean that is no number"): lambda arrays: spoil(arrays, "scale", np.nan),
+    ("frames", "a deviation of 0"): lambda arrays: spoil(arrays, "scale", 0.0),
+    ("pairs", "a deviation of 0"): lambda arrays: spoil(arrays, "scale", 0.0),
+    ("tokens", "buckets in another order"): lambda arrays: arrays.update(used=arrays["used"][::-1]),
+    ("texts", "buckets in another order"): lambda arrays: arrays.update({"words.used": arrays["words.used"][::-1]}),
+    ("texts", "a frequency that is no number"): lambda arrays: spoil(arrays, "words.idf", np.nan),
+}
+
+
+def double(arrays: dict[str, Any], name: str, axis: int) -> None:
+    arrays[name] = np.concatenate([arrays[name], arrays[name]], axis)
+
+
+def spoil(arrays: dict[str, Any], name: str, value: float) -> None:
+    arrays[name] = arrays[name].copy()
+    arrays[name][..., -1].fill(value) if arrays[name].ndim > 1 else arrays[name][-1:].fill(value)
+
+
+@pytest.mark.parametrize(("kind", "damage"), [*((kind, each) for kind in CASES for each in DAMAGES), *MORE_DAMAGES])
+def test_damaged_arrays_are_refused(kind: str, damage: str) -> None:
     saved = learned(kind, rows=30)[0].save()
     arrays = dict(saved.arrays)
-    if change == "missing":
-        del arrays["weights"]
-    else:
-        wide = np.hstack([arrays["weights"], arrays["weights"]])
-        arrays["weights"] = wide if change == "shape" else np.full_like(arrays["weights"], np.nan)
+    CASES[kind][0]().open(SavedBaseline(arrays, saved.settings))
+    (MORE_DAMAGES.get((kind, damage)) or DAMAGES[damage])(arrays)
     with pytest.raises((ValueError, LookupError)):
         CASES[kind][0]().open(SavedBaseline(arrays, saved.settings))
 
@@ -181,6 +204,14 @@ def test_the_factor_of_overconfident_outputs_is_below_one() -> None:
     outputs = np.stack([5 - 10.0 * said, 10.0 * said - 5], 1)
     factor = fit_temperature(outputs, Targets.of(classes, 2, np.ones(500)))
     assert factor * 10 == pytest.approx(np.log(4), rel=0.15)
+
+
+def test_a_few_outputs_without_an_error_do_not_mean_certainty() -> None:
+    """After 8 of 8, one more uniform row gives the lowest loss at about 1 in 17 for the other class."""
+    classes = np.arange(8) % 2
+    outputs = np.stack([0.5 - classes, classes - 0.5], 1)
+    factor = fit_temperature(outputs, Targets.of(classes, 2, np.ones(8)))
+    assert 1 / (1 + np.exp(-factor)) == pytest.approx(1 - 1 / 18, abs=0.01)
 
 
 def test_logistic_regression_is_that_of_scikit_learn() -> None:
