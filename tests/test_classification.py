@@ -188,7 +188,7 @@ def test_a_file_of_texts_and_labels_is_recognized(tmp_path: Path) -> None:
     molecules = tmp_path / "molecules.tsv"
     molecules.write_text("".join(f"{'ACGT' * 8}{'ACGT'[number % 4]}\t{number % 2}\n" for number in range(40)))
     proposal = choose([molecules], [], {})
-    assert proposal is not None and "character tokenizer" in proposal.reasons[-1]
+    assert proposal is not None and any("character tokenizer" in reason for reason in proposal.reasons)
     config = load_config(proposal.config)
     assert config.data.tokenizer.kind == "character" and config.model.encoder.kind == "convolutional"
 

@@ -16,7 +16,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
 from regard.fields.text import Text
 from regard.runs.config import load_config
 from regard.tasks.classification.task import CLASSIFICATION
-from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_examples import SupervisedExamples
 
 LINES = [f"the film is {word} {ending}\t{word}" for word in ("fine", "dull") for ending in ("now", "here", "again")]
 SMALL = {"layers": 1, "width": 8, "heads": 2, "feed_forward": 8, "dropout": 0.0, "pooling": "attention"}

@@ -26,7 +26,7 @@ from regard.models.graph.heads import GraphPooling, PooledGraphNet
 from regard.models.graph.layers import GraphIsomorphism, node_spans
 from regard.tasks.graphs.config import GraphsConfig, GraphsModelConfig
 from regard.tasks.graphs.task import GRAPHS, TASK
-from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_examples import SupervisedExamples
 from regard.testing.codec_case import CodecRun
 from regard.testing.law import same
 

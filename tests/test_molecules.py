@@ -27,7 +27,7 @@ from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.find_config import find_config
 from regard.tasks.load import load
-from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_examples import SupervisedExamples
 
 THREE = TokenizerConfig(kind="k-mer", k=3)
 letters = st.text("ACGT", min_size=3, max_size=30)

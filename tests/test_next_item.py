@@ -28,8 +28,8 @@ from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
 from regard.tasks.next_item.task import NEXT_ITEM, TASK
-from regard.tasks.supervised import SupervisedExamples
-from regard.tasks.supervised_predictor import SupervisedCodecs
+from regard.tasks.supervised_codecs import SupervisedCodecs
+from regard.tasks.supervised_examples import SupervisedExamples
 from regard.testing.codec_case import CodecRun
 
 

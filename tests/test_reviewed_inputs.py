@@ -21,7 +21,8 @@ from regard.runs.parameter_counts import parameters_by_part
 from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.next_item.config import SessionDataConfig
-from regard.tasks.supervised_predictor import SupervisedCodecs, SupervisedPredictor
+from regard.tasks.supervised_codecs import SupervisedCodecs
+from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.tasks.tagging.config import TaggedDataConfig
 from regard.tasks.tagging.task import read_tagged
 

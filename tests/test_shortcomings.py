@@ -132,7 +132,7 @@ def review_table(folder: Path) -> Path:
 
 
 def settings(*more: str) -> list[str]:
-    return [part for each in (*SMALL, *more) for part in ("--set", each)]
+    return [part for each in (*SMALL, "train.baseline=false", *more) for part in ("--set", each)]
 
 
 def test_the_commands_of_a_diverged_run_train_one_that_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

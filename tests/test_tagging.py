@@ -25,7 +25,7 @@ from regard.models.input import AffixInput, TokenInput
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.links.linker import Linker
-from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_examples import SupervisedExamples
 from regard.tasks.supervised_predictor import NetOutputs, SupervisedPredictor
 from regard.tasks.tagging.automatic_config import choose
 from regard.tasks.tagging.config import TaggedDataConfig

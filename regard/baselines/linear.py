@@ -13,7 +13,6 @@ from regard.core.baseline import Floats
 
 Sparse = Any  # scipy.sparse.csr_matrix: SciPy and scikit-learn are imported on first use
 FOLDS = 5
-STRENGTHS = (0.3, 3.0, 30.0)  # inverse strengths of the penalty, of which cross-validation chooses one
 ITERATIONS = 100  # of L-BFGS: a limit of the time
 ABSENT = -12.0  # logit of a class that a fold lacks
 LARGE = 1_000_000  # weights above which stochastic gradient descent replaces L-BFGS

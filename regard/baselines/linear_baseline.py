@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from regard.baselines.linear import (
-    STRENGTHS,
     Linear,
     Sparse,
     Targets,
@@ -32,10 +31,12 @@ class LinearBaseline:
 
     kind: ClassVar[str]
     features_of: ClassVar[str]  # what the features are, for ``description``
+    strengths: ClassVar[tuple[float, ...]] = (0.3, 3.0, 30.0)  # of which cross-validation chooses one
 
     def __init__(self) -> None:
         self.linear = Linear(np.zeros((0, 0)), np.zeros(0))
         self.numbers = False  # whether the targets are numbers
+        self.strength, self.factor = self.strengths[0], 1.0  # of ``fit``, and of the outputs
 
     @property
     def description(self) -> str:
@@ -63,11 +64,26 @@ class LinearBaseline:
         self.learn_features(columns)
         whole, features = Targets.of(targets, outputs, weights), self._all_features(columns)
         self.numbers = whole.are_numbers
-        keys = self.row_keys(columns)
-        strength, factor = self._choose(features, whole, keys)
-        rows = _sample(features, whole, MAX_WORK)
-        fitted = self.fit(features[rows], whole.rows(rows), strength)
-        self.linear = Linear(fitted.weights * factor, fitted.bias * factor)
+        self.strength, self.factor = self._choose(features, whole, self.row_keys(columns))
+        self.linear = self._fit_sample(features, whole)
+
+    def held_out_outputs(
+        self, columns: Sequence[Sequence[Any]], targets: npt.NDArray[Any], weights: npt.NDArray[Any], outputs: int
+    ) -> Floats:
+        """See ``core.baseline.InputBaseline``; the features, which ignore the targets, are those of all rows."""
+        whole, features = Targets.of(targets, outputs, weights), self._all_features(columns)
+
+        def fit_rows(training: npt.NDArray[Any]) -> Any:
+            linear = self._fit_sample(features[training], whole.rows(training))
+            return lambda held_out: linear.outputs(features[held_out])
+
+        return cross_fitted(fit_rows, assign_folds(self.row_keys(columns), whole.values), outputs)
+
+    def _fit_sample(self, features: Sparse, targets: Targets) -> Linear:
+        """Fit as many of these rows as the time allows."""
+        rows = _sample(features, targets, MAX_WORK)
+        fitted = self.fit(features[rows], targets.rows(rows), self.strength)
+        return Linear(fitted.weights * self.factor, fitted.bias * self.factor)
 
     def _choose(self, features: Sparse, whole: Targets, keys: Sequence[Any]) -> tuple[float, float]:
         """Return the strength and the factor of the outputs that are best for held-out rows of a sample."""
@@ -79,9 +95,9 @@ class LinearBaseline:
             linear = self.fit(own[training], sample.rows(training), strength)
             return lambda held_out: linear.outputs(own[held_out])
 
-        tried = {value: cross_fitted(partial(fit_rows, value), fold, whole.outputs) for value in STRENGTHS}
+        tried = {value: cross_fitted(partial(fit_rows, value), fold, whole.outputs) for value in self.strengths}
         factors = {value: fit_temperature(outputs, sample) for value, outputs in tried.items()}
-        best = min(STRENGTHS, key=lambda value: sample.loss(tried[value] * factors[value]))
+        best = min(self.strengths, key=lambda value: sample.loss(tried[value] * factors[value]))
         return best, factors[best]
 
     def outputs(self, columns: Sequence[Sequence[Any]]) -> Floats:
@@ -99,7 +115,8 @@ class LinearBaseline:
             "weights": self.linear.weights.astype(np.float32),
             "bias": self.linear.bias,
         }
-        return SavedBaseline({**arrays, **self.saved_features()}, {"numbers": self.numbers})
+        settings = {"numbers": self.numbers, "strength": self.strength, "factor": self.factor}
+        return SavedBaseline({**arrays, **self.saved_features()}, settings)
 
     def open(self, saved: SavedBaseline) -> Self:
         weights, bias = saved.arrays["weights"].astype(np.float64), saved.arrays["bias"].astype(np.float64)
@@ -109,6 +126,9 @@ class LinearBaseline:
         if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
             raise ValueError("a weight is not finite")
         self.linear, self.numbers = Linear(weights, bias), saved.settings["numbers"] is True
+        # Baselines of the first version, which are no wide parts, do not have these.
+        self.strength = _positive(saved.settings.get("strength", self.strength))
+        self.factor = _positive(saved.settings.get("factor", self.factor))
         return self
 
     def saved_features(self) -> Mapping[str, npt.NDArray[Any]]:
@@ -118,6 +138,14 @@ class LinearBaseline:
     def open_features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
         """Restore ``learn_features`` from arrays, and return the number of features; ValueError if they are wrong."""
         raise NotImplementedError
+
+
+def _positive(value: Any) -> float:
+    """Return a number; ValueError unless it is positive and finite."""
+    number = float(value)
+    if not 0 < number < float("inf"):
+        raise ValueError(f"expected a positive number, found {number}")
+    return number
 
 
 def _sample(features: Sparse, targets: Targets, limit: int) -> npt.NDArray[np.int64]:

@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 import numpy.typing as npt
 
+from regard.baselines.dense_baseline import DenseBaseline
 from regard.baselines.linear import Sparse
-from regard.baselines.linear_baseline import LinearBaseline
 from regard.baselines.text_features import HashedBlock
+from regard.core.baseline import Floats
 
 Texts = tuple[str, ...]
 OVERLAPS, COSINES = 15, 2  # features of ``_overlap``, and of the two kinds of n-grams
@@ -19,7 +20,7 @@ FEATURES = OVERLAPS + COSINES
 NEGATIONS = frozenset("no not n't nobody nothing without never none isn't nor".split())
 
 
-class PairBaseline(LinearBaseline):
+class PairBaseline(DenseBaseline):
     """Overlap of two texts: shared words and pairs of words, lengths, negations, and cosines of TF-IDF.
 
     The logits or the number are linear in these features and in their products of two, all standardized.
@@ -31,24 +32,21 @@ class PairBaseline(LinearBaseline):
     def __init__(self) -> None:
         super().__init__()
         self.words, self.characters = HashedBlock.empty("word", 1), HashedBlock.empty("char_wb", 5)
-        self.scale = np.zeros((2, 0))  # mean and deviation of each feature
 
     def learn_features(self, columns: Sequence[Sequence[Texts]]) -> None:
         lines = [text for texts in columns[0] for text in texts]
         self.words, self.characters = self.words.learn(lines), self.characters.learn(lines)
-        table = self._table(columns[0])
-        self.scale = np.stack([table.mean(0), table.std(0) + 1e-9])
+        super().learn_features(columns)
 
     def features(self, columns: Sequence[Sequence[Texts]]) -> Sparse:
         from scipy.sparse import csr_matrix
 
-        table = (self._table(columns[0]) - self.scale[0]) / self.scale[1]
+        table = self.standardized(columns)
         first, second = np.triu_indices(table.shape[1])
         return csr_matrix(np.hstack([table, np.clip(table[:, first] * table[:, second], -9, 9)]))
 
-    def _table(self, pairs: Sequence[Texts]) -> npt.NDArray[np.float64]:
-        """Return (pairs, features)."""
-        blocks = self.words, self.characters
+    def table(self, columns: Sequence[Sequence[Texts]]) -> Floats:
+        blocks, pairs = (self.words, self.characters), columns[0]
         firsts, seconds = [texts[0] for texts in pairs], [texts[1] for texts in pairs]
         cosines = [
             np.asarray(block.features(firsts).multiply(block.features(seconds)).sum(1)).ravel() for block in blocks
@@ -57,13 +55,12 @@ class PairBaseline(LinearBaseline):
         return np.column_stack([overlaps, *cosines])
 
     def saved_features(self) -> Mapping[str, npt.NDArray[Any]]:
-        return {**self.words.save("words"), **self.characters.save("characters"), "scale": self.scale}
+        return {**self.words.save("words"), **self.characters.save("characters"), **super().saved_features()}
 
     def open_features(self, arrays: Mapping[str, npt.NDArray[Any]]) -> int:
         self.words, self.characters = self.words.open(arrays, "words"), self.characters.open(arrays, "characters")
-        self.scale = arrays["scale"].astype(np.float64)
-        if self.scale.shape != (2, FEATURES) or not (np.isfinite(self.scale).all() and (self.scale[1] > 0).all()):
-            raise ValueError("the scale needs a finite mean and a deviation above 0 for each feature")
+        if super().open_features(arrays) != FEATURES:
+            raise ValueError(f"the scale needs {FEATURES} features")
         return FEATURES + FEATURES * (FEATURES + 1) // 2
 
 

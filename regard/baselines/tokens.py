@@ -44,10 +44,12 @@ class TokenBaseline(LinearBaseline):
 
 
 def _hashed(sentences: Sequence[Sequence[str]]) -> Sparse:
+    from scipy.sparse import csr_matrix
     from sklearn.feature_extraction import FeatureHasher
 
     hasher = FeatureHasher(n_features=BUCKETS, input_type="string", alternate_sign=False)
-    return hasher.transform(features for tokens in sentences for features in token_features(tokens))
+    rows = [features for tokens in sentences for features in token_features(tokens)]
+    return hasher.transform(rows) if rows else csr_matrix((0, BUCKETS))
 
 
 def token_features(tokens: Sequence[str]) -> Iterator[list[str]]:

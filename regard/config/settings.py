@@ -106,9 +106,9 @@ class TrainConfig(BaseModel):
     strategy: Literal["canonical", "ddp", "fsdp2"] = "canonical"
     fsdp_offload: bool = False  # keep weights, gradients and moments in CPU memory, and one layer on the accelerator
     baseline: bool = Field(
-        False,
+        True,
         description="fit a simple model that reads the inputs before the network, and compare the network with it "
-        "(classification and tagging)",
+        "(classification, tagging, graphs)",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

@@ -55,6 +55,11 @@ class InputBaseline(Protocol):
             outputs: number of outputs of a row.
         """
 
+    def held_out_outputs(
+        self, columns: Sequence[Sequence[Any]], targets: npt.NDArray[Any], weights: npt.NDArray[Any], outputs: int
+    ) -> Floats:
+        """Return (rows, outputs) for the data of ``learn``, each row by a model that was fitted without its value."""
+
     def outputs(self, columns: Sequence[Sequence[Any]]) -> Floats:
         """Return the outputs (rows, outputs) of values; those of a value do not depend on the others."""
 
@@ -80,6 +85,15 @@ def save_baseline(folder: Path, model: InputBaseline, figures: Mapping[str, floa
     write_bytes(folder / ARRAYS_FILE, save({name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}))
     settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings)}
     write_json(folder / SETTINGS_FILE, settings | {"figures": dict(figures)})
+
+
+def baseline_outputs(model: InputBaseline, columns: Sequence[Sequence[Any]]) -> Floats:
+    """Return the outputs of values; raise ModelError if the saved arrays do not fit them."""
+    try:
+        return model.outputs(columns)
+    except ValueError as error:
+        what, help = "the baseline does not fit the inputs of the run", "copy the whole run folder again"
+        raise ModelError(what, where=FOLDER, why=describe_error(error), help=help) from error
 
 
 class BaselineSummary(NamedTuple):

@@ -13,6 +13,7 @@ from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
 from regard.models.classifier_config import ClassifierModelConfig, TaggerModelConfig
 from regard.models.dropout import Dropout
+from regard.models.head import start_at_zero
 from regard.models.input import Input, text_input
 
 
@@ -72,9 +73,12 @@ def token_input(config: ClassifierModelConfig, types: int) -> Input:
 def build_classifier(config: ClassifierModelConfig, input: Input, *, classes: int) -> SequenceClassifier:
     """Return a classifier of that config over ``input``, initialized from torch's default generator."""
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, input)
-    return SequenceClassifier(
+    net = SequenceClassifier(
         encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, separate=config.pairs == "apart"
     )  # fmt: skip
+    if config.wide:
+        start_at_zero(net.output)
+    return net
 
 
 class TokenTagger(nn.Module):
@@ -96,4 +100,7 @@ def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> Toke
     """Build a tagger of that config, initialized from torch's default generator."""
     words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
-    return TokenTagger(encoder, classes, dropout=config.encoder.dropout)
+    net = TokenTagger(encoder, classes, dropout=config.encoder.dropout)
+    if config.wide:
+        start_at_zero(net.output)
+    return net

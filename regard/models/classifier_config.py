@@ -9,6 +9,7 @@ from pydantic import Field
 from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
 from regard.models.transformer.config import TransformerEncoderConfig
+from regard.models.wide_config import WideConfig
 
 CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(layers=2, width=128, feed_forward=256, heads=4, dropout=0.3),
@@ -17,7 +18,7 @@ CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class ClassifierModelConfig(NetConfig):
+class ClassifierModelConfig(NetConfig, WideConfig):
     """An encoder of any kind, and how its states are pooled to one vector."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -44,7 +45,7 @@ class ClassifierModelConfig(NetConfig):
     )
 
 
-class TaggerModelConfig(NetConfig):
+class TaggerModelConfig(NetConfig, WideConfig):
     """An encoder of any kind, and the subword features of its input."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)

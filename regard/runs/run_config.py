@@ -99,6 +99,11 @@ class RunConfig(BaseModel):
         return None, None
 
     @property
+    def wide(self) -> bool:
+        """Whether the outputs of the baseline are added to those of the network."""
+        return False
+
+    @property
     def width(self) -> int:
         """d_model, by which the Transformer's learning-rate schedule is scaled."""
         raise NotImplementedError

@@ -49,6 +49,9 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
     course = _course(run)
     if course is None:
         return []
+    if run.config.wide and course.validated and course.best.step == 0:
+        what = "the network does not improve on its baseline; the model is the baseline alone"
+        return [Shortcoming(what, f"{_lower(run)}, or use more data")]
     diverged = list(_diverged(run, course))
     problems = [*diverged, *_below_baseline(run, course, diverged)]
     if course.epochs > 0 and not problems:

@@ -239,3 +239,10 @@ def _shares(
         return split_shares(keys(FilesConfig.model_validate(whole)))
     except RegardError:  # the next reader reports it
         return _SHARES
+
+
+def wide_reasons(overrides: Mapping[str, Any]) -> list[str]:
+    """Return the reason for ``model.wide``, which is set unless the user turns the baseline off."""
+    if not overrides.get("baseline", True):
+        return []
+    return ["outputs: those of the network are added to those of a linear baseline, fitted first (model.wide)"]

@@ -22,6 +22,10 @@ class EncoderRunConfig(UnsmoothedRunConfig):
     model: Any
 
     @property
+    def wide(self) -> bool:
+        return bool(self.model.wide)
+
+    @property
     def width(self) -> int:
         return int(self.model.encoder.width)
 
@@ -37,6 +41,13 @@ class EncoderRunConfig(UnsmoothedRunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types", "classes"}:
             raise ValueError("expected the keys `types` (size of the vocabulary) and `classes` (number of classes)")
+
+    @model_validator(mode="after")
+    def _wide_part_is_fitted(self) -> Self:
+        if self.wide and not self.train.baseline:
+            why = "the wide part is the baseline"
+            raise InvalidCombination("model.wide", "train.baseline", why=why, help="--set train.baseline=true")
+        return self
 
     @model_validator(mode="after")
     def _positions_suffice(self) -> Self:

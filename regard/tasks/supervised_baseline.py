@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from regard.core.baseline import FOLDER, InputBaseline, open_baseline, save_baseline
+from regard.core.answer import TaskAnswer
+from regard.core.baseline import FOLDER, InputBaseline, baseline_outputs, open_baseline, save_baseline
 from regard.core.codec_files import MALFORMED
-from regard.core.task import Data, Indices, MetricSums, RunFiles
+from regard.core.task import Indices, MetricSums, RunFiles
 from regard.core.wording import describe_error
 from regard.errors import ModelError
 from regard.tasks.net_outputs import measured_sums
-from regard.tasks.supervised_predictor import SupervisedCodecs
+from regard.tasks.supervised_codecs import SupervisedCodecs
 
 
 class SupervisedBaseline:
@@ -35,7 +35,8 @@ class SupervisedBaseline:
             return {}
         positions = [examples.target_places(part) for part in parts]
         together = np.concatenate(positions)
-        outputs = self._outputs(examples.value_columns(np.array([part[0] for part in parts])))
+        columns = examples.value_columns(np.array([part[0] for part in parts]))
+        outputs = torch.from_numpy(baseline_outputs(self.model, columns))
         targets = torch.from_numpy(np.asarray(examples.targets[together]))
         unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
         sums = answer.loss(outputs, targets, unit, smoothing=0.0, evaluating=True).sums
@@ -47,26 +48,18 @@ class SupervisedBaseline:
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)
 
-    def _outputs(self, columns: Sequence[Sequence[Any]]) -> Tensor:
-        """Return the outputs of values; raise ModelError if the saved arrays do not fit them."""
-        try:
-            return torch.from_numpy(self.model.outputs(columns))
-        except ValueError as error:
-            what, help = "the baseline does not fit the inputs of the run", "copy the whole run folder again"
-            raise ModelError(what, where=FOLDER, why=describe_error(error), help=help) from error
+
+def fit_supervised(model: InputBaseline, columns: Sequence[Sequence[Any]], targets: Any, answer: TaskAnswer) -> None:
+    """Fit the baseline on the columns of values and the targets of the training data.
+
+    It is opened as saved, so that it is the same in a resumed run.
+    """
+    (outputs,) = answer.sizes.values()
+    model.learn(columns, targets, answer.row_weights(targets), outputs)
+    model.open(model.save())
 
 
-def fit_supervised(model: InputBaseline, data: Data) -> SupervisedBaseline:
-    """Fit the baseline on the training data."""
-    codecs: SupervisedCodecs = data.codecs
-    examples: Any = data.train
-    (outputs,) = codecs.answer.sizes.values()
-    columns = examples.value_columns(examples.starts[:-1])
-    model.learn(columns, examples.targets, codecs.answer.row_weights(examples.targets), outputs)
-    return SupervisedBaseline(model, codecs)
-
-
-def open_supervised(model: InputBaseline, run: RunFiles, codecs: SupervisedCodecs) -> SupervisedBaseline | None:
+def open_supervised(model: InputBaseline, run: RunFiles, codecs: SupervisedCodecs) -> InputBaseline | None:
     """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
     saved = open_baseline(run.path / FOLDER, model.kind)
     if saved is None:
@@ -79,4 +72,4 @@ def open_supervised(model: InputBaseline, run: RunFiles, codecs: SupervisedCodec
     except MALFORMED as error:
         where, help = str(run.path / FOLDER), "copy the whole run folder again"
         raise ModelError("the baseline is damaged", where=where, why=describe_error(error), help=help) from error
-    return SupervisedBaseline(model, codecs)
+    return model

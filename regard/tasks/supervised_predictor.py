@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -13,8 +13,8 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
-from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext, TaskAnswer
-from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, PackedField, Padded, PositionField
+from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
+from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
@@ -25,85 +25,10 @@ from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
+from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in rows, and of packed rows, in positions
 MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
-Row = tuple[EncodedRow, ...]  # encoded fields of an example, in the order of the fields
-
-
-class EncodedInputs(NamedTuple):
-    """Encoded rows of values, concatenated over the values.
-
-    Attributes:
-        rows: the encoded fields.
-        truncated: for each value, whether one of its fields was truncated.
-        starts: the index of the first row of each value, and the number of all rows.
-    """
-
-    rows: list[Row]
-    truncated: list[bool]
-    starts: list[int]
-
-
-class SupervisedCodecs(NamedTuple):
-    """The learned fields of a run, by name, and its answer.
-
-    An answer per position belongs to the first field, which is then a ``PositionField``.
-    """
-
-    fields: Mapping[str, Field]
-    answer: TaskAnswer
-
-    def encode(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
-        """Encode the columns of values, one per field."""
-        encoded = [field.encode(column) for field, column in zip(self.fields.values(), columns, strict=True)]
-        rows = list(zip(*(field.rows for field in encoded), strict=True))
-        truncated = [any(flags) for flags in zip(*(field.truncated for field in encoded), strict=True)]
-        counts = encoded[0].counts
-        return EncodedInputs(rows, truncated, [0, *accumulate([1] * len(rows) if counts is None else counts)])
-
-    def encode_inputs(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
-        """Encode values for prediction: as in training, or as the beginning that an answer continues."""
-        if self.continued is None:
-            return self.encode(columns)
-        encoded = self.continued.continued(columns[0])
-        return EncodedInputs([(row,) for row in encoded.rows], encoded.truncated, [*range(len(encoded.rows) + 1)])
-
-    @property
-    def continued(self) -> ContinuedField | None:
-        """Field whose values the answer continues; None if the answer is about the values themselves."""
-        field = next(iter(self.fields.values()))
-        return field if isinstance(field, ContinuedField) else None
-
-    def answers(self, row: Row) -> int:
-        """Return the number of targets of a row: one, or one per answered position."""
-        return self._position_field.answers(row[0]) if self.answer.per_position else 1
-
-    def tokens(self, values: Sequence[Any]) -> tuple[str, ...]:
-        """Return the text of each answered position; () if a row has one answer."""
-        return self._position_field.tokens(values[0]) if self.answer.per_position else ()
-
-    @property
-    def _position_field(self) -> PositionField:
-        return cast("PositionField", next(iter(self.fields.values())))
-
-    @property
-    def packed_field(self) -> PackedField | None:
-        """The only field, if its rows are packed without padding; else None."""
-        field = next(iter(self.fields.values()))
-        return cast("PackedField", field) if field.packed else None
-
-    @property
-    def spec(self) -> dict[str, int]:
-        """Sizes of the network."""
-        sizes = [*(field.sizes for field in self.fields.values()), self.answer.sizes]
-        return {name: size for part in sizes for name, size in part.items()}
-
-    @property
-    def tokenizer(self) -> Any:
-        """Tokenizer of the field ``text``, for exports."""
-        field: Any = self.fields["text"]
-        return field.tokenizer
 
 
 class Wording(NamedTuple):
@@ -178,14 +103,15 @@ class SupervisedPredictor:
         predictions: list[Any] = []
         # One check of all inputs: a check of each took 2 % of the time of a tagger.
         is_finite = not outputs or bool(torch.cat([output.logits.flatten() for output in outputs]).isfinite().all())
-        for value, truncated, (start, end) in zip(values, encoded.truncated, pairwise(encoded.starts), strict=True):
+        bounds = [*pairwise(encoded.starts)]
+        joined = self._add_wide(values, [self._joined(outputs[start:end]) for start, end in bounds])
+        for value, truncated, logits, (start, end) in zip(values, encoded.truncated, joined, bounds, strict=True):
             weights = [
                 weight
                 for number in range(start, end)
                 for weight in self._position_weights(encoded.rows[number], outputs[number].weights)
             ]
             context = InputContext(weights, truncated, self.codec.tokens(value))
-            logits = self._joined(outputs[start:end])
             if not is_finite and not logits.isfinite().all():
                 what, why = "the output is not finite", "the numbers of the input or the weights are too large"
                 raise DataError(what, where=f"input {len(predictions) + 1}", why=why)
@@ -199,6 +125,17 @@ class SupervisedPredictor:
         if len(outputs) == 1:
             return outputs[0].logits
         return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
+
+    def _add_wide(self, values: Sequence[tuple[Any, ...]], logits: list[Tensor]) -> list[Tensor]:
+        """Return the logits of each value with the outputs of the wide part added."""
+        if self.codec.wide is None or not values:
+            return logits
+        added = self.codec.wide_outputs([*zip(*values, strict=True)])
+        assert added is not None
+        if not self.codec.answer.per_position:
+            return [one + other for one, other in zip(logits, added, strict=True)]
+        parts = added.split([len(one) for one in logits])
+        return [one + other for one, other in zip(logits, parts, strict=True)]
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
         """Return the values of an input, one per field; for several fields, the input is a tuple."""
@@ -282,6 +219,8 @@ class SupervisedPredictor:
                 key = Axis(self._wording.position, field.labels(part))
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         logits = outputs.logits.double().cpu()
+        added = self.codec.wide_outputs([[value] for value in values])
+        logits = logits if added is None else logits + added
         if self.codec.continued is not None:
             return self._continued(self.codec.continued, row[0], logits, attention)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))
@@ -290,10 +229,13 @@ class SupervisedPredictor:
         """See ``core.observation.Influenced``."""
         if len(self.codec.fields) > 1 or self.codec.continued is not None:
             return ()
-        (field,), ((row,),) = self.codec.fields.values(), self._encode([self._accept(input)]).rows
+        values = self._accept(input)
+        (field,), ((row,),) = self.codec.fields.values(), self._encode([values]).rows
+        added = self.codec.wide_outputs([[value] for value in values])
 
         def logits(rows: list[EncodedRow]) -> list[Tensor]:
-            return [output.logits for output in self._compute([(row,) for row in rows])]
+            deep = [output.logits for output in self._compute([(row,) for row in rows])]
+            return deep if added is None else [one + added for one in deep]
 
         return influences(field, self.codec.answer, row, observation.predictions, logits)
 
@@ -372,6 +314,9 @@ class SupervisedPredictor:
         values = examples.values_starting_in(indices)
         outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
         logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
+        if examples.wide is not None:
+            wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
+            logits = [deep + added for deep, added in zip(logits, wide, strict=True)]
         targets = [torch.from_numpy(np.asarray(examples.targets[examples.target_places(index)])) for index in values]
         return measured_sums(self.codec.answer, logits, targets, names)
 

@@ -39,7 +39,6 @@ def fit_baseline(run: RunFolder, data: Data, log: Callable[[str], None]) -> None
     began, task = time.perf_counter(), run.task
     baseline = task.fit_baseline(run, data)
     if baseline is None:
-        log(f"warning: train.baseline has no effect: {run.config.task.kind} has no baseline for this data")
         return
     figures = {}
     if data.valid is not None and len(data.valid):

@@ -171,7 +171,7 @@ def _fit(
     )
     if trainer.resume():
         reporter.log(f"resuming at step {trainer.progress.step:,}")
-    elif ready.start is not None:
+    elif ready.start is not None or run.config.wide:
         trainer.begin_with(ready.start)
     if peers is not None:
         peers.agree("beginning", _beginning(trainer))

@@ -122,9 +122,10 @@ class Trainer:
         self.progress = progress
         return True
 
-    def begin_with(self, weights: Mapping[str, Tensor]) -> None:
-        """Start from the weights of another run; they are validated and saved as step 0."""
-        self.optimizer.begin_with(weights)
+    def begin_with(self, weights: Mapping[str, Tensor] | None) -> None:
+        """Start from the weights of another run, or from those of the network; they are validated as step 0."""
+        if weights is not None:
+            self.optimizer.begin_with(weights)
         if self.strategy.rank == 0:
             self.metrics.truncate(0)
         if not self._validate() or self.progress.best_value is None:

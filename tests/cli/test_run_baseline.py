@@ -181,14 +181,3 @@ def test_an_equal_figure_is_printed_but_not_those_of_the_labels(regard, tmp_path
     lines = {line.split()[0]: line for line in told.splitlines() if line.strip()}
     assert "baseline 1.0000" in lines["accuracy"] and "+0.0000" in lines["accuracy"]
     assert "baseline" not in lines["majority"]
-
-
-def test_a_task_without_one_says_so(tmp_path: Path) -> None:
-    (tmp_path / "pairs.tsv").write_text("a b\tb a\nb\tb\n" * 4)
-    file, told = {"source": str(tmp_path / "pairs.tsv")}, Told()
-    config = load_config({
-        "data": {"train": [file]}, "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2},
-        "train": {"steps": 1, "batch_tokens": 64, "lr": 1e-5, "warmup": 1, "threads": 1, "baseline": True},
-    })  # fmt: skip
-    train(config, tmp_path / "run", reporter=told)
-    assert any("train.baseline has no effect: translation has no baseline" in line for line in told.lines)

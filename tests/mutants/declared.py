@@ -24,7 +24,7 @@ from regard.fields.text import Text
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics
 from regard.tasks.net_outputs import HeadOutputs
-from regard.tasks.supervised import SupervisedExamples
+from regard.tasks.supervised_examples import SupervisedExamples
 from regard.tasks.supervised_predictor import SupervisedPredictor
 from regard.testing import ANSWER_LAWS, FIELD_LAWS
 from regard.testing.law import run_laws

@@ -24,7 +24,7 @@ from regard.share.encoder_parity import compare_encoders
 from regard.share.encoder_tokenizer import encoder_tokenizer_obstacle
 from regard.tasks.classification.task import CLASSIFICATION
 from regard.tasks.masked.task import MaskedCodec
-from regard.tasks.supervised_predictor import SupervisedCodecs
+from regard.tasks.supervised_codecs import SupervisedCodecs
 from regard.tasks.tagging.task import TAGGING
 
 SIZES = {"layers": 2, "width": 12, "feed_forward": 20, "heads": 2, "norm": "pre", "activation": "gelu"}

@@ -14,6 +14,7 @@ from regard.data.graph_union import PackedGraphs
 from regard.models.dropout import Dropout
 from regard.models.graph.build import GraphNet
 from regard.models.graph.layers import NodeFeatures
+from regard.models.head import start_at_zero
 
 PoolingKind = Literal["mean", "sum", "max", "attention"]
 
@@ -83,11 +84,15 @@ class PooledGraphNet(nn.Module):
     output does not depend on the batch.
     """
 
-    def __init__(self, net: GraphNet, pooling: GraphPooling, *, width: int, outputs: int, dropout: float) -> None:
+    def __init__(
+        self, net: GraphNet, pooling: GraphPooling, *, width: int, outputs: int, dropout: float, at_zero: bool = False
+    ) -> None:
         super().__init__()
         self.net, self.pooling = net, pooling
         self.inner = nn.Linear(width * len(net.layers), width)
         self.outer = nn.Linear(width, outputs)
+        if at_zero:
+            start_at_zero(self.outer)
         self.dropout = Dropout(dropout)
 
     def forward(self, graphs: PackedGraphs) -> PooledOutputs:

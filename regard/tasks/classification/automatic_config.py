@@ -14,7 +14,7 @@ from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labeled_columns, unnamed_label_column
 from regard.tasks.classification.labeled_text import read_labeled
-from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts
+from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts, wide_reasons
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
@@ -67,6 +67,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     if len(detected.data.get("text", ())) == 2:
         reasons.append("two texts per example → encoded separately and compared (model.pairs = apart)")
         model |= {"pairs": "apart"}
+    model["wide"] = overrides.get("baseline", True)
+    reasons += wide_reasons(overrides)
     if "valid" not in parts:
         settings.pop("early_stopping", None)
     config = {

@@ -30,7 +30,7 @@ from regard.runs.run_config import Proposal
 from regard.tasks.classification.automatic_config import training_settings
 from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labeled_text import make_answer
-from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts
+from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts, wide_reasons
 
 FRAMES, OFFSETS, LABEL = "frames", "offsets", "label"
 SMALL, CLASSES = 20_000, 20  # examples of a small file; maximum number of values of numeric class labels
@@ -154,15 +154,17 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[st
     settings = training_settings(overrides, epochs=60 if small else 10, early_stopping=10)
     if "valid" not in parts:
         settings.pop("early_stopping", None)
+    wide = overrides.get("baseline", True)
     config = {
         "task": {"kind": "classification"},
         "data": {**parts, "input": FRAMES, "label_kind": kind, "max_length": min(longest, MAX_LENGTH)},
-        "model": {"preset": "tiny" if small else "small", "pooling": "attention"},
+        "model": {"preset": "tiny" if small else "small", "pooling": "attention", "wide": wide},
         "train": settings,
     }
     size = f"{pluralize(len(lengths), 'series', 'series')} of up to {pluralize(longest, 'frame')}, {values}"
     what = f"{size} → classification"
-    return Proposal(config, [what, held_out, *describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})])
+    described = describe_columns(corpus, {FRAMES: [FRAMES, OFFSETS], LABEL: [LABEL]})
+    return Proposal(config, [what, held_out, *described, *wide_reasons(overrides)])
 
 
 INPUT = ClassifierInput(

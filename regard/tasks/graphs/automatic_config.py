@@ -16,7 +16,7 @@ from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
 from regard.errors import RegardError
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.detect_files import common_head, detect_corpus, held_out_parts
+from regard.tasks.detect_files import common_head, detect_corpus, held_out_parts, wide_reasons
 
 SAMPLED = 2_000  # graphs
 WALKS, WALKED = 8, 256  # steps of random walks, and the size limit of graphs: walks cost nodes × edges
@@ -55,10 +55,15 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     config = {
         "task": {"kind": "graphs"},
         "data": {**parts, "label_kind": kind, "walks": walks},
-        "model": {"kind": "gatv2"},
+        "model": {"kind": "gatv2", "wide": overrides.get("baseline", True)},
         "train": settings,
     }
-    reasons = [f"lines with edges → graphs ({what} per graph)", held_out, _network(graphs, walks)]
+    reasons = [
+        f"lines with edges → graphs ({what} per graph)",
+        held_out,
+        _network(graphs, walks),
+        *wide_reasons(overrides),
+    ]
     return Proposal(config, reasons)
 
 

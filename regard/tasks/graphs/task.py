@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.answers.number import Number
 from regard.answers.plain_class import PlainClass
+from regard.baselines.graphs import GraphBaseline
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.task import Card
 from regard.data.graph_lines import GRAPH, LABEL, GraphLine, read_graph_inputs, read_graph_lines, read_graph_rows
@@ -59,7 +60,7 @@ class GraphPredictor(SupervisedPredictor):
         drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
         return Observation(
             (Surface("graph", axis.labels, edges=drawn),),
-            self._predictions(outputs.logits.double().cpu()),
+            self._predictions(self._add_wide([values], [outputs.logits[0].double().cpu()])[0][None]),
             (*maps, pooling),
             facts={"nodes": len(encoded), "edges": len(edges)},
         )
@@ -84,7 +85,8 @@ def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
     model, width = config.model, config.model.hidden
     net = build_graph_net(model, features=spec["features"], outputs=width)
     pooling = GraphPooling(model.pooling, width * model.layers, hidden=width)
-    return PooledGraphNet(net, pooling, width=width, outputs=spec["classes"], dropout=model.dropout)
+    outputs = spec["classes"]
+    return PooledGraphNet(net, pooling, width=width, outputs=outputs, dropout=model.dropout, at_zero=model.wide)
 
 
 def sample_graphs(folder: Path) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = sample_graphs(folder)
     return {
         "data": {"train": [corpus], "valid": [corpus], "degrees": 4, "walks": 3, "noise": 1},
-        "model": {"layers": 2, "width": 8, "heads": 2, "kind": "gatv2", "attention_dropout": 0.1},
+        "model": {"layers": 2, "width": 8, "heads": 2, "kind": "gatv2", "attention_dropout": 0.1, "wide": True},
         "train": {"batch_tokens": 16},
     }
 
@@ -145,6 +147,7 @@ GRAPHS = Supervised(
     rows=lambda data, corpora: read_graph_rows(corpora, data.label),
     noun="graph",
     predictor=GraphPredictor,
+    baseline=lambda config: GraphBaseline(),
 )
 TASK = GRAPHS.task(
     name="graphs",

@@ -13,7 +13,14 @@ from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead, tokens_of
 from regard.data.text_files import read_lines
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.detect_files import DetectedCorpus, common_head, describe_columns, detect_corpus, held_out_parts
+from regard.tasks.detect_files import (
+    DetectedCorpus,
+    common_head,
+    describe_columns,
+    detect_corpus,
+    held_out_parts,
+    wide_reasons,
+)
 from regard.tasks.tagging.task import tagged_rows, word_and_tag
 
 LINES = 20_000  # lines that are read to recognize a file
@@ -48,6 +55,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         settings |= {"epochs": 20} | ({"early_stopping": 5} if "valid" in parts else {})
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
+        "wide": overrides.get("baseline", True),
     }  # fmt: skip
     keys = (
         {} if all(isinstance(column, int) for column in columns) else dict(zip(("token", "tag"), columns, strict=True))
@@ -61,6 +69,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     reasons = [
         f"{why} → tagging", held_out, *_describe(corpus, columns),
         "inputs: words with their prefixes, suffixes and shapes; network: bidirectional GRU",
+        *wide_reasons(overrides),
     ]  # fmt: skip
     return Proposal(config, reasons)
 

@@ -100,7 +100,7 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = {"source": str(folder / "sample.tsv")}
     return {
         "data": {"train": [corpus], "valid": [corpus], "hidden_tokens": 0.1},
-        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "affixes": 50},
+        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "affixes": 50, "wide": True},
         "train": {"batch_tokens": 16},
     }
 
