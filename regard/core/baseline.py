@@ -6,9 +6,9 @@ network. The same code therefore computes losses, metrics and predictions from b
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -30,18 +30,34 @@ class SavedBaseline(NamedTuple):
     settings: Mapping[str, Any]
 
 
-class InputBaseline(Protocol):
-    """A baseline of a supervised task, from the values of its fields to outputs for its answer.
-
-    For an answer per position, a row of targets or outputs is one answered position of a value, with the positions of
-    all values concatenated.
-    """
+class FittedBaseline(Protocol):
+    """A baseline of any task, as far as files hold it."""
 
     kind: ClassVar[str]  # name in files
 
     @property
     def description(self) -> str:
         """A readable name: TF-IDF of words and characters with logistic regression."""
+
+    def save(self) -> SavedBaseline:
+        """Return what ``open`` needs."""
+
+    def open(self, saved: SavedBaseline) -> Self:
+        """Restore what was fitted, and return self.
+
+        Raises ValueError or another error of ``MALFORMED`` for arrays of wrong shapes or types.
+        """
+
+
+Opened = TypeVar("Opened", bound=FittedBaseline)
+
+
+class InputBaseline(FittedBaseline, Protocol):
+    """A baseline of a supervised task, from the values of its fields to outputs for its answer.
+
+    For an answer per position, a row of targets or outputs is one answered position of a value, with the positions of
+    all values concatenated.
+    """
 
     def learn(
         self, columns: Sequence[Sequence[Any]], targets: npt.NDArray[Any], weights: npt.NDArray[Any], outputs: int
@@ -55,25 +71,20 @@ class InputBaseline(Protocol):
             outputs: number of outputs of a row.
         """
 
+    def outputs(self, columns: Sequence[Sequence[Any]]) -> Floats:
+        """Return the outputs (rows, outputs) of values; those of a value do not depend on the others."""
+
+
+class WidePart(InputBaseline, Protocol):
+    """A baseline whose outputs may be added to those of a network (``model.wide``)."""
+
     def held_out_outputs(
         self, columns: Sequence[Sequence[Any]], targets: npt.NDArray[Any], weights: npt.NDArray[Any], outputs: int
     ) -> Floats:
         """Return (rows, outputs) for the data of ``learn``, each row by a model that was fitted without its value."""
 
-    def outputs(self, columns: Sequence[Sequence[Any]]) -> Floats:
-        """Return the outputs (rows, outputs) of values; those of a value do not depend on the others."""
 
-    def save(self) -> SavedBaseline:
-        """Return what ``open`` needs."""
-
-    def open(self, saved: SavedBaseline) -> Self:
-        """Restore what ``learn`` fitted, and return self.
-
-        Raises ValueError or another error of ``MALFORMED`` for arrays of wrong shapes or types.
-        """
-
-
-def save_baseline(folder: Path, model: InputBaseline, figures: Mapping[str, float]) -> None:
+def save_baseline(folder: Path, model: FittedBaseline, figures: Mapping[str, float]) -> None:
     """Write the files of a baseline. The settings come last: with them, the baseline is complete.
 
     ``figures``: its loss and metrics on the validation data; {} without such data.
@@ -145,3 +156,23 @@ def open_baseline(folder: Path, kind: str) -> SavedBaseline | None:
     except (OSError, SafetensorError, *MALFORMED) as error:
         what, help = f"the baseline {path.name} cannot be read", "copy the whole run folder again"
         raise ModelError(what, where=str(path), why=describe_error(error), help=help) from error
+
+
+def open_saved_baseline(folder: Path, model: Opened, check: Callable[[Opened], object]) -> Opened | None:
+    """Return the baseline of a run, restored in ``model``; None if the run has no baseline.
+
+    ``check`` computes outputs, and raises an error of ``MALFORMED`` if the arrays do not fit the run.
+
+    Raises:
+        ModelError: if the baseline is damaged.
+    """
+    saved = open_baseline(folder, model.kind)
+    if saved is None:
+        return None
+    try:
+        opened = model.open(saved)
+        check(opened)
+    except MALFORMED as error:
+        where, help = str(folder), "copy the whole run folder again"
+        raise ModelError("the baseline is damaged", where=where, why=describe_error(error), help=help) from error
+    return opened

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core.task import ExampleIndices
+from regard.core.task import ExampleIndices, Indices
 from regard.data.graphs import Graph
 from regard.models.graph.layers import LayerSizes, NodeFeatures
 
@@ -91,3 +91,7 @@ class WholeGraph(OneGraph):
 
     def collate(self, examples: ExampleIndices) -> NodeBatch:
         return self._batch
+
+    def target_nodes(self, index: Indices | None) -> Indices:
+        """Return the nodes of these examples; None for all."""
+        return self._batch.nodes.numpy()

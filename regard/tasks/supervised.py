@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
-from regard.core.baseline import FOLDER, InputBaseline, save_baseline
+from regard.core.baseline import FOLDER, InputBaseline, WidePart, save_baseline
 from regard.core.contents import PreparedParts
 from regard.core.field import Field
 from regard.core.state import State
@@ -99,12 +99,12 @@ class Supervised:
             values, row_names = [example.answer for example in examples], [example.where for example in examples]
             fit_supervised(model, columns, codecs.answer.targets(values, row_names), codecs.answer)
             save_baseline(run.path / FOLDER, model, {})
-            return codecs._replace(wide=model)
+            return codecs._replace(wide=cast("WidePart", model))
         opened = open_supervised(model, run, codecs)
         if opened is None:
             where, help = str(run.path / FOLDER), "copy the whole run folder again"
             raise ModelError("the wide part of the model is missing", where=where, help=help)
-        return codecs._replace(wide=opened)
+        return codecs._replace(wide=cast("WidePart", opened))
 
     def learn_codecs(self, run: RunFiles, log: Report, read: Reader | None = None) -> SupervisedCodecs:
         """Learn the fields and the answer from the training data, and save them; raise DataError if impossible."""

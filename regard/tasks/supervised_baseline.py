@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
 from regard.core.answer import TaskAnswer
-from regard.core.baseline import FOLDER, InputBaseline, baseline_outputs, open_baseline, save_baseline
-from regard.core.codec_files import MALFORMED
+from regard.core.baseline import FOLDER, InputBaseline, baseline_outputs, open_saved_baseline, save_baseline
 from regard.core.task import Indices, MetricSums, RunFiles
-from regard.core.wording import describe_error
-from regard.errors import ModelError
+from regard.core.tensors import added_sums
 from regard.tasks.net_outputs import measured_sums
 from regard.tasks.supervised_codecs import SupervisedCodecs
+
+MAX_OUTPUTS = 16_000_000  # numbers that are computed together
 
 
 class SupervisedBaseline:
@@ -30,9 +30,15 @@ class SupervisedBaseline:
 
     def sums(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
         """See ``TaskBaseline``; a value of several examples counts at the first of them."""
-        answer, parts = self.codecs.answer, examples.values_starting_in(indices)
-        if not parts:
-            return {}
+        (outputs,) = self.codecs.answer.sizes.values()
+        sums: MetricSums = {}
+        for parts in _groups(examples, examples.values_starting_in(indices), MAX_OUTPUTS // outputs):
+            sums = added_sums(sums, self._sums_of(examples, parts, names))
+        return sums
+
+    def _sums_of(self, examples: Any, parts: Sequence[Indices], names: Sequence[str]) -> MetricSums:
+        """Return the sums over values, each given by its examples."""
+        answer = self.codecs.answer
         positions = [examples.target_places(part) for part in parts]
         together = np.concatenate(positions)
         columns = examples.value_columns(np.array([part[0] for part in parts]))
@@ -49,6 +55,20 @@ class SupervisedBaseline:
         save_baseline(run.path / FOLDER, self.model, figures)
 
 
+def _groups(examples: Any, values: Sequence[Indices], rows: int) -> Iterator[list[Indices]]:
+    """Yield the values in groups of at most this number of targets, or of one value."""
+    group, number = list[Indices](), 0
+    for value in values:
+        own = len(examples.target_places(value))
+        if group and number + own > rows:
+            yield group
+            group, number = [], 0
+        group.append(value)
+        number += own
+    if group:
+        yield group
+
+
 def fit_supervised(model: InputBaseline, columns: Sequence[Sequence[Any]], targets: Any, answer: TaskAnswer) -> None:
     """Fit the baseline on the columns of values and the targets of the training data.
 
@@ -61,15 +81,10 @@ def fit_supervised(model: InputBaseline, columns: Sequence[Sequence[Any]], targe
 
 def open_supervised(model: InputBaseline, run: RunFiles, codecs: SupervisedCodecs) -> InputBaseline | None:
     """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
-    saved = open_baseline(run.path / FOLDER, model.kind)
-    if saved is None:
-        return None
     (outputs,) = codecs.answer.sizes.values()
-    try:
-        model = model.open(saved)
-        if model.outputs([[] for _ in codecs.fields]).shape[1] != outputs:
+
+    def check(opened: InputBaseline) -> None:
+        if opened.outputs([[] for _ in codecs.fields]).shape[1] != outputs:
             raise ValueError(f"it does not have the {outputs} outputs of the run")
-    except MALFORMED as error:
-        where, help = str(run.path / FOLDER), "copy the whole run folder again"
-        raise ModelError("the baseline is damaged", where=where, why=describe_error(error), help=help) from error
-    return model
+
+    return open_saved_baseline(run.path / FOLDER, model, check)

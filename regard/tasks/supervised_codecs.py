@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from regard.core.answer import TaskAnswer
-from regard.core.baseline import InputBaseline, baseline_outputs
+from regard.core.baseline import WidePart, baseline_outputs
 from regard.core.field import ContinuedField, EncodedRow, Field, PackedField, PositionField
 
 Row = tuple[EncodedRow, ...]  # encoded fields of an example, in the order of the fields
@@ -38,7 +38,7 @@ class SupervisedCodecs(NamedTuple):
 
     fields: Mapping[str, Field]
     answer: TaskAnswer
-    wide: InputBaseline | None = None  # fitted; its outputs are added to those of the network (``model.wide``)
+    wide: WidePart | None = None  # fitted; its outputs are added to those of the network (``model.wide``)
 
     def encode(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
         """Encode the columns of values, one per field."""

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core.baseline import InputBaseline, baseline_outputs
+from regard.core.baseline import WidePart, baseline_outputs
 from regard.core.field import EncodedRow, InputBatch, VisitDraws
 from regard.core.task import ExampleIndices
 from regard.core.wording import pluralize
@@ -102,7 +102,7 @@ class SupervisedExamples:
         weight = float(np.count_nonzero(self._row_weights[positions]))
         return SupervisedBatch(inputs, targets, row_weights, unit, baseline, wide, index, weight)
 
-    def add_wide(self, wide: InputBaseline, *, held_out: bool) -> None:
+    def add_wide(self, wide: WidePart, *, held_out: bool) -> None:
         """Compute the outputs of the wide part.
 
         ``held_out``: these are the data that it was fitted on. Each output is then that of a model that was fitted

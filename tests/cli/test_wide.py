@@ -103,7 +103,7 @@ def test_it_is_shared_with_the_run(regard: Any, wide_run: tuple[Path, Path], tmp
 
 def test_other_formats_refuse_it(regard: Any, wide_run: tuple[Path, Path], tmp_path: Path) -> None:
     result = regard("export", wide_run[0], tmp_path / "other", "--to", "transformers")
-    assert result.exit_code == 2 and "model.wide=false" in result.stderr
+    assert result.exit_code == 1 and "model.wide=false" in str(result.exception)
 
 
 def test_a_run_without_its_wide_part_is_refused(wide_run: tuple[Path, Path], tmp_path: Path) -> None:

@@ -8,12 +8,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
 
 from regard.core.randomness import example_generator
-from regard.core.task import ExampleIndices
+from regard.core.task import ExampleIndices, LossTerms
 from regard.core.wording import pluralize
 from regard.data.graphs import Graph
 from regard.errors import DataError
+from regard.metrics.ranking import ranking_sums
 from regard.tasks.graph_batch import GraphTensors, OneGraph
 from regard.tasks.links.config import LinksDataConfig
 
@@ -56,6 +58,13 @@ class LinkBatch(NamedTuple):
     exists: Tensor  # (candidates,) bool
     index: Tensor  # type: ignore[assignment]  # (1,); hides tuple.index
     weight: float
+
+
+def link_loss(logits: Tensor, exists: Tensor) -> LossTerms:
+    """Return the binary cross-entropy of candidates, in nats."""
+    nll = binary_cross_entropy_with_logits(logits, exists.to(logits.dtype), reduction="sum")
+    counts = ranking_sums(logits.detach().double().sigmoid(), exists)
+    return LossTerms(nll, {"nll": nll.detach().double(), "ranking": counts})
 
 
 class LinkExamples(OneGraph):

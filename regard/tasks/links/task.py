@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from torch import nn
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from regard.core.contents import PreparedParts
 from regard.core.state import State
@@ -34,12 +33,13 @@ from regard.data.column_names import edge_columns
 from regard.data.graphs import Graph, edge_pairs
 from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
-from regard.metrics.ranking import area_under_curve, average_precision, ranking_sums
+from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
+from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.links.examples import LinkBatch, LinkExamples, split_edges
+from regard.tasks.links.examples import LinkBatch, LinkExamples, link_loss, split_edges
 from regard.tasks.links.linker import Linker
 
 
@@ -91,9 +91,7 @@ def _objective(config: LinksConfig) -> Objective:
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
         logits = net(*batch.inputs[:3], batch.ends)
-        nll = binary_cross_entropy_with_logits(logits, batch.exists.to(logits.dtype), reduction="sum")
-        counts = ranking_sums(logits.detach().double().sigmoid(), batch.exists)
-        return LossTerms(nll, {"nll": nll.detach().double(), "ranking": counts})
+        return link_loss(logits, batch.exists)
 
     return loss
 
@@ -162,6 +160,8 @@ TASK = Task(
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,
+    fit_baseline=fit_links_baseline,
+    open_baseline=open_links_baseline,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from regard.answers.next_item import NextItem
+from regard.baselines.items import ItemBaseline
 from regard.core.task import Card
 from regard.data.rows import Column, column_names
 from regard.data.sessions import ITEMS, read_sessions
@@ -91,6 +92,7 @@ NEXT_ITEM = Supervised(
         "the most probable next items, and their probabilities",
     ),
     network=run_causal,
+    baseline=lambda config: ItemBaseline(),
 )  # fmt: skip
 TASK = NEXT_ITEM.task(
     name="next-item",

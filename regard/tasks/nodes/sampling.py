@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from regard.core.task import ExampleIndices
+from regard.core.task import ExampleIndices, Indices
 from regard.data.graphs import Graph
 from regard.data.neighbors import Neighborhoods, concatenated
 from regard.models.graph.layers import LayerSizes, NodeFeatures
@@ -88,6 +88,10 @@ class SampledNodes:
         inputs = self._some.inputs(nodes, limits, (self._seed, visit))
         labels = torch.from_numpy(self.graph.labels[nodes])
         return NodeBatch(inputs, torch.arange(len(nodes)), labels, torch.from_numpy(examples.index), float(len(nodes)))
+
+    def target_nodes(self, index: Indices | None) -> Indices:
+        """Return the nodes of these examples; None for all."""
+        return self._nodes if index is None else self._nodes[index]
 
     def where(self, index: int) -> str:
         return f"{self.graph.where}, node {self.graph.name(int(self._nodes[index]))}"

@@ -36,6 +36,7 @@ from regard.metrics.classes import class_metrics, class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
+from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import SampledNodes
@@ -159,5 +160,7 @@ TASK = Task(
     row_inputs=_read_names,
     sample_lines=("n0", "n7", "n3"),
     tables=lambda sums, graph: class_tables(sums, graph.classes),
+    fit_baseline=fit_nodes_baseline,
+    open_baseline=open_nodes_baseline,
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),
 )
