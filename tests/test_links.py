@@ -19,6 +19,7 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
 from regard.models.graph.heads import LinkNet
 from regard.tasks.find_config import find_config
+from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.links.config import LinksConfig, LinksDataConfig
 from regard.tasks.links.examples import LinkExamples, split_edges
 from regard.tasks.links.linker import Linker
@@ -118,7 +119,7 @@ def linker(request: pytest.FixtureRequest) -> Linker:
     edges = np.stack([np.arange(9), (np.arange(9) + 1) % 9], 1)
     entries, labels = np.stack([np.arange(10)] * 2), np.full(10, -1)
     graph = Graph("g", 10, 10, edge_pairs(edges, 10), entries, np.ones(10, np.float32), labels, ())
-    return Linker(links, graph, config)
+    return Linker(links, GraphCodecs(graph), config)
 
 
 def test_best_links_are_the_likeliest_of_those_without_an_edge(linker: Linker):

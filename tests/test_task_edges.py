@@ -39,6 +39,7 @@ from regard.tasks.classification.label_columns import _named
 from regard.tasks.detect_files import _are_tagged
 from regard.tasks.evaluate import evaluate
 from regard.tasks.find_config import find_config
+from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.graph_parts import _drawn
 from regard.tasks.graph_run_config import NodeSplit
 from regard.tasks.language_model.automatic_config import choose
@@ -339,7 +340,7 @@ def test_the_loss_of_nodes_is_in_single_precision() -> None:
     task = find_task("nodes")
     config: Any = SimpleNamespace(train=SimpleNamespace(label_smoothing=0.0))
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)).bfloat16()
-    batch: Any = SimpleNamespace(inputs=(), nodes=torch.arange(4), label=torch.tensor([0, 1, 2, 0]))
+    batch: Any = SimpleNamespace(inputs=(), nodes=torch.arange(4), label=torch.tensor([0, 1, 2, 0]), wide=None)
     terms = task.objective(config)(lambda: logits, batch, ())  # type: ignore[arg-type]
     assert terms.minimized.dtype == torch.float32
 
@@ -357,7 +358,7 @@ def linker() -> Linker:
     config = LinksConfig.model_validate({"data": {"train": []}, "model": {"decoder": "dot", "dropout": 0.0}})
     torch.manual_seed(1)
     net = LinkNet(build_graph_net(config.model, features=6, outputs=4), 4, bilinear=False)
-    return Linker(net, graph(6, [(0, 1), (1, 2), (2, 3)]), config)
+    return Linker(net, GraphCodecs(graph(6, [(0, 1), (1, 2), (2, 3)])), config)
 
 
 def test_inspection_of_a_pair_is_about_both_nodes() -> None:

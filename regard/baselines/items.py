@@ -63,47 +63,47 @@ class ItemBaseline:
         names = dict(zip((i for s in sessions for i in s), numbers, strict=True))
         self.keys, order = np.unique(np.array([_hash(name) for name in names], np.uint64), return_index=True)
         self.numbers = np.array(list(names.values()), np.int64)[order]
-        events = Events(numbers, _places(sessions))
+        events = Events(numbers, _positions(sessions))
         counts = np.bincount(numbers, minlength=outputs) + 1.0
         self.popularity = counts / counts.sum()
         self.tables = []
         for skip in SKIPS:
-            at, before = events.pairs(skip)
-            ones = np.ones(len(at))
-            self.tables.append(csr_matrix(coo_matrix((ones, (before, numbers[at])), shape=(outputs, outputs))))
+            rows, before = events.pairs(skip)
+            pairs = before, numbers[rows]
+            self.tables.append(csr_matrix(coo_matrix((np.ones(len(rows)), pairs), shape=(outputs, outputs))))
         self.mixture = _fit_mixture(self._left_out(events))
 
     def _left_out(self, events: Events) -> Floats:
         """Return (events, tables) the probability of each event by each table without it; NaN for an empty table."""
-        found = np.full((len(events.items), len(SKIPS) + 1), np.nan)
-        found[:, 0] = self.popularity[events.items]
+        probabilities = np.full((len(events.items), len(SKIPS) + 1), np.nan)
+        probabilities[:, 0] = self.popularity[events.items]
         for column, (skip, table) in enumerate(zip(SKIPS, self.tables, strict=True), start=1):
-            at, before = events.pairs(skip)
+            rows, before = events.pairs(skip)
             total = np.asarray(table.sum(1)).ravel()[before] - 1
-            own = _counts(table, before, events.items[at]) - 1
-            found[at, column] = np.where(total > 0, own / np.maximum(total, 1), np.nan)
-        return found
+            own = _counts(table, before, events.items[rows]) - 1
+            probabilities[rows, column] = np.where(total > 0, own / np.maximum(total, 1), np.nan)
+        return probabilities
 
     def outputs(self, columns: Sequence[Sequence[Sequence[str]]]) -> Floats:
-        events = Events(self._numbers_of(columns[0]), _places(columns[0]))
-        rows = np.tile(self.mixture[0] * self.popularity, (len(events.items), 1))
+        events = Events(self._numbers_of(columns[0]), _positions(columns[0]))
+        sums = np.tile(self.mixture[0] * self.popularity, (len(events.items), 1))
         weights = np.full(len(events.items), self.mixture[0])
         for share, skip, table in zip(self.mixture[1:], SKIPS, self.tables, strict=True):
-            at, before = events.pairs(skip)
+            rows, before = events.pairs(skip)
             total = np.asarray(table.sum(1)).ravel()[before]
             known = (total > 0) & (before >= 0)
-            at, before, total = at[known], before[known], total[known]
-            rows[at] += share * table[before].toarray() / total[:, None]
-            weights[at] += share
-        return np.asarray(np.log(rows / weights[:, None]))
+            rows, before, total = rows[known], before[known], total[known]
+            sums[rows] += share * table[before].toarray() / total[:, None]
+            weights[rows] += share
+        return np.asarray(np.log(sums / weights[:, None]))
 
     def _numbers_of(self, sessions: Sequence[Sequence[str]]) -> Numbers:
         """Return the number of each event; −1 for an item that is not in the training data."""
         hashes = np.array([_hash(item) for session in sessions for item in session], np.uint64)
         if not len(self.keys) or not len(hashes):
             return np.full(len(hashes), -1, np.int64)
-        at = np.minimum(np.searchsorted(self.keys, hashes), len(self.keys) - 1)
-        return np.where(self.keys[at] == hashes, self.numbers[at], -1)
+        index = np.minimum(np.searchsorted(self.keys, hashes), len(self.keys) - 1)
+        return np.where(self.keys[index] == hashes, self.numbers[index], -1)
 
     def save(self) -> SavedBaseline:
         arrays: dict[str, npt.NDArray[Any]] = {
@@ -143,11 +143,11 @@ def _table(arrays: Mapping[str, npt.NDArray[Any]], skip: int, types: int) -> Spa
 
 
 def _counts(table: Sparse, rows: Numbers, columns: Numbers) -> Floats:
-    """Return the counts at these places, which SciPy does not return as an array if there are none."""
+    """Return the counts at these positions as an array, which SciPy does not do for an empty list."""
     return np.asarray(table[rows, columns], np.float64).ravel() if len(rows) else np.zeros(0)
 
 
-def _places(sessions: Sequence[Sequence[str]]) -> Numbers:
+def _positions(sessions: Sequence[Sequence[str]]) -> Numbers:
     return np.concatenate([np.zeros(0, np.int64), *(np.arange(len(session)) for session in sessions)])
 
 

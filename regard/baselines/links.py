@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -34,23 +36,38 @@ class LinkBaseline:
     def __init__(self) -> None:
         self.linear, self.scale = Linear(np.zeros((0, 0)), np.zeros(0)), np.zeros((2, 0))
 
-    def learn(self, graph: Graph, edges: Pairs, others: Pairs) -> None:
+    def learn(self, graph: Graph, edges: Pairs, unlinked: Pairs) -> None:
         """Fit on edges of the graph and on other pairs of nodes, which have no edge."""
-        fold = assign_folds([*range(len(edges))], np.zeros(len(edges)), FOLDS)
-        own = np.zeros((len(edges), SIMILARITIES))
-        rest = np.zeros((len(others), SIMILARITIES))
-        part = np.arange(len(others)) % FOLDS
+        fold = _folds(edges)
+        own, rest = np.zeros((len(edges), SIMILARITIES)), np.zeros((len(unlinked), SIMILARITIES))
+        part = np.arange(len(unlinked)) % FOLDS
         for number in range(FOLDS):
-            reduced = _without(graph, edges[fold == number])
-            own[fold == number] = _similarities(reduced, edges[fold == number])
-            rest[part == number] = _similarities(reduced, others[part == number])
+            reduced = Surroundings(_without(graph, edges[fold == number]))
+            own[fold == number], rest[part == number] = (
+                reduced.of(pairs) for pairs in (edges[fold == number], unlinked[part == number])
+            )
         table, exists = np.concatenate([own, rest]), np.arange(len(own) + len(rest)) < len(own)
         self.scale = np.stack([table.mean(0), table.std(0) + 1e-9])
         self.linear = fit_linear(self._scaled(table), Targets.of(exists.astype(int), 2, np.ones(len(table))), STRENGTH)
 
+    def held_out_outputs(self, graph: Graph, edges: Pairs) -> Floats:
+        """Return (edges,) the logits of edges of the graph, each in a graph without the edges of its fold."""
+        fold, logits = _folds(edges), np.zeros(len(edges))
+        for number in range(FOLDS):
+            chosen = edges[fold == number]
+            logits[fold == number] = self._logits(Surroundings(_without(graph, chosen)).of(chosen))
+        return logits
+
     def outputs(self, graph: Graph, pairs: Pairs) -> Floats:
         """Return (pairs,) the logits of an edge."""
-        table = self.linear.outputs(self._scaled(_similarities(graph, pairs)))
+        return self._logits(surroundings(graph).of(pairs))
+
+    def against_all(self, graph: Graph, nodes: npt.NDArray[np.int64]) -> Floats:
+        """Return (nodes, all nodes) the logits of an edge from each of some nodes to every node."""
+        return self._logits(surroundings(graph).against_all(nodes)).reshape(len(nodes), -1)
+
+    def _logits(self, similarities: Floats) -> Floats:
+        table = self.linear.outputs(self._scaled(similarities))
         return np.asarray(table[:, 1] - table[:, 0])
 
     def _scaled(self, table: Floats) -> Sparse:
@@ -74,6 +91,16 @@ class LinkBaseline:
         return self
 
 
+@lru_cache(maxsize=2)  # by identity: batches and predictions are of the same graph
+def surroundings(graph: Graph) -> Surroundings:
+    """Return the tables of a graph."""
+    return Surroundings(graph)
+
+
+def _folds(edges: Pairs) -> npt.NDArray[np.int64]:
+    return assign_folds([*range(len(edges))], np.zeros(len(edges)), FOLDS)
+
+
 def _without(graph: Graph, edges: Pairs) -> Graph:
     """Return the graph without these edges, in both directions."""
     code = graph.pairs[0] * graph.nodes + graph.pairs[1]
@@ -81,30 +108,46 @@ def _without(graph: Graph, edges: Pairs) -> Graph:
     return replace(graph, pairs=graph.pairs[:, ~np.isin(code, left_out)])
 
 
-def _similarities(graph: Graph, pairs: Pairs) -> Floats:
-    """Return (pairs, SIMILARITIES)."""
-    from scipy.sparse import csr_matrix, diags
+class Surroundings:
+    """Tables of a graph by which nodes are compared."""
 
-    table, mean, cosines = features_of(graph), neighbor_mean(graph.pairs, graph.nodes), list[Floats]()
-    for step in range(STEPS + 1):
-        table = unit_rows(mean @ table) if step else table
-        cosines.append(_products(table, table, pairs))
-    is_edge = graph.pairs[0] != graph.pairs[1]
-    first, second = graph.pairs[:, is_edge]
-    edges = csr_matrix((np.ones(len(first)), (first, second)), shape=(graph.nodes, graph.nodes))
-    edges = edges.maximum(edges.T)
-    degree = np.asarray(edges.sum(1)).ravel()
-    common, rare = (
-        _products(weighted, edges, pairs) for weighted in (edges, edges @ diags(1 / np.log(np.maximum(degree, 2))))
-    )
-    log_degree = np.log1p(degree)
-    both = np.sort(log_degree[pairs], 1)
-    return np.column_stack([*cosines, np.log1p(common), np.log1p(rare), both])
+    def __init__(self, graph: Graph) -> None:
+        from scipy.sparse import csr_matrix, diags
+
+        table, mean = features_of(graph), neighbor_mean(graph.pairs, graph.nodes)
+        tables = [table]
+        for _ in range(STEPS):
+            tables.append(unit_rows(mean @ tables[-1]))
+        first, second = graph.pairs[:, graph.pairs[0] != graph.pairs[1]]
+        edges = csr_matrix((np.ones(len(first)), (first, second)), shape=(graph.nodes, graph.nodes))
+        edges = edges.maximum(edges.T).tocsr()
+        degree = np.asarray(edges.sum(1)).ravel()
+        rare = (edges @ diags(1 / np.log(np.maximum(degree, 2)))).tocsr()
+        # The first and second factor of each product: a cosine, or a sum over common neighbors.
+        self.factors = [*((table, table) for table in tables), (edges, edges), (rare, edges)]
+        self.degree = np.log1p(degree)
+
+    def of(self, pairs: Pairs) -> Floats:
+        """Return (pairs, SIMILARITIES)."""
+        products = [_products(one, other, pairs) for one, other in self.factors]
+        return self._joined(products, self.degree[pairs[:, 0]], self.degree[pairs[:, 1]])
+
+    def against_all(self, nodes: npt.NDArray[np.int64]) -> Floats:
+        """Return (nodes · all nodes, SIMILARITIES) of each of these nodes and every node."""
+        products = [(one[nodes] @ other.T).toarray().ravel() for one, other in self.factors]
+        number = len(self.degree)
+        return self._joined(products, np.repeat(self.degree[nodes], number), np.tile(self.degree, len(nodes)))
+
+    @staticmethod
+    def _joined(products: Sequence[Floats], first: Floats, second: Floats) -> Floats:
+        """Return the features; both orders of a pair have the same ones."""
+        counts = [np.log1p(sums) for sums in products[STEPS + 1 :]]
+        return np.column_stack([*products[: STEPS + 1], *counts, np.minimum(first, second), np.maximum(first, second)])
 
 
 def _products(one: Sparse, other: Sparse, pairs: Pairs) -> Floats:
     """Return the product of a row of each table for each pair."""
     starts = range(0, len(pairs), AT_ONCE)
     parts = (pairs[start : start + AT_ONCE] for start in starts)
-    found = [np.asarray(one[part[:, 0]].multiply(other[part[:, 1]]).sum(1)).ravel() for part in parts]
-    return np.concatenate([np.zeros(0), *found])
+    sums = [np.asarray(one[part[:, 0]].multiply(other[part[:, 1]]).sum(1)).ravel() for part in parts]
+    return np.concatenate([np.zeros(0), *sums])

@@ -62,7 +62,7 @@ def export(
     format = export_format(to, opened)
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} already exists", where=str(folder), help="choose a new folder, or remove this one")
-    if (reason := format.reason_against(opened)) is not None:
+    if (reason := format.obstacle(opened)) is not None:
         raise ConfigError(f"this model cannot be exported to {to}", where=str(run), why=reason)
     require_libraries(to, format)
     missing = missing_library(format)

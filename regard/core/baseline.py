@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from regard.core.atomic_files import write_bytes, write_json
 from regard.core.codec_files import MALFORMED, open_codec_file
+from regard.core.task import RunFiles
 from regard.core.untrusted_files import SMALL
 from regard.core.wording import describe_error
 from regard.errors import ModelError
@@ -43,7 +44,7 @@ class FittedBaseline(Protocol):
         """Return what ``open`` needs."""
 
     def open(self, saved: SavedBaseline) -> Self:
-        """Restore what was fitted, and return self.
+        """Restore the saved baseline, and return self.
 
         Raises ValueError or another error of ``MALFORMED`` for arrays of wrong shapes or types.
         """
@@ -176,3 +177,14 @@ def open_saved_baseline(folder: Path, model: Opened, check: Callable[[Opened], o
         where, help = str(folder), "copy the whole run folder again"
         raise ModelError("the baseline is damaged", where=where, why=describe_error(error), help=help) from error
     return opened
+
+
+Wide = TypeVar("Wide")
+
+
+def require_wide(model: Wide | None, run: RunFiles) -> Wide:
+    """Return the opened wide part of a run; raise ModelError if it is missing."""
+    if model is None:
+        where, help = str(run.path / FOLDER), "copy the whole run folder again"
+        raise ModelError("the wide part of the model is missing", where=where, help=help)
+    return model

@@ -142,6 +142,9 @@ class HidingField(Field, Protocol):
     def hidden(self, row: EncodedRow) -> list[EncodedRow]:
         """Return, for each inspected piece, the row without it, or the row itself if the piece cannot be hidden."""
 
+    def hidden_values(self, value: Any, row: EncodedRow) -> list[Any]:
+        """Return the value without each piece, as ``hidden`` does for its row: what the wide part reads."""
+
 
 class PositionField(Field, Protocol):
     """A field with an answer at some positions, such as the first piece of each token; ``pad`` marks them.

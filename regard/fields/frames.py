@@ -90,6 +90,14 @@ class Frames(FieldBase):
         self.scale = open_codec_file(run.tokenizers / FILE, _saved_scale)
         return self
 
+    def hidden_values(self, value: FrameSeries, row: EncodedRow) -> list[FrameSeries]:
+        mean, values = self.scale[0].astype(np.float32), list[FrameSeries]()
+        for number in range(len(row)):
+            frames = value.frames.copy()
+            frames[number] = mean
+            values.append(FrameSeries(value.channels, frames.tobytes()))
+        return values
+
     def encode(self, values: Sequence[FrameSeries]) -> EncodedRows:
         series = [self.accept(value, f"example {number}").frames for number, value in enumerate(values, start=1)]
         (mean, deviation), end = self.scale, self.max_length

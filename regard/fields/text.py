@@ -85,6 +85,15 @@ class Text(FieldBase):
         self.tokenizer = load_tokenizer(run.tokenizers, "text")
         return self
 
+    def hidden_values(self, value: Sequence[str], row: EncodedRow) -> list[Sequence[str]]:
+        ids = numbers_of(row).tolist()
+        if len(value) > 1:
+            return [value] * len(ids)
+        return [
+            (self.tokenizer.decode([*ids[:place], *ids[place + 1 :]]),) if is_text else value
+            for place, is_text in enumerate(is_piece(numbers_of(row)))
+        ]
+
     def encode(self, values: Sequence[Texts]) -> EncodedRows:
         pieces = iter(self.tokenizer.encode_lines([text for texts in values for text in texts]))
         rows, truncated = [], []

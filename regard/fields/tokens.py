@@ -89,6 +89,9 @@ class Tokens(FieldBase):
         self.tokenizer = load_tokenizer(run.tokenizers, "text")
         return self
 
+    def hidden_values(self, value: Sequence[str], row: EncodedRow) -> list[tuple[str, ...]]:
+        return [(*value[:place], "", *value[place + 1 :]) for place in range(len(value))]
+
     def encode(self, values: Sequence[Sentence]) -> EncodedRows:
         pieces = iter(self.tokenizer.encode_lines([token for tokens in values for token in tokens]))
         rows = [list(self._rows(tokens, [next(pieces) or [UNKNOWN] for _ in tokens])) for tokens in values]

@@ -100,7 +100,7 @@ class RunConfig(BaseModel):
 
     @property
     def wide(self) -> bool:
-        """Whether the outputs of the baseline are added to those of the network."""
+        """True if the outputs of the baseline are added to those of the network."""
         return False
 
     @property

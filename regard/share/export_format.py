@@ -80,12 +80,6 @@ class ExportFormat:
         declared = run.task.export_form
         return self.form is None or (declared is not None and isinstance(declared(run.config), self.form))
 
-    def reason_against(self, run: RunFolder) -> str | None:
-        """Return the reason why the format cannot represent a run; None if it can."""
-        if self.form is not None and run.config.wide:
-            return "a baseline is added to its outputs; train a model without one: --set model.wide=false"
-        return self.obstacle(run)
-
 
 def export_formats(name: str) -> list[ExportFormat]:
     """Return the formats of this name in EXPORT_FORMATS."""

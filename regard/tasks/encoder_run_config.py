@@ -9,6 +9,7 @@ from pydantic import model_validator
 
 from regard.config.explain import InvalidCombination
 from regard.models.position_config import LearnedConfig
+from regard.models.wide_config import require_baseline
 from regard.runs.run_config import UnsmoothedRunConfig
 
 
@@ -44,9 +45,7 @@ class EncoderRunConfig(UnsmoothedRunConfig):
 
     @model_validator(mode="after")
     def _wide_part_is_fitted(self) -> Self:
-        if self.wide and not self.train.baseline:
-            why = "the wide part is the baseline"
-            raise InvalidCombination("model.wide", "train.baseline", why=why, help="--set train.baseline=true")
+        require_baseline(self.wide, self.train.baseline)
         return self
 
     @model_validator(mode="after")

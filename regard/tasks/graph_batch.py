@@ -43,12 +43,23 @@ def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTens
     return GraphTensors(features, tensor(graph.pairs), tensor(graph.degree))
 
 
+class GraphCodecs(NamedTuple):
+    """The graph of a run, and the wide part of its model, if it has one.
+
+    ``wide``: a fitted ``baselines.nodes.NodeBaseline`` or ``baselines.links.LinkBaseline``.
+    """
+
+    graph: Graph
+    wide: Any = None
+
+
 class NodeBatch(NamedTuple):
     """Nodes with a loss, and the part of the graph that they attend to."""
 
     inputs: GraphTensors
     nodes: Tensor  # (targets,): indices of the nodes in the outputs
     label: Tensor  # (targets,)
+    wide: Tensor | None  # (targets, classes), added to the outputs
     index: Tensor  # type: ignore[assignment]  # (examples,); hides tuple.index
     weight: float
 
@@ -81,13 +92,13 @@ class OneGraph:
 
 
 class WholeGraph(OneGraph):
-    """A graph whose ``chosen`` nodes contribute to the loss."""
+    """A graph whose ``chosen`` nodes contribute to the loss; ``wide``: see ``NodeBatch``."""
 
-    def __init__(self, graph: Graph, chosen: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, graph: Graph, chosen: npt.NDArray[np.bool_], wide: Tensor | None = None) -> None:
         super().__init__(graph, int(chosen.sum()))
         nodes = np.flatnonzero(chosen)
         labels = torch.from_numpy(graph.labels[nodes])
-        self._batch = NodeBatch(self.tensors, torch.from_numpy(nodes), labels, self.index, float(self.weight))
+        self._batch = NodeBatch(self.tensors, torch.from_numpy(nodes), labels, wide, self.index, float(self.weight))
 
     def collate(self, examples: ExampleIndices) -> NodeBatch:
         return self._batch

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.core.wording import pluralize
 from regard.models.graph.config import GraphNetConfig
+from regard.models.wide_config import require_baseline
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 
@@ -90,6 +91,10 @@ class GraphRunConfig(UnsmoothedRunConfig):
     model: GraphNetConfig = GraphNetConfig()
 
     @property
+    def wide(self) -> bool:
+        return self.model.wide
+
+    @property
     def width(self) -> int:
         return self.model.hidden
 
@@ -105,6 +110,11 @@ class GraphRunConfig(UnsmoothedRunConfig):
             f"{net.kind} over a graph, {pluralize(net.layers, 'layer')}, "
             f"width {net.hidden}{heads}, dropout {net.dropout}"
         )
+
+    @model_validator(mode="after")
+    def _wide_part_is_fitted(self) -> Self:
+        require_baseline(self.wide, self.train.baseline)
+        return self
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != self.sizes:

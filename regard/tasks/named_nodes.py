@@ -13,10 +13,9 @@ from regard.core.observation import AttentionMap, Axis, Surface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean, pluralize
-from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
-from regard.tasks.graph_batch import GraphTensors
+from regard.tasks.graph_batch import GraphCodecs, GraphTensors
 
 MAX_SHOWN = 64  # maximum number of neighbors that are shown; of more, those with the greatest weights
 SEARCHED = 10_000  # names that are compared with an unknown name
@@ -25,8 +24,8 @@ SEARCHED = 10_000  # names that are compared with an unknown name
 class NodePredictor:
     """A network and the graph it was trained on, which is saved in the run."""
 
-    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
-        self.net, self.graph, self.config = net.eval(), graph, config
+    def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
+        self.net, self.graph, self.wide, self.config = net.eval(), codecs.graph, codecs.wide, config
         self.device = next(net.parameters()).device
 
     def node(self, name: str) -> int:

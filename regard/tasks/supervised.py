@@ -11,7 +11,7 @@ from torch import nn
 
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
-from regard.core.baseline import FOLDER, InputBaseline, WidePart, save_baseline
+from regard.core.baseline import FOLDER, InputBaseline, WidePart, require_wide, save_baseline
 from regard.core.contents import PreparedParts
 from regard.core.field import Field
 from regard.core.state import State
@@ -30,7 +30,7 @@ from regard.core.task import (
 )
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
-from regard.errors import ConfigError, DataError, ModelError
+from regard.errors import ConfigError, DataError
 from regard.tasks.net_outputs import HeadOutputs, RunNetwork, run_network
 from regard.tasks.split import is_own_split, read_part, report_moved
 from regard.tasks.supervised_baseline import SupervisedBaseline, fit_supervised, open_supervised
@@ -100,10 +100,7 @@ class Supervised:
             fit_supervised(model, columns, codecs.answer.targets(values, row_names), codecs.answer)
             save_baseline(run.path / FOLDER, model, {})
             return codecs._replace(wide=cast("WidePart", model))
-        opened = open_supervised(model, run, codecs)
-        if opened is None:
-            where, help = str(run.path / FOLDER), "copy the whole run folder again"
-            raise ModelError("the wide part of the model is missing", where=where, help=help)
+        opened = require_wide(open_supervised(model, run, codecs), run)
         return codecs._replace(wide=cast("WidePart", opened))
 
     def learn_codecs(self, run: RunFiles, log: Report, read: Reader | None = None) -> SupervisedCodecs:

@@ -72,7 +72,7 @@ def _groups(examples: Any, values: Sequence[Indices], rows: int) -> Iterator[lis
 def fit_supervised(model: InputBaseline, columns: Sequence[Sequence[Any]], targets: Any, answer: TaskAnswer) -> None:
     """Fit the baseline on the columns of values and the targets of the training data.
 
-    It is opened as saved, so that it is the same in a resumed run.
+    It is opened as saved, because a resumed run opens it.
     """
     (outputs,) = answer.sizes.values()
     model.learn(columns, targets, answer.row_weights(targets), outputs)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
-from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
+from regard.core.field import ContinuedField, EncodedRow, Field, HidingField, InputBatch, Padded
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
@@ -231,11 +231,13 @@ class SupervisedPredictor:
             return ()
         values = self._accept(input)
         (field,), ((row,),) = self.codec.fields.values(), self._encode([values]).rows
-        added = self.codec.wide_outputs([[value] for value in values])
+        if not isinstance(field, HidingField):
+            return ()
 
         def logits(rows: list[EncodedRow]) -> list[Tensor]:
-            deep = [output.logits for output in self._compute([(row,) for row in rows])]
-            return deep if added is None else [one + added for one in deep]
+            changed = zip(field.hidden_values(values[0], row), field.hidden(row), strict=True)
+            read = [values, *((value,) for value, hidden in changed if hidden is not row)]
+            return self._add_wide(read, [output.logits for output in self._compute([(encoded,) for encoded in rows])])
 
         return influences(field, self.codec.answer, row, observation.predictions, logits)
 

@@ -135,7 +135,7 @@ def test_the_standard_error_is_that_of_paired_differences() -> None:
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
 def test_each_example_is_in_one_group(kind: str, tmp_path: Path) -> None:
     case = TaskCase(find_task(kind), kind)
-    case.tables["train"]["baseline"] = True
+    case.tables["model"]["wide"] = False
     examples = case.data.train
     counted = np.concatenate(list(group_indices(examples).values()))
     assert sorted(counted.tolist()) == list(range(len(examples)))

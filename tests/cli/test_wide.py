@@ -23,6 +23,7 @@ from tests.cli.test_run_baseline import films
 from tests.laws.test_baselines import CASES, KINDS, learned
 
 WIDE = ("classification", "tagging", "graphs")
+ALL_WIDE = (*WIDE, "nodes", "links")
 
 
 def wide_case(kind: str) -> TaskCase:
@@ -45,7 +46,7 @@ def test_an_untrained_model_is_its_wide_part(kind: str) -> None:
     assert wide.abs().max() > 0
 
 
-@pytest.mark.parametrize("kind", WIDE)
+@pytest.mark.parametrize("kind", ALL_WIDE)
 def test_training_starts_with_the_loss_of_the_baseline(kind: str) -> None:
     case = wide_case(kind)
     run = case.run()
@@ -124,3 +125,50 @@ def test_a_network_that_adds_nothing_is_told(tmp_path: Path) -> None:
     run, _, lines = films(tmp_path, updates=4, more=["model.wide=true", "train.lr=50"])
     assert any("the network does not improve on its baseline" in line for line in lines)
     assert RunFolder.open(run).weights_path(None).path.name == "step-000000"
+
+
+def test_a_hidden_token_is_hidden_from_the_wide_part() -> None:
+    case = wide_case("tagging")
+    case.tables["model"]["affixes"] = 0
+    predictor: Any = case.task.predictor(
+        case.task.build(case.config, case.data.spec).eval(), case.data.codecs, case.config
+    )
+    tokens = ("the", "run", "dog")  # the network is at zero: all of the influence is that of the wide part
+    observation = predictor.inspect(tokens)
+    influences = predictor.influences(tokens, observation)
+    for influence in influences:
+        before = observation.predictions[influence.prediction]
+        for hidden, value in enumerate(influence.values):
+            changed = [(*tokens[:hidden], "", *tokens[hidden + 1 :])]
+            logits = case.data.codecs.wide_outputs([changed])[influence.prediction]
+            scores = {each.label: each.log_probability for each in predictor.codec.answer.alternatives(logits)}
+            assert value == pytest.approx(before.log_probability - scores[before.label], abs=1e-9)
+    assert (
+        max(abs(value) for influence in predictor.influences(tokens, observation) for value in influence.values) > 0.1
+    )
+
+
+def test_a_hidden_piece_of_a_text_is_left_out() -> None:
+    predictor: Any = wide_case("classification").predictor
+    field = predictor.codec.fields["text"]
+    ((row,),) = predictor._encode([(("fine a film",),)]).rows
+    texts = [value[0] for value in field.hidden_values(("fine a film",), row)]
+    assert [text for text in texts if text != "fine a film"] == ["a film", "fine film", "fine a"]
+    assert len(texts) == len(field.hidden(row))
+
+
+def test_links_and_nodes_start_with_their_wide_part() -> None:
+    for kind in ("nodes", "links"):
+        case = wide_case(kind)
+        net = case.task.build(case.config, case.data.spec).eval()
+        predictor: Any = case.task.predictor(net, case.data.codecs, case.config)
+        graph, wide = case.data.codecs
+        if kind == "links":
+            found = predictor([("n0", "n1")])[0].probability
+            assert found == pytest.approx(1 / (1 + np.exp(-wide.outputs(graph, np.array([[0, 1]]))[0])))
+            best = predictor([("n0",)])[0].links[0]
+            assert best.probability == pytest.approx(predictor([("n0", best.target)])[0].probability)
+        else:
+            logits = wide.outputs(graph, np.flatnonzero(graph.parts["train"]))[2]
+            p = np.exp(logits) / np.exp(logits).sum()
+            assert [*predictor(["n2"])[0].probabilities.values()] == pytest.approx(p.tolist())

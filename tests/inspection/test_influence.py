@@ -43,7 +43,7 @@ def test_a_word_of_a_class_is_replaced_by_one_that_nobody_knows() -> None:
 
 def test_each_tag_has_an_influence_of_each_token() -> None:
     case = TaskCase(find_task("tagging"), "tagging")
-    case.tables["model"]["affixes"] = 0  # an unknown word has affixes, a hidden one none
+    case.tables["model"] |= {"affixes": 0, "wide": False}  # an unknown word has affixes, a hidden one none
     predictor = case.predictor
     tokens = ["the", "dog", "sleeps"]
     observation, influences = of(predictor, tokens)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import elu
@@ -40,17 +41,21 @@ ATTENTION: AttentionTable = {
 class GraphNet(nn.Module):
     """Layers in sequence: ReLU between convolutions, ELU between others, no activation after the last.
 
-    ``skips``: the residual connection of each layer, or None.
+    ``skips``: the residual connection of each layer, or None. ``gated``: outputs are multiplied by a trained number
+    that starts at 0, because a wide part is added to them.
     """
 
     def __init__(
         self,
         layers: Sequence[Layer],
         skips: Sequence[nn.Module | None],
+        *,
+        gated: bool = False,
     ) -> None:
         super().__init__()
         self.layers = nn.ModuleList(layers)
         self.skips = nn.ModuleList([skip or nn.Module() for skip in skips])
+        self.gain = nn.Parameter(torch.zeros(1)) if gated else None
         self._skipped = [skip is not None for skip in skips]
 
     def forward(
@@ -65,7 +70,8 @@ class GraphNet(nn.Module):
         With ``sizes``, the edges of all layers are concatenated, and outputs are those of the queries of the last
         layer.
         """
-        return self.states(x, pairs, degree, sizes)[-1]
+        outputs = self.states(x, pairs, degree, sizes)[-1]
+        return outputs if self.gain is None else outputs * self.gain
 
     def states(
         self,
@@ -113,8 +119,8 @@ class GraphNet(nn.Module):
         return [(*node_spans(size.queries, size.keys, layer_pairs), weights) for size, layer_pairs, weights in parts]
 
 
-def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> GraphNet:
-    """Build a network of that config, initialized from torch's default generator."""
+def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int, gated: bool = False) -> GraphNet:
+    """Build a network of that config, initialized from torch's default generator; ``gated``: see ``GraphNet``."""
     layers: list[Layer] = []
     skips: list[nn.Module | None] = []
     for number in range(config.layers):
@@ -123,7 +129,7 @@ def build_graph_net(config: GraphNetConfig, *, features: int, outputs: int) -> G
         wide = width if last else config.hidden
         layers.append(_layer(config, inputs, width, last=last))
         skips.append(_skip(inputs, wide) if config.skip else None)
-    return GraphNet(layers, skips)
+    return GraphNet(layers, skips, gated=gated)
 
 
 def _skip(inputs: int, outputs: int) -> nn.Module:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
+
+from regard.models.wide_config import WideConfig
 
 
-class GraphNetConfig(BaseModel):
+class GraphNetConfig(WideConfig):
     """Layers that each combine a node with its neighbors; the last one computes the outputs."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

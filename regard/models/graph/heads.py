@@ -115,13 +115,17 @@ class LinkNet(nn.Module):
     """s(i, j) = z_i · z_j, or z_iᵀ W z_j with ``bilinear``, of the outputs z of ``net`` (Kipf & Welling 2016, Eq. 2).
 
     W starts as the identity. If edges are not ``directed``, (W + Wᵀ) / 2 replaces it: s(i, j) = s(j, i). The logit also
-    has a bias, since few pairs of nodes have an edge.
+    has a bias, since few pairs of nodes have an edge. ``gated``: scores are multiplied by a trained number that starts
+    at 0, because a wide part is added to them.
     """
 
-    def __init__(self, net: GraphNet, width: int, *, bilinear: bool, directed: bool = False) -> None:
+    def __init__(
+        self, net: GraphNet, width: int, *, bilinear: bool, directed: bool = False, gated: bool = False
+    ) -> None:
         super().__init__()
         self.net, self.directed = net, directed
         self.weight = nn.Parameter(torch.eye(width)) if bilinear else None
+        self.gain = nn.Parameter(torch.zeros(1)) if gated else None
         self.bias = nn.Parameter(torch.zeros(1))  # shape (1,) and not (), to shard it over ranks
 
     def forward(
@@ -141,6 +145,7 @@ class LinkNet(nn.Module):
         return self._transformed(z.index_select(0, first)) @ z.T + self.bias
 
     def _transformed(self, z: Tensor) -> Tensor:
+        z = z if self.gain is None else z * self.gain
         if self.weight is None:
             return z
         return z @ (self.weight if self.directed else (self.weight + self.weight.T) / 2)

@@ -50,6 +50,8 @@ def _export_form(config: ClassificationConfig) -> EncoderForm:
         obstacles[f"its pooling is {model.pooling}"] = "model.pooling=first"
     if model.pairs == "apart":
         obstacles["it encodes texts separately"] = "model.pairs=together"
+    if model.wide:
+        obstacles["a baseline is added to its outputs"] = "model.wide=false"
     if data.input != "text":
         obstacles[f"its input is {data.input}, but the exported model reads tokens"] = ""
     rows = input_of(data.input).lint_rows

@@ -9,7 +9,6 @@ from pydantic import Field, model_validator
 from regard.config.explain import InvalidCombination
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
-from regard.models.wide_config import WideConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.graph_run_config import GraphRunConfig
 
@@ -43,7 +42,7 @@ class GraphsDataConfig(DataSection):
     )
 
 
-class GraphsModelConfig(GraphNetConfig, WideConfig):
+class GraphsModelConfig(GraphNetConfig):
     """A network over the nodes of a graph, and the pooling of their outputs."""
 
     layers: int = Field(3, ge=1, le=64, description="number of layers: a node attends to nodes up to this distance")
@@ -68,10 +67,6 @@ class GraphsConfig(GraphRunConfig):
 
     data: GraphsDataConfig
     model: GraphsModelConfig = GraphsModelConfig()
-
-    @property
-    def wide(self) -> bool:
-        return self.model.wide
 
     @property
     def summary(self) -> str:

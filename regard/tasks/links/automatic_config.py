@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.runs.run_config import Confidence, Proposal
+from regard.tasks.detect_files import wide_reasons
 from regard.tasks.detect_graph_files import graph_training, one_graph
 
 
@@ -23,7 +24,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     config = {
         "task": {"kind": "links"},
         "data": {"train": [graph.corpus], "valid": [graph.corpus]},
-        "model": {"kind": "gcn", "width": 32, "dropout": 0.0},
+        "model": {"kind": "gcn", "width": 32, "dropout": 0.0, "wide": overrides.get("baseline", True)},
         "train": graph_training(overrides, epochs=300, early_stopping=50, learning_rate=1e-2, best_by="auc"),
     }
     reasons = [
@@ -31,5 +32,6 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         *graph.columns,
         "held out: 5 % of the edges for validation, 10 % for regard evaluate",
         "network: two layers of graph convolution, dot products of their outputs",
+        *wide_reasons(overrides),
     ]
     return Proposal(config, reasons)

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 
 from regard.baselines.links import LinkBaseline
-from regard.core.baseline import FOLDER, open_saved_baseline, save_baseline
+from regard.core.baseline import FOLDER, open_saved_baseline, require_wide, save_baseline
 from regard.core.task import Data, Indices, MetricSums, RunFiles
-from regard.data.graphs import Graph
-from regard.tasks.links.examples import link_loss
+from regard.tasks.graph_batch import GraphCodecs
+from regard.tasks.links.examples import LinkExamples, link_loss
 
 
 class LinksBaseline:
@@ -36,15 +36,38 @@ class LinksBaseline:
 
 
 def fit_links_baseline(run: RunFiles, data: Data) -> LinksBaseline:
-    """Fit the baseline on the training edges and as many pairs without an edge."""
+    """Fit the baseline, unless it is the wide part of the model, which is fitted already."""
     examples: Any = data.train
+    return LinksBaseline(data.codecs.wide or fitted(examples))
+
+
+def open_links_baseline(run: RunFiles, codecs: GraphCodecs) -> LinksBaseline | None:
+    """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
+    model = codecs.wide or opened(run)
+    return None if model is None else LinksBaseline(model)
+
+
+def fitted(examples: LinkExamples) -> LinkBaseline:
+    """Fit the baseline on edges and as many pairs without an edge."""
     batch, model = examples.collate(examples.batches(None)[0]), LinkBaseline()
     ends, exists = batch.ends.numpy().T, batch.exists.numpy()
     model.learn(examples.graph, np.ascontiguousarray(ends[exists]), np.ascontiguousarray(ends[~exists]))
-    return LinksBaseline(model)
+    return model
 
 
-def open_links_baseline(run: RunFiles, graph: Graph) -> LinksBaseline | None:
-    """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
-    model = open_saved_baseline(run.path / FOLDER, LinkBaseline(), lambda model: None)
-    return None if model is None else LinksBaseline(model)
+def opened(run: RunFiles) -> LinkBaseline | None:
+    """Open the saved baseline of a run; None if it does not exist. Raises ModelError if it is damaged."""
+    return open_saved_baseline(run.path / FOLDER, LinkBaseline(), lambda model: None)
+
+
+def wide_part(run: RunFiles, examples: LinkExamples | None) -> LinkBaseline:
+    """Return the wide part of the model of a run: the saved one, or one that is fitted on ``examples`` and saved.
+
+    Raises:
+        ModelError: if the saved one is missing or damaged.
+    """
+    if examples is None:
+        return require_wide(opened(run), run)
+    model = fitted(examples)
+    save_baseline(run.path / FOLDER, model, {})
+    return model

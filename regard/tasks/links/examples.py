@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from regard.baselines.links import LinkBaseline
 from regard.core.randomness import example_generator
 from regard.core.task import ExampleIndices, LossTerms
 from regard.core.wording import pluralize
@@ -56,6 +57,7 @@ class LinkBatch(NamedTuple):
     inputs: GraphTensors
     ends: Tensor  # (2, candidates)
     exists: Tensor  # (candidates,) bool
+    wide: Tensor | None  # (candidates,), added to the logits
     index: Tensor  # type: ignore[assignment]  # (1,); hides tuple.index
     weight: float
 
@@ -78,9 +80,18 @@ class LinkExamples(OneGraph):
         edges: the edges (edges, 2) of the part.
         seed: the seed of the drawn pairs.
         stream: the number of the random stream.
+        wide: the wide part of the model, or None.
+        held_out: whether it was fitted on these edges. Each of them is then measured without the edges of its fold.
     """
 
-    def __init__(self, visible: Graph, whole: Graph, edges: Numbers, *, seed: int, stream: int) -> None:
+    def __init__(
+        self, visible: Graph, whole: Graph, edges: Numbers, *, seed: int, stream: int,
+        wide: LinkBaseline | None = None, held_out: bool = False,
+    ) -> None:  # fmt: skip
+        self._wide = wide
+        self._own: npt.NDArray[np.float64] | None = None  # outputs of the wide part for the edges
+        if wide is not None:
+            self._own = wide.held_out_outputs(visible, edges) if held_out else wide.outputs(visible, edges)
         super().__init__(visible, 2 * len(edges))
         self.edges, self._seed, self._stream = edges, seed, stream
         self._codes = whole.pairs[0] * whole.nodes + whole.pairs[1]  # sorted; includes each node with itself
@@ -89,10 +100,13 @@ class LinkExamples(OneGraph):
             raise DataError("all pairs of nodes have an edge", where=whole.where, why=why)
 
     def collate(self, examples: ExampleIndices) -> LinkBatch:
-        ends = np.concatenate([self.edges, self._negative_pairs(int(examples.visit[0]))]).T
+        unlinked = self._negative_pairs(int(examples.visit[0]))
+        ends, wide = np.concatenate([self.edges, unlinked]).T, None
+        if self._wide is not None and self._own is not None:
+            wide = torch.from_numpy(np.concatenate([self._own, self._wide.outputs(self.graph, unlinked)])).float()
         exists = torch.arange(ends.shape[1]) < len(self.edges)
         pairs = torch.from_numpy(np.ascontiguousarray(ends))
-        return LinkBatch(self.tensors, pairs, exists, self.index, float(self.weight))
+        return LinkBatch(self.tensors, pairs, exists, wide, self.index, float(self.weight))
 
     def _negative_pairs(self, visit: int) -> Numbers:
         """Return one pair per edge, drawn uniformly and with replacement from all pairs without an edge.

@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -18,9 +19,8 @@ from regard.core.observation import Alternative, AttentionMap, Observation, Pred
 from regard.core.predictor_interface import PredictorInterface, require_count, require_list
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import pluralize_with_verb
-from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.graph_batch import GraphCodecs, graph_tensors
 from regard.tasks.named_nodes import NodePredictor
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ class Linker(NodePredictor):
 
     reads_json = True
 
-    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
-        super().__init__(net, graph, config)
-        self._tensors = graph_tensors(graph, self.device)
+    def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
+        super().__init__(net, codecs, config)
+        self._tensors = graph_tensors(self.graph, self.device)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
@@ -110,7 +110,10 @@ class Linker(NodePredictor):
 
     def _probabilities(self, pairs: Sequence[Sequence[int]]) -> list[float]:
         ends = torch.tensor(pairs, device=self.device).T
-        probabilities: list[float] = self.net(*self._tensors[:3], ends).double().sigmoid().tolist()
+        logits: Tensor = self.net(*self._tensors[:3], ends).double().cpu()
+        if self.wide is not None:
+            logits = logits + torch.from_numpy(self.wide.outputs(self.graph, np.array(pairs, np.int64)))
+        probabilities: list[float] = logits.sigmoid().tolist()
         return probabilities
 
     def _states(self) -> Tensor:
@@ -120,6 +123,8 @@ class Linker(NodePredictor):
     def _logits(self, z: Tensor, nodes: Tensor) -> Tensor:
         """Return (some, nodes): the logits of pairs without an edge, and −∞ for pairs with an edge."""
         logits: Tensor = self.net.against_all(z, nodes).double().cpu()
+        if self.wide is not None:
+            logits = logits + torch.from_numpy(self.wide.against_all(self.graph, nodes.cpu().numpy()))
         for row, node in zip(logits, nodes.tolist(), strict=True):
             row[torch.from_numpy(self.graph.neighbors(node))] = -math.inf
         return logits

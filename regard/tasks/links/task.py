@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.core.baseline import FOLDER
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -36,8 +37,9 @@ from regard.errors import DataError
 from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
+from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
-from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline
+from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline, wide_part
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.examples import LinkBatch, LinkExamples, link_loss, split_edges
 from regard.tasks.links.linker import Linker
@@ -61,14 +63,23 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
     parts = PreparedParts(run.contents, log)
     parts.add("graph", whole.digest(), f"links: {whole.describe()}; edges: {sizes}", what="graph", where=whole.where)
 
+    wide = None
+
     def examples(name: str, stream: int) -> LinkExamples:
-        seed = config.seed if name == "train" else data.draw
-        return LinkExamples(codec, whole, getattr(edges, name), seed=seed, stream=stream)
+        seed, held_out = config.seed if name == "train" else data.draw, name == "train" and not is_evaluation(run)
+        return LinkExamples(codec, whole, getattr(edges, name), seed=seed, stream=stream, wide=wide, held_out=held_out)
+
+    if config.wide:
+        fits = not is_evaluation(run) and (run.makes_codecs or not (run.path / FOLDER).exists())
+        wide = wide_part(run, examples("train", 6) if fits else None)
+    codecs = GraphCodecs(codec, wide)
 
     if is_evaluation(run):
-        return Data(examples("test" if data.part == "all" else data.part, 8), None, codec, _spec(codec), parts.contents)
+        return Data(
+            examples("test" if data.part == "all" else data.part, 8), None, codecs, _spec(codec), parts.contents
+        )
     valid = examples("valid", 7) if data.valid else None
-    return Data(examples("train", 6), valid, codec, _spec(codec), parts.contents)
+    return Data(examples("train", 6), valid, codecs, _spec(codec), parts.contents)
 
 
 def _spec(graph: Graph) -> dict[str, int]:
@@ -77,13 +88,14 @@ def _spec(graph: Graph) -> dict[str, int]:
 
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
-    return CodecsAndSpec(graph, _spec(graph))
+    return CodecsAndSpec(GraphCodecs(graph, wide_part(run, None) if run.config.wide else None), _spec(graph))
 
 
 def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
     model = config.model
     net = build_graph_net(model, features=spec["features"], outputs=model.outputs)
-    return LinkNet(net, model.outputs, bilinear=model.decoder == "bilinear", directed=config.data.directed)
+    bilinear, directed = model.decoder == "bilinear", config.data.directed
+    return LinkNet(net, model.outputs, bilinear=bilinear, directed=directed, gated=config.wide)
 
 
 def _objective(config: LinksConfig) -> Objective:
@@ -91,6 +103,7 @@ def _objective(config: LinksConfig) -> Objective:
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
         logits = net(*batch.inputs[:3], batch.ends)
+        logits = logits if batch.wide is None else logits + batch.wide
         return link_loss(logits, batch.exists)
 
     return loss
@@ -113,7 +126,7 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = {"source": str(folder / "nodes.csv"), "edges": str(folder / "edges.csv")}
     return {
         "data": {"train": [corpus], "valid": [corpus], "valid_share": 0.2},
-        "model": {"heads": 4, "outputs": 8, "dropout": 0.1, "attention_dropout": 0.1},
+        "model": {"heads": 4, "outputs": 8, "dropout": 0.1, "attention_dropout": 0.1, "wide": True},
     }
 
 

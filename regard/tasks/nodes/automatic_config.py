@@ -10,6 +10,7 @@ from regard.core.wording import pluralize
 from regard.data.graph_files import class_sizes
 from regard.errors import RegardError
 from regard.runs.run_config import Confidence, Proposal
+from regard.tasks.detect_files import wide_reasons
 from regard.tasks.detect_graph_files import graph_training, one_graph
 from regard.tasks.graph_run_config import NodeSplit
 
@@ -34,9 +35,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         overrides, epochs=1000, early_stopping=100, learning_rate=5e-3, weight_decay=5e-4, best_by="accuracy",
         stop_by="either", **betas,
     )  # fmt: skip
-    config = {"task": {"kind": "nodes"}, "data": data, "train": settings}
+    model = {"wide": overrides.get("baseline", True)}
+    config = {"task": {"kind": "nodes"}, "data": data, "model": model, "train": settings}
     reasons = [f"{graph.description} → nodes", *graph.columns, held_out]
-    return Proposal(config, [*reasons, "network: two layers of graph attention"])
+    return Proposal(config, [*reasons, "network: two layers of graph attention", *wide_reasons(overrides)])
 
 
 def _split(source: Path) -> tuple[dict[str, int], str]:

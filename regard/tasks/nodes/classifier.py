@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json as jsonlib
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +16,10 @@ from regard.answers.named_labels import DECIMALS, ranked
 from regard.core.observation import Observation, Prediction, Site
 from regard.core.predictor_interface import require_list
 from regard.core.tensors import to_device
-from regard.data.graphs import UNLABELED, Graph
-from regard.tasks.graph_batch import GraphTensors, graph_tensors
+from regard.data.graphs import UNLABELED
+from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
 from regard.tasks.named_nodes import NodePredictor
+from regard.tasks.nodes.baseline import training_nodes
 from regard.tasks.nodes.sampling import SomeNodes
 
 MAX_ALTERNATIVES = 10  # maximum number of classes that are shown for a node
@@ -38,8 +40,9 @@ class NodeClassifier(NodePredictor):
     With ``data.batch_nodes`` it reads batches of nodes with their neighborhoods, otherwise the whole graph.
     """
 
-    def __init__(self, net: Any, graph: Graph, config: Any, engine: Any = None) -> None:
-        super().__init__(net, graph, config)
+    def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
+        super().__init__(net, codecs, config)
+        graph = self.graph
         self._whole = graph_tensors(graph, self.device) if config.data.batch_nodes is None else None
         self._some = SomeNodes(graph) if self._whole is None else None
 
@@ -63,7 +66,16 @@ class NodeClassifier(NodePredictor):
             different, place = np.unique(np.array(nodes, np.int64), return_inverse=True)
             logits = torch.cat([self.net(*self._inputs(part)) for part in self._parts(different)])
             logits = logits[torch.from_numpy(place)]
+        if self._added is not None:
+            logits = logits.double().cpu() + self._added[list(nodes)]
         return logits.double().log_softmax(-1).cpu()
+
+    @cached_property
+    def _added(self) -> Tensor | None:
+        """Outputs (nodes, classes) of the wide part; None without one."""
+        if self.wide is None:
+            return None
+        return torch.from_numpy(self.wide.outputs(self.graph, training_nodes(self.graph)))
 
     @torch.no_grad()
     def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

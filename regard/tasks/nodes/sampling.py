@@ -59,11 +59,14 @@ class SampledNodes:
         batch: the number of nodes with a loss in a batch.
         limits: the maximum number of neighbors by layer; None for all.
         seed: the seed of orders and neighbors.
+        wide: (chosen nodes, classes), added to the outputs; None without a wide part.
     """
 
     def __init__(
-        self, graph: Graph, chosen: npt.NDArray[np.bool_], *, batch: int, limits: Sequence[int | None], seed: int
-    ) -> None:
+        self, graph: Graph, chosen: npt.NDArray[np.bool_], *, batch: int, limits: Sequence[int | None], seed: int,
+        wide: Tensor | None = None,
+    ) -> None:  # fmt: skip
+        self._wide = wide
         self.graph, self._nodes = graph, np.flatnonzero(chosen)
         self._batch, self._limits, self._seed = batch, tuple(limits), seed
         self._some = SomeNodes(graph)
@@ -87,7 +90,9 @@ class SampledNodes:
         limits = self._limits if visit else [None] * len(self._limits)
         inputs = self._some.inputs(nodes, limits, (self._seed, visit))
         labels = torch.from_numpy(self.graph.labels[nodes])
-        return NodeBatch(inputs, torch.arange(len(nodes)), labels, torch.from_numpy(examples.index), float(len(nodes)))
+        index = torch.from_numpy(examples.index)
+        wide = None if self._wide is None else self._wide[index]
+        return NodeBatch(inputs, torch.arange(len(nodes)), labels, wide, index, float(len(nodes)))
 
     def target_nodes(self, index: Indices | None) -> Indices:
         """Return the nodes of these examples; None for all."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import nn
 
 from regard.answers.losses import class_loss
@@ -34,9 +35,9 @@ from regard.data.graphs import Graph
 from regard.errors import DataError
 from regard.metrics.classes import class_metrics, class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
-from regard.tasks.graph_batch import NodeBatch, WholeGraph
+from regard.tasks.graph_batch import GraphCodecs, NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
-from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline
+from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.sampling import SampledNodes
@@ -53,6 +54,7 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
             raise DataError(what, where=graph.where)
         save_in_run(graph, run)
     codec = graph if run.makes_codecs else open_saved(run)
+    wide = wide_part(run, graph, codec) if config.wide else None
     parts = PreparedParts(run.contents, log)
 
     def examples(name: str, graph: Graph) -> WholeGraph | SampledNodes:
@@ -62,13 +64,15 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
         chosen = nodes_of_part(graph, data.part if is_evaluation(run) else name)
         report = f"{name}: {int(chosen.sum()):,} of {graph.describe()}"
         parts.add(name, graph.digest(), report, what="graph", where=graph.where)
+        held_out = name == "train" and not is_evaluation(run)
+        added = None if wide is None else wide_outputs(wide, graph, np.flatnonzero(chosen), held_out=held_out)
         if data.batch_nodes is None:
-            return WholeGraph(graph, chosen)
+            return WholeGraph(graph, chosen, added)
         limits = data.neighbors or [None] * config.model.layers
-        return SampledNodes(graph, chosen, batch=data.batch_nodes, limits=limits, seed=config.seed)
+        return SampledNodes(graph, chosen, batch=data.batch_nodes, limits=limits, seed=config.seed, wide=added)
 
     valid = examples("valid", graph_of(only_graph(data.valid, "data.valid"), data)) if data.valid else None
-    return Data(examples("train", graph), valid, codec, _spec(codec), parts.contents)
+    return Data(examples("train", graph), valid, GraphCodecs(codec, wide), _spec(codec), parts.contents)
 
 
 def _kind(graph: Graph) -> str:
@@ -81,11 +85,11 @@ def _spec(graph: Graph) -> dict[str, int]:
 
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
-    return CodecsAndSpec(graph, _spec(graph))
+    return CodecsAndSpec(GraphCodecs(graph, wide_part(run, None, graph) if run.config.wide else None), _spec(graph))
 
 
 def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
-    return build_graph_net(config.model, features=spec["features"], outputs=spec["classes"])
+    return build_graph_net(config.model, features=spec["features"], outputs=spec["classes"], gated=config.wide)
 
 
 def _objective(config: NodesConfig) -> Objective:
@@ -95,6 +99,7 @@ def _objective(config: NodesConfig) -> Objective:
     def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
         logits = net(*batch.inputs).index_select(0, batch.nodes)
         logits = logits.float() if logits.dtype.itemsize < 4 else logits
+        logits = logits if batch.wide is None else logits + batch.wide
         terms = class_loss(logits, batch.label, smoothing=smoothing, evaluating=False)
         return LossTerms(terms.loss.sum(), terms.sums)
 
@@ -121,7 +126,7 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = sample_graph(folder)
     return {
         "data": {"train": [corpus], "valid": [corpus]},
-        "model": {"heads": 4, "dropout": 0.1, "attention_dropout": 0.1},
+        "model": {"heads": 4, "dropout": 0.1, "attention_dropout": 0.1, "wide": True},
     }
 
 
@@ -159,7 +164,7 @@ TASK = Task(
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
     sample_lines=("n0", "n7", "n3"),
-    tables=lambda sums, graph: class_tables(sums, graph.classes),
+    tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
     open_baseline=open_nodes_baseline,
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),

@@ -118,10 +118,14 @@ def _tokens(config: Any) -> Tokens:
 
 
 def _export_form(config: Any) -> EncoderForm:
-    data = config.data
+    data, obstacles = config.data, dict[str, str]()
+    if config.model.affixes:
+        obstacles["it uses the affixes of words"] = "model.affixes=0"
+    if config.model.wide:
+        obstacles["a baseline is added to its outputs"] = "model.wide=false"
     return EncoderForm(
         head="tokens", longest=config.longest,
-        obstacles={"it uses the affixes of words": "model.affixes=0"} if config.model.affixes else {},
+        obstacles=obstacles,
         texts=lambda: (text for text, _, _ in _lint_rows(data, (data.valid or data.train)[:1])),
     )  # fmt: skip
 
