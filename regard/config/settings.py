@@ -108,7 +108,7 @@ class TrainConfig(BaseModel):
     baseline: bool = Field(
         True,
         description="fit a simple model that reads the inputs before the network, and compare the network with it "
-        "(classification, tagging, graphs)",
+        "(all tasks except translation and masked models)",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

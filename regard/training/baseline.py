@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from torch import nn
 from regard.core.baseline import BaselineSummary
 from regard.core.task import Data, Examples, Indices, MetricSums, Predictor, ProgressCallback, TaskBaseline
 from regard.core.tensors import added_sums
+from regard.errors import DataError
 from regard.runs.run_folder import RunFolder
 from regard.training.shards import Shards, Workers
 from regard.training.validation import shard_sums
@@ -42,7 +43,11 @@ def fit_baseline(run: RunFolder, data: Data, log: Callable[[str], None]) -> None
         return
     figures = {}
     if data.valid is not None and len(data.valid):
-        figures = task.compute_metrics(added(baseline_groups(baseline, data.valid, list(task.metrics))))
+        try:
+            groups = baseline_groups(baseline, data.valid, list(task.metrics))
+        except DataError:  # a metric is undefined for this data, such as bits per byte with unknown tokens
+            groups = baseline_groups(baseline, data.valid, ())
+        figures = task.compute_metrics(added(groups))
     baseline.save(run, figures)
     summary = BaselineSummary(baseline.description, figures).describe(task.metrics)
     log(f"baseline: {summary} ({time.perf_counter() - began:.1f} s)")
@@ -92,11 +97,16 @@ def compare(
         for group in range(len(network) if len(network) > 1 else 0)
     ]
     differences = {
-        name: (own[name] - other[name], _jackknife([first[name] - second[name] for first, second in left_out]))
+        name: (own[name] - other[name], _jackknife([_difference(name, *pair) for pair in left_out]))
         for name in own
         if name in other
     }
     return BaselineComparison(description, other, differences)
+
+
+def _difference(name: str, network: Mapping[str, float], baseline: Mapping[str, float]) -> float:
+    """Return the difference of a metric; NaN if it is not defined without a group of examples."""
+    return network[name] - baseline[name] if name in network and name in baseline else float("nan")
 
 
 def _joined(network: GroupSums, baseline: GroupSums) -> tuple[list[MetricSums], list[MetricSums]]:

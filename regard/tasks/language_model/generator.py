@@ -22,13 +22,10 @@ from regard.core.observation import Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
-from regard.core.wording import pluralize
-from regard.data.document_stream import DocumentStream
 from regard.data.packs import PackExamples
-from regard.data.stream import Stream
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN, Tokenizer
 from regard.data.windows import WindowExamples
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError
 from regard.inference.causal_decoding import causal_decoder, has_bounded_context, possible_engine
 from regard.inference.decoding import Engine
 from regard.inference.prompt_decoding import PromptDecoding
@@ -44,6 +41,7 @@ from regard.tasks.language_model.scoring import (
     carried_scores,
     continued_windows,
     score_windows,
+    text_sizes,
     window_scores,
 )
 from regard.tasks.language_model.text_listener import FinishReason, GeneratedPiece, TokenScore
@@ -188,24 +186,8 @@ class Generator:
         names: Sequence[str],
         interrupted: Callable[[], bool] = not_interrupted,
     ) -> MetricSums:
-        """Return the sizes of the raw texts, for metrics per byte and per character (``core.task.Predictor``).
-
-        The size of a text counts with its first window.
-
-        Raises:
-            DataError: a text has unknown tokens, whose probability does not determine that of their bytes.
-        """
-        texts: list[Stream | DocumentStream] = [*examples.texts_started(indices)]
-        for text in texts:
-            if number := text.unknown():
-                raise DataError(
-                    "bits per byte are undefined for this text", where=text.name,
-                    why=f"{number:,} of its {pluralize(len(text) - 2, 'token')} are not in the vocabulary",
-                    help="--metric loss,perplexity evaluates the text with <unk> for these tokens",
-                )  # fmt: skip
-        sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
-        chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
-        return {unit: torch.tensor(size, dtype=torch.float64) for unit, size in chosen.items()}
+        """Return the sizes of the raw texts: see ``text_sizes``."""
+        return text_sizes(examples, indices, names)
 
     def stream(
         self, prompt: str, settings: GenerateConfig, *, seed: int | None = None, greedy: bool = False

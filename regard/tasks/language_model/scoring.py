@@ -10,9 +10,13 @@ import numpy as np
 import torch
 
 from regard.core.predictor_interface import PredictionInterrupted
-from regard.core.task import not_interrupted
-from regard.data.packs import cut_documents
-from regard.errors import ConfigError
+from regard.core.task import Indices, MetricSums, not_interrupted
+from regard.core.wording import pluralize
+from regard.data.document_stream import DocumentStream
+from regard.data.packs import PackExamples, cut_documents
+from regard.data.stream import Stream
+from regard.data.windows import WindowExamples
+from regard.errors import ConfigError, DataError
 from regard.models.language_model import LanguageModel
 
 Window = tuple[int, int, int]  # positions of the first input token, the first scored token, and the end
@@ -126,3 +130,24 @@ def score_windows(targets: int, prompt: int, context: int, stride: int | None) -
         windows.append((begin, done + 1, end + 1))
         done = end
     return windows
+
+
+def text_sizes(examples: WindowExamples | PackExamples, indices: Indices, names: Sequence[str]) -> MetricSums:
+    """Return the sizes of the raw texts, for the metrics per byte and per character in ``names``.
+
+    The size of a text counts with its first window.
+
+    Raises:
+        DataError: a text has unknown tokens, whose probability does not determine that of their bytes.
+    """
+    texts: list[Stream | DocumentStream] = [*examples.texts_started(indices)]
+    for text in texts:
+        if number := text.unknown():
+            raise DataError(
+                "bits per byte are undefined for this text", where=text.name,
+                why=f"{number:,} of its {pluralize(len(text) - 2, 'token')} are not in the vocabulary",
+                help="--metric loss,perplexity evaluates the text with <unk> for these tokens",
+            )  # fmt: skip
+    sizes = {"bytes": sum(text.bytes for text in texts), "characters": sum(text.characters for text in texts)}
+    chosen = {unit: size for unit, size in sizes.items() if f"bits_per_{unit[:-1]}" in names}
+    return {unit: torch.tensor(size, dtype=torch.float64) for unit, size in chosen.items()}

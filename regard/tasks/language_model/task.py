@@ -47,6 +47,7 @@ from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel, LanguageModelState
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.language_model.baseline import fit_text_baseline, open_text_baseline
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
@@ -249,11 +250,13 @@ def batch_span(batch: TokenBatch, state: LanguageModelState | None) -> Span:
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
     """Return ``loss`` (nats per token without smoothing), ``perplexity`` (its exponential), and bits per raw size.
 
+    The size of a text counts with its first window: without it there are no bits.
+
     ``nats_per_frame``, for music, is the joint −log p of all pitches of a frame and its end (and the end of the piece).
     """
     nll = float(sums["nll"])
     loss = nll / float(sums["tokens"])
-    by_text = {f"bits_per_{unit[:-1]}": unit for unit in ("bytes", "characters") if unit in sums}
+    by_text = {f"bits_per_{unit[:-1]}": unit for unit in ("bytes", "characters") if float(sums.get(unit, 0))}
     bits = {name: nll / math.log(2) / float(sums[unit]) for name, unit in by_text.items()}
     frames = {"nats_per_frame": nll / max(float(sums["frames"]), 1.0)} if "frames" in sums else {}
     return {"loss": loss, "perplexity": math.exp(min(loss, 700.0)), **bits, **frames}
@@ -319,6 +322,8 @@ TASK = Task(
     row_inputs=_read_prompts,
     engine_trials=CausalTrials,
     export_form=_export_form,
+    fit_baseline=fit_text_baseline,
+    open_baseline=open_text_baseline,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),
