@@ -24,7 +24,7 @@ from regard.errors import ConfigError, DataError
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.config import GraphNetConfig
 from regard.runs.config import load_config
-from regard.tasks.graph_batch import graph_tensors
+from regard.tasks.graph_batch import GraphCodecs, graph_tensors
 from regard.tasks.nodes.sampling import SampledNodes, SomeNodes
 from regard.tasks.nodes.task import sample_graph
 from regard.testing import TASK_LAWS, Draw, TaskCase
@@ -227,7 +227,8 @@ def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
 def test_answers_by_neighborhoods_are_those_of_the_whole_graph(arrays, tmp_path):
     model = trained(tmp_path, "run", {"source": str(arrays / "with_x.npz")}, batch_nodes=4)
     data = model.config.data.model_copy(update={"batch_nodes": None})
-    whole = type(model)(model.net, model.graph, model.config.model_copy(update={"data": data}))
+    codecs = GraphCodecs(model.graph, model.wide)
+    whole = type(model)(model.net, codecs, model.config.model_copy(update={"data": data}))
     names = ["3", "11", "0", "3", "7", "6"]
     for one, other in zip(model(names), whole(names), strict=True):
         assert one.node == other.node and one.probabilities == pytest.approx(other.probabilities, abs=1e-5)

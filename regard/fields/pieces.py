@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,17 @@ def without(row: EncodedRow, positions: Any) -> EncodedRow:
 def hidden_pieces(row: EncodedRow) -> list[EncodedRow]:
     """Return one row without each of its pieces; for a special piece, the row itself."""
     return [without(row, position) if is_text else row for position, is_text in enumerate(is_piece(numbers_of(row)))]
+
+
+def values_without_pieces(
+    value: Sequence[str], row: EncodedRow, decode: Callable[[Sequence[int]], str]
+) -> list[Sequence[str]]:
+    """Return the texts of an example without each piece; for a special piece or several texts, the texts themselves."""
+    ids, text_pieces = numbers_of(row).tolist(), is_piece(numbers_of(row)).tolist()
+    return [
+        (decode([*ids[:position], *ids[position + 1 :]]),) if is_text and len(value) == 1 else value
+        for position, is_text in enumerate(text_pieces)
+    ]
 
 
 def hidden_tokens(row: EncodedRow) -> list[EncodedRow]:

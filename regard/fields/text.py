@@ -19,7 +19,7 @@ from regard.data.rows import Column, Row, text_of
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
-from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, without
+from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, values_without_pieces, without
 from regard.fields.vocabularies import make_text_tokenizer
 
 STRAND, DROPOUT = 3, 4  # random streams
@@ -86,13 +86,7 @@ class Text(FieldBase):
         return self
 
     def hidden_values(self, value: Sequence[str], row: EncodedRow) -> list[Sequence[str]]:
-        ids = numbers_of(row).tolist()
-        if len(value) > 1:
-            return [value] * len(ids)
-        return [
-            (self.tokenizer.decode([*ids[:place], *ids[place + 1 :]]),) if is_text else value
-            for place, is_text in enumerate(is_piece(numbers_of(row)))
-        ]
+        return values_without_pieces(value, row, self.tokenizer.decode)
 
     def encode(self, values: Sequence[Texts]) -> EncodedRows:
         pieces = iter(self.tokenizer.encode_lines([text for texts in values for text in texts]))

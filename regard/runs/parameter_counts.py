@@ -41,6 +41,7 @@ TOPS = {
     "outer": "classes",
     "bias": "classes",
     "weight": "classes",
+    "gain": "classes",
     "norm": "norms",
     "compare": "comparison",
 }
