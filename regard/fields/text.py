@@ -32,8 +32,7 @@ class Text(FieldBase):
     Args:
         columns: columns of the texts.
         max_length: maximum number of pieces of a text; longer texts are truncated.
-        subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row; 0: no
-            features.
+        subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row, or 0.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
         other_strand: whether training reads half of the texts as their reverse complements.
         separate: whether the network encodes each text separately.
