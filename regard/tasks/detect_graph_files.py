@@ -52,13 +52,14 @@ def detect_graph(files: Sequence[Path]) -> DetectedGraph | None:
     return _of_tables(files[0], files[1]) or _of_tables(files[1], files[0])
 
 
-def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labeled: bool) -> DetectedGraph | None:
+def one_graph(files: Sequence[Path], valid: Sequence[Path], *, labeled: bool | None) -> DetectedGraph | None:
     """Return the graph of these files if its nodes have labels (``labeled``) or do not have labels; else None.
 
-    A graph contains its validation data, so no file may be in ``valid``.
+    For ``labeled`` = None, nodes may or may not have labels. A graph contains its validation data, so no file may be in
+    ``valid``.
     """
     graph = None if valid else detect_graph(files)
-    return None if graph is None or graph.labeled != labeled else graph
+    return None if graph is None or labeled not in (None, graph.labeled) else graph
 
 
 def graph_training(

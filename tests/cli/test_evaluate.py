@@ -107,8 +107,8 @@ def test_a_language_model_on_its_own_validation_text(regard, language_model: Pat
     assert found["settings"] == cut and found["checkpoint"] == "step 30"
     assert found["examples"] == -(-(size + 1) // 16)
     plain = regard("evaluate", language_model, given, given, "--metric", "perplexity").stdout.splitlines()
-    assert [line.split()[0] for line in plain[:2]] == ["loss", "perplexity"] and "context 16, stride 16" in plain[2]
-    assert f"{2 * (size + 1):,} tokens" in plain[2] and "nats" in plain[0]
+    assert [line.split()[0] for line in plain[:2]] == ["loss", "perplexity"] and "baseline" in plain[2]
+    assert "context 16, stride 16" in plain[3] and f"{2 * (size + 1):,} tokens" in plain[3] and "nats" in plain[0]
 
 
 def test_a_text_that_a_language_model_cannot_spell(regard, language_model: Path, tmp_path: Path) -> None:

@@ -172,3 +172,13 @@ def test_links_and_nodes_start_with_their_wide_part() -> None:
             logits = wide.outputs(graph, np.flatnonzero(graph.parts["train"]))[2]
             p = np.exp(logits) / np.exp(logits).sum()
             assert [*predictor(["n2"])[0].probabilities.values()] == pytest.approx(p.tolist())
+
+
+def test_links_of_a_graph_with_labels_are_learned_if_named(tmp_path: Path) -> None:
+    from regard.tasks.find_config import find_config
+    from regard.tasks.nodes.task import sample_graph
+
+    files = [*sample_graph(tmp_path).values()]
+    assert find_config(files, [], []).task.kind == "nodes"
+    config = find_config(files, [], ["task=links", "data.valid_share=0.2", "data.test_share=0.2"])
+    assert config.task.kind == "links" and config.wide

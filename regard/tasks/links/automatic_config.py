@@ -8,17 +8,17 @@ from typing import Any
 
 from regard.runs.run_config import Confidence, Proposal
 from regard.tasks.detect_files import wide_reasons
-from regard.tasks.detect_graph_files import graph_training, one_graph
+from regard.tasks.detect_graph_files import DetectedGraph, graph_training, one_graph
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
     """See ``RunConfig``. Reads the files of one graph without labels."""
-    return Confidence.FORM if one_graph(files, valid, labeled=False) else Confidence.NONE
+    return Confidence.FORM if _graph(files, valid, overrides) else Confidence.NONE
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
-    """Return the config of a link model for the files of one graph without labels; else None."""
-    graph = one_graph(files, valid, labeled=False)
+    """Return the config of a link model for the files of one graph; of one with labels only for ``--task links``."""
+    graph = _graph(files, valid, overrides)
     if graph is None:
         return None
     config = {
@@ -35,3 +35,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         *wide_reasons(overrides),
     ]
     return Proposal(config, reasons)
+
+
+def _graph(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> DetectedGraph | None:
+    return one_graph(files, valid, labeled=None if overrides.get("task") == "links" else False)
