@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,14 @@ from regard.data.reading import CorpusConfig, read_pairs
 from regard.errors import DataError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.automatic_training import (
+    BATCH,
+    MIN_BATCH,
+    SHORT_BATCH,
+    newer_parts,
+    optimizer_settings,
+    training_settings,
+)
 from regard.tasks.find_config import find_config
 from regard.tasks.translation.automatic_config import choose
 
@@ -104,20 +113,55 @@ def test_each_side_is_judged_by_itself(tmp_path: Path) -> None:
     assert both.data.joint and both.data.tokenizer.kind == "word"
 
 
-def test_a_small_dictionary_is_learnt_to_a_planned_end(tmp_path: Path) -> None:
-    """Early stopping by the loss ends before whole words are right; where an end is given, that one counts."""
+def test_the_best_checkpoint_of_a_small_dictionary_has_the_lowest_per(tmp_path: Path) -> None:
+    """The loss rises before whole words are right; where an end is given, that one counts."""
     words = [f"w{number * 7919 % 100_003}" for number in range(3_000)]
     dictionary = lines(tmp_path, [(word, " ".join(f"P{int(sign)}" for sign in word[1:])) for word in words])
     choice = choose(dictionary, None)
     config = load_config(choice.config)
     settings = config.train
     assert (settings.schedule, settings.best_by, settings.early_stopping) == ("linear", "per", None)
-    assert settings.steps is not None and settings.epochs is None
-    # 60 passes over some five letters and an end, 512 tokens an update.
-    assert settings.steps * settings.batch_tokens == pytest.approx(60 * 3_000 * 6.9, rel=0.05)
+    assert settings.epochs == 60 and settings.batch_tokens == 512
     assert config.model.encoder.dropout == 0.1 and "lowest PER" in choice.reasons[1]
     given = load_config(choose(dictionary, None, {"epochs": 3}).config, ["train.epochs=3"])
     assert (given.train.steps, given.train.best_by) == (None, "loss")
+
+
+@pytest.mark.parametrize("tokens", [1, 300, 7_000, 40_000, 10**6, 10**9])
+@pytest.mark.parametrize("given", [{}, {"minutes": 3.0}, {"minutes": 300.0}, {"batch_tokens": 64}])
+def test_a_training_has_enough_updates_and_a_planned_end(tokens: int, given: dict[str, float]) -> None:
+    settings = training_settings(given, tokens=tokens, epochs=20, optimizer={"optimizer": "muon"})
+    assert settings["schedule"] == "linear" and settings["optimizer"] == "muon" and "warmup" not in settings
+    assert MIN_BATCH <= settings["batch_tokens"] <= (SHORT_BATCH if given.get("minutes") == 3 else BATCH)
+    assert settings["batch_tokens"] in (MIN_BATCH, SHORT_BATCH, BATCH) or tokens / settings["batch_tokens"] >= 50
+    if "minutes" in given:
+        assert "epochs" not in settings
+    else:
+        batch = given.get("batch_tokens", settings["batch_tokens"])
+        assert settings["epochs"] >= 20 and settings["epochs"] * tokens / batch >= min(300, 20 * tokens / batch)
+        assert settings["epochs"] == 20 or (settings["epochs"] - 1) * tokens / batch < 300
+
+
+def test_the_optimizer_of_the_user_replaces_the_chosen_one() -> None:
+    chosen = {"optimizer": "muon", "learning_rate": 5e-3, "weight_decay": 0.1}
+    settings = training_settings({"optimizer": "sgd"}, tokens=10**6, epochs=3, optimizer=chosen)
+    assert not chosen.keys() & settings.keys()
+    settings = training_settings({"schedule": "noam"}, tokens=10**6, epochs=3, optimizer=chosen)
+    assert "learning_rate" not in settings and settings["optimizer"] == "muon"
+
+
+@pytest.mark.parametrize(
+    ("model", "newer"),
+    [({}, True), ({"preset": "small"}, True), ({"kind": "transformer"}, True), ({"encoder": {"layers": 2}}, True),
+     ({"preset": "luong-small"}, False), ({"kind": "convolutional"}, False),
+     ({"decoder": {"kind": "recurrent"}}, False), ({"encoder": {"mixer": "linear"}}, False),
+     ({"execution": "reversible"}, False)],
+)  # fmt: skip
+def test_another_architecture_has_adam_and_no_newer_parts(model: dict[str, Any], newer: bool) -> None:
+    parts = newer_parts({"model": model})
+    settings = optimizer_settings(parts, 512)
+    assert bool(parts) is newer and settings["optimizer"] == ("muon" if newer else "adam")
+    assert settings["learning_rate"] == (2.5e-3 if newer else 7.5e-4)
 
 
 def test_an_epoch_of_a_small_corpus_has_many_updates(tmp_path: Path) -> None:
@@ -135,14 +179,14 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
     choice = choose(corpus(tmp_path, 300, 6), None, {key: float(value) if key == "minutes" else int(value)})
     settings = load_config(choice.config, [f"train.{given}"]).train
     assert [end for end in TRAINING_ENDS if getattr(settings, end) is not None] == [key]
-    assert settings.schedule == ("inverse-sqrt" if key in ("epochs", "early_stopping") else "linear")
+    assert settings.schedule == ("inverse-sqrt" if key == "early_stopping" else "linear")
     assert settings.warmup is None and settings.validate_every is None, "they suit the length, which is not known yet"
     assert choice.reasons[1].endswith(f"training is limited by train.{key}") and "epochs" not in choice.reasons[0]
 
 
 def test_an_end_taken_out_is_not_given(tmp_path: Path) -> None:
     settings = load_config(choose(corpus(tmp_path, 300, 6), None, {"minutes": None}).config).train
-    assert settings.epochs == 100 and settings.early_stopping == 10
+    assert settings.epochs == 60 and settings.minutes is None
 
 
 def test_a_short_budget_wants_many_updates_of_a_small_model(tmp_path: Path) -> None:

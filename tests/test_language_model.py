@@ -300,7 +300,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language-model")
     (folder / "book.txt").write_text(TEXT * 6)
     small = ["model.layers=1", "model.width=32", "model.heads=2", "train.steps=150", "data.context=32",
-             "train.threads=1", "train.precision=float32", "model.dropout=0"]  # fmt: skip
+             "train.threads=1", "train.precision=float32", "model.dropout=0", "train.batch_tokens=4096",
+             "train.learning_rate=1.5e-2"]  # fmt: skip
     given = [part for each in small for part in ("--set", each)]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

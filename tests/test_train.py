@@ -631,13 +631,14 @@ def test_warm_up_and_intervals_suit_the_length_unless_given(making: Making) -> N
     def fitted(**options: Any) -> tuple[int, ...]:
         return tuple(making(**usual | options).intervals)
 
-    assert fitted(steps=80) == (8, 16, 16)
-    assert fitted(steps=100_000) == (4000, 500, 500)
-    assert fitted(steps=80, warmup=30, save_every=5) == (30, 16, 5)
-    assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, 16, 16)
     one = making(**usual | dict(steps=None, epochs=20))
-    updates = 20 * len(epoch_batches(pair_lengths(one.data.train.corpora), 64, seed=1, epoch=0))
-    assert one.intervals == (updates // 10, updates // 5, updates // 5)
+    epoch = len(epoch_batches(pair_lengths(one.data.train.corpora), 64, seed=1, epoch=0))
+    assert one.intervals == (2 * epoch, epoch, 4 * epoch)  # one validation an epoch
+    assert 1 < epoch < 16 and fitted(steps=80) == (8, epoch, 16)
+    assert fitted(steps=100_000) == (4000, 500, 500)
+    assert fitted(steps=15_000) == (1500, 300, 500)  # 50 validations
+    assert fitted(steps=80, warmup=30, save_every=5) == (30, epoch, 5)
+    assert fitted(steps=80, schedule="noam", learning_rate=1.0) == (4000, epoch, 16)
     assert making(**usual | dict(steps=None, early_stopping=3, valid=True)).intervals == (4000, 500, 500)
 
 
@@ -726,9 +727,13 @@ def test_tokens_end_training_with_the_update_that_reaches_them(making: Making) -
     assert making(steps=7, tokens=totals[11], accumulate=2).budget.first == 7  # whichever comes first
 
 
-def test_a_line_needs_an_end(making: Making) -> None:
+def test_a_linear_schedule_falls_to_zero_at_the_last_update_of_its_epochs(making: Making) -> None:
     with pytest.raises(ConfigError, match="train"):
-        making.config(schedule="linear", steps=None, epochs=3)
+        making.config(schedule="linear", steps=None, early_stopping=3)
+    trainer = making(schedule="linear", steps=None, epochs=3, warmup=1)
+    last = 3 * len(trainer.data.train.batches(0))
+    assert trainer.budget.first == last and trainer.rate(last) == 0 < trainer.rate(last - 1)
+    assert making(schedule="linear", steps=2, epochs=3).budget.first == 2
 
 
 # One process at a time

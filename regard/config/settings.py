@@ -119,17 +119,6 @@ class TrainConfig(BaseModel):
         lower = min(self.learning_rate / 10, default)
         return max(lower, 0.01) if self.schedule == "noam" else lower
 
-    def longer_end(self, *, epochs: int, updates: int) -> str:
-        """Return the override for a longer training: in epochs if the schedule allows it, else in updates.
-
-        Args:
-            epochs: epochs completed so far.
-            updates: updates done so far.
-        """
-        if self.schedule == "linear":  # the schedule must know the update at which its rate is zero
-            return f"train.steps={max(2 * updates, 1)}"
-        return f"train.epochs={max(2 * epochs, 1)}"
-
     @model_validator(mode="after")
     def _check_noam_factor(self) -> Self:
         if self.schedule == "noam" and self.learning_rate < 0.01:
@@ -173,9 +162,9 @@ class TrainConfig(BaseModel):
 
     @model_validator(mode="after")
     def _check_linear_end(self) -> Self:
-        if self.schedule == "linear" and (self.steps, self.minutes, self.tokens) == (None, None, None):
+        if self.schedule == "linear" and {self.steps, self.epochs, self.minutes, self.tokens} == {None}:
             raise ValueError(
-                "schedule 'linear' requires the number of updates: set train.steps, train.minutes or train.tokens"
+                "schedule 'linear' requires the number of updates: set train.steps, epochs, minutes or tokens"
             )
         return self
 

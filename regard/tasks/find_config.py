@@ -79,12 +79,12 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
 
 
 def _user_settings(overrides: Sequence[str]) -> dict[str, Any]:
-    """Return the keys of ``train`` that the user sets, with those of ``data`` and the task under their own names."""
+    """Return the keys of ``train`` that the user sets, and the tables ``data`` and ``model`` and the task by name."""
     tables = merge([], map(parse_override, overrides))
-    train, data = (value if isinstance(value, dict) else {} for value in (tables.get("train"), tables.get("data")))
-    task = tables.get("task")
+    named = {name: table for name in ("data", "model") if isinstance(table := tables.get(name), dict) and table}
+    train, task = tables.get("train"), tables.get("task")
     kind = task.get("kind") if isinstance(task, dict) else task
-    return train | ({"data": data} if data else {}) | ({"task": kind} if kind else {})
+    return (train if isinstance(train, dict) else {}) | named | ({"task": kind} if kind else {})
 
 
 def _proposal(what: Sequence[str], held_out: Sequence[Path], settings: dict[str, Any]) -> Proposal | None:

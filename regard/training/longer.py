@@ -28,7 +28,7 @@ from regard.runs.run_folder import RunFolder
 from regard.training.origin import copy_codecs
 from regard.training.pace import fit, updates_within
 from regard.training.progress import TrainingProgress, saved_progress
-from regard.training.setup import planned_updates, prepare, updates_of
+from regard.training.setup import counted_ends, planned_updates, prepare, updates_of, updates_per_epoch
 
 ENDS = ("steps", "epochs", "minutes", "tokens")
 CHANGEABLE = {
@@ -70,15 +70,16 @@ class LongerRun:
         run.write_plan(plan)  # preparation verifies the data against the plan
         data = prepare(run, log=lambda message: None)
         settings, progress = self.config.train, self.progress
-        limits = [settings.steps] if settings.steps is not None else []
+        limits = counted_ends(self.config, data)
         if settings.tokens is not None:
-            limits.append(updates_of(settings.tokens, self.config, data))
-            _require_longer(self.source, "tokens", limits[-1] > progress.step, f"{settings.tokens:,} tokens", "")
+            reached = updates_of(settings.tokens, self.config, data) <= progress.step
+            _require_longer(self.source, "tokens", not reached, f"{settings.tokens:,} tokens", "")
         fitting = None
         if settings.minutes is not None:
             fitting = max(updates_within(settings.minutes, progress.seconds / max(progress.step, 1)), progress.step + 1)
         steps = min([*limits, *([] if fitting is None else [fitting])], default=None)
-        intervals = fit(settings, planned_updates(steps, self.config, data))
+        planned = planned_updates(steps, self.config, data)
+        intervals = fit(settings, planned, updates_per_epoch(self.config, data))
         if settings.warmup is None and plan.fit is not None:
             intervals = intervals._replace(warmup=plan.fit.warmup)
         decisions: list[Decision] | None = None if fitting is None else []

@@ -19,20 +19,27 @@ SLACK = 0.02  # smaller relative deviations do not change the plan
 WARMUP, EVERY = 4000, 500  # defaults; in short trainings, a tenth and a fifth of the updates
 
 
-def fit(settings: TrainConfig, planned: int | None) -> Fit:
+VALIDATIONS = 50  # limit of those that small data has once an epoch
+
+
+def fit(settings: TrainConfig, planned: int | None, epoch: int | None = None) -> Fit:
     """Return the configured intervals, or defaults.
 
     The default warm-up is at most a tenth of the ``planned`` updates, the other intervals at most a fifth. The default
-    warm-up of ``noam`` is not shortened, since its peak would rise.
+    warm-up of ``noam`` is not shortened, since its peak would rise. If an ``epoch`` has fewer updates than this
+    interval, validation is once an epoch, but at most ``VALIDATIONS`` times.
     """
     every, warmup = EVERY, WARMUP
     if planned is not None:
         every = min(every, max(planned // 5, 1))
+    validate_every = every
+    if planned is not None and epoch is not None:
+        validate_every = min(every, max(epoch, planned // VALIDATIONS))
     if planned is not None and settings.schedule != "noam":
         warmup = min(warmup, max(planned // 10, 1))
     return Fit(
         warmup if settings.warmup is None else settings.warmup,
-        settings.validate_every or every,
+        settings.validate_every or validate_every,
         settings.save_every or every,
     )
 

@@ -290,10 +290,7 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
         timing = Shards(shards, Workers(settings.workers, threads), _device())
         seconds = {name: _time_update(config, task, data, name, timing) / ranks if timed else 0.0 for name in formats}
     precision = min(formats, key=lambda name: seconds[name])
-    limits = [settings.steps] if settings.steps is not None else []
-    if settings.tokens is not None:
-        limits.append(updates_of(settings.tokens, config, data))
-    fitting = None
+    limits, fitting = counted_ends(config, data), None
     if settings.minutes is not None:
         fitting = updates_within(settings.minutes, seconds[precision])
     steps = min([*limits, *([fitting] if fitting is not None else [])], default=None)
@@ -306,16 +303,35 @@ def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
         spec=data.spec,
         corpora=data.contents,
         max_steps=min(limits, default=None),
-        fit=fit(settings, planned_updates(steps, config, data)),
+        fit=fit(settings, planned_updates(steps, config, data), updates_per_epoch(config, data)),
         decisions=None if fitting is None else [],
     )
+
+
+def counted_ends(config: RunConfig, data: Data) -> list[int]:
+    """Return the updates at which ``train.steps`` and ``train.tokens`` end the training, as far as they are set.
+
+    ``train.epochs`` too for the schedule ``linear``, which must know its last update.
+    """
+    settings = config.train
+    ends = [] if settings.steps is None else [settings.steps]
+    if settings.tokens is not None:
+        ends.append(updates_of(settings.tokens, config, data))
+    if settings.epochs is not None and settings.schedule == "linear":
+        ends.append(settings.epochs * updates_per_epoch(config, data))
+    return ends
+
+
+def updates_per_epoch(config: RunConfig, data: Data) -> int:
+    """Return the number of updates of the first epoch."""
+    return math.ceil(len(data.train.batches(0)) / config.train.accumulate)
 
 
 def planned_updates(steps: int | None, config: RunConfig, data: Data) -> int | None:
     """Return the number of updates of a training that is not stopped early; None if unknown."""
     if config.train.epochs is None:
         return steps
-    by_epochs = config.train.epochs * math.ceil(len(data.train.batches(0)) / config.train.accumulate)
+    by_epochs = config.train.epochs * updates_per_epoch(config, data)
     return by_epochs if steps is None else min(steps, by_epochs)
 
 

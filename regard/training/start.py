@@ -178,8 +178,7 @@ def _fit(
     first_step = trainer.progress.step
     outcome = trainer.fit()
     if 0 < first_step == outcome.progress.step and outcome.reason != "interrupted":
-        end = run.config.train.longer_end(epochs=outcome.progress.epoch, updates=outcome.progress.step)
-        more = f"regard train --continue {run.path} --set {end}"
+        more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
         reporter.log(f"the run is already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:

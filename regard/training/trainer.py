@@ -158,10 +158,10 @@ class Trainer:
     def _done(self) -> str | None:
         settings, progress = self.config.train, self.progress
         steps = self.budget.last_step(progress.step)
-        if steps is not None and progress.step >= steps:
-            return "steps"
         if settings.epochs is not None and progress.epoch >= settings.epochs:
             return "epochs"
+        if steps is not None and progress.step >= steps:
+            return "steps"
         if settings.early_stopping is not None and progress.without_better >= settings.early_stopping:
             return "early stopping"
         return None

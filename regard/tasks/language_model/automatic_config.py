@@ -7,7 +7,6 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from regard.config.settings import TRAINING_ENDS
 from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
 from regard.data.column_names import document_columns, label_like
@@ -27,7 +26,9 @@ from regard.data.rows import column_names, form_of
 from regard.data.stream import TextConfig, read_text_lines
 from regard.data.tables import is_table
 from regard.errors import DataError
+from regard.models.causal_config import PRESETS
 from regard.runs.run_config import Proposal
+from regard.tasks.automatic_training import newer_parts, optimizer_settings, training_settings
 from regard.tasks.detect_files import DetectedCorpus, describe_columns, detect_corpus, held_out_parts, refuse_rows
 
 CHARACTERS = 512  # up to 512 different characters, a small text has one piece per character
@@ -56,6 +57,7 @@ SIZES = (
 )
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
 NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "notes tokenizer")
+CHARACTERS_PER_PIECE = {"character": 1.0, "byte-bpe": 3.5, "notes": 3.0}  # approximately
 SAMPLED = 20  # documents that are checked for music
 
 
@@ -82,14 +84,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         parts, reason = held_out_parts(corpus, valid, examples="documents", hashed="their content")
     else:
         parts, reason = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
-    settings: dict[str, Any] = {} if "optimizer" in overrides else {
-        "optimizer": "adamw", "betas": [0.9, 0.95], "weight_decay": 0.1, "clip_norm": 1.0,
-        "learning_rate": 3e-3 if size.preset == "tiny" else 1e-3,
-        "schedule": "linear" if {"steps", "minutes", "tokens"} & overrides.keys() else "inverse-sqrt",
-    }  # fmt: skip
+    newer, preset = newer_parts(overrides), PRESETS[size.preset]
+    optimizer = optimizer_settings(newer, preset["width"]) | {"betas": [0.9, 0.95], "weight_decay": 0.1}
+    tokens = count / CHARACTERS_PER_PIECE[str(tokenizer["kind"])]
+    settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
     settings |= division(overrides)
-    if not set(TRAINING_ENDS) & overrides.keys():
-        settings |= {"epochs": size.epochs} | ({"early_stopping": 5} if "valid" in parts else {})
     content = pluralize(len(digests), "different document") if packed else "plain text"
     reasons = [
         f"{content}{' of music' if music else ''} → language model "
@@ -103,7 +102,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     config = {
         "task": {"kind": "language-model"},
         "data": {**parts, **packed, **order, "tokenizer": tokenizer, "context": size.context},
-        "model": {"preset": size.preset, "dropout": size.dropout},
+        "model": {"preset": size.preset, "dropout": size.dropout, **newer},
         "train": settings,
     }
     return Proposal(config, reasons)

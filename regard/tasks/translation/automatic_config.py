@@ -13,6 +13,7 @@ from regard.data.pair_languages import pair_languages
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.white_space import has_layout
 from regard.runs.run_config import Proposal
+from regard.tasks.automatic_training import newer_parts, optimizer_settings, training_settings
 from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
 
@@ -22,20 +23,19 @@ class _Size(NamedTuple):
 
     pairs: float
     preset: str
+    width: int
     vocabulary: int
-    learning_rate: float
-    warmup: int
     epochs: int
 
 
 # Small corpora need small models and strong dropout (on Multi30k, larger models are worse); large corpora need the
 # sizes of the paper.
 SIZES = (
-    _Size(5_000, "tiny", 8_000, 3e-3, 400, 100),
-    _Size(100_000, "tiny", 8_000, 3e-3, 1_000, 60),
-    _Size(500_000, "small", 16_000, 1.5e-3, 2_000, 40),
-    _Size(5_000_000, "base", 32_000, 7e-4, 4_000, 20),
-    _Size(float("inf"), "big", 32_000, 5e-4, 4_000, 10),
+    _Size(5_000, "tiny", 128, 8_000, 60),
+    _Size(100_000, "tiny", 128, 8_000, 40),
+    _Size(500_000, "small", 256, 16_000, 30),
+    _Size(5_000_000, "base", 512, 32_000, 15),
+    _Size(float("inf"), "big", 1024, 32_000, 8),
 )
 COMPUTED = 10_000_000  # pairs above which the order of an epoch is computed instead of stored as a list
 HELD_OUT_SHARE, HELD_OUT_PAIRS = 0.02, 2_000  # held out without validation data: the smaller of both
@@ -43,17 +43,13 @@ MIN_PAIRS = 200  # with fewer pairs, the held-out share could be empty
 SENTENCE_CHARACTERS = 30  # below this mean length, a side consists of words rather than sentences
 LAYOUT_SHARE = 0.01  # if more lines are indented or have several consecutive spaces, white space is kept
 SYMBOLS, USES = 200, 20  # up to 200 different words, each used 20 times on average, are symbols such as phonemes
-BATCH, MIN_BATCH = 4_096, 512  # tokens
-UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
 PIECES_PER_WORD = 1.3  # approximately, with 8,000 BPE pieces
 # With a short time budget, many updates of a small model are better than few updates of a large one.
-SHORT_MINUTES, SHORT_BATCH = 15, 1_024
 LARGEST = ((30, 1), (300, 2))  # (minutes, row of SIZES): the largest size for a time budget of up to these minutes
 TOKENS_PER_MINUTE = 200_000  # approximate training speed of the preset tiny on two cores
 PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # with fewer passes over the data, dropout only slows learning
 LITTLE_DROPOUT = 0.1
-# For a small dictionary from letters to symbols, early stopping and strong dropout increase the WER (docs/results.md).
-FEW_PAIRS, PASSES, SHORT_WARMUP = 5_000, 60, 200
+FEW_PAIRS = 5_000  # up to this size, a dictionary from letters to symbols is small: the lowest PER and loss differ
 
 
 class _Side:
@@ -108,42 +104,36 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     pairs = source.lines
     size = _size(pairs, overrides.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
-    batch = _batch_tokens(max(source.pieces, target.pieces), overrides)
-    settings: dict[str, Any] = {"batch_tokens": batch}
-    # Other optimizers have other learning rates, and for noam the value is a factor: keep the default there.
-    if overrides.get("optimizer", "adam") in ("adam", "adamw") and overrides.get("schedule") != "noam":
-        settings["learning_rate"] = size.learning_rate
-    model: dict[str, Any] = {"preset": size.preset, "norm": "pre"}
+    pieces = max(source.pieces, target.pieces)
+    newer = newer_parts(overrides)
+    optimizer = optimizer_settings(newer, size.width)
+    settings = training_settings(overrides, tokens=pieces, epochs=size.epochs, optimizer=optimizer)
+    model: dict[str, Any] = {"preset": size.preset, "norm": "pre", **newer}
     ends = [key for key in TRAINING_ENDS if key in overrides]
-    is_spelling = not ends and "valid" in parts and _is_spelling(source, target)
-    if is_spelling:
-        reason = reason.replace(EARLY, FIXED_END)
+    if ends:
+        reason += f"; training is limited by train.{' and train.'.join(ends)}"
+        model |= _dropout(pieces, settings["batch_tokens"], overrides)
+    elif _is_spelling(source, target):
         model["dropout"] = LITTLE_DROPOUT
-        settings |= _dictionary_settings(max(source.pieces, target.pieces), overrides.get("batch_tokens") or batch)
-    elif ends:
-        reason = reason.replace(EARLY, f"training is limited by train.{' and train.'.join(ends)}")
-        model |= _dropout(max(source.pieces, target.pieces), batch, overrides)
-        if not set(ends) <= {"epochs", "early_stopping"}:
-            settings |= {"schedule": "linear", "clip_norm": 1.0}
-    else:
-        every = 250 if pairs < 100_000 else 1_000
-        settings |= {"warmup": size.warmup, "epochs": size.epochs, "validate_every": every, "save_every": every}
         if "valid" in parts:
-            settings["early_stopping"] = 10
+            settings["best_by"] = "per"
+            reason += "; the best checkpoint has the lowest PER"
     words = (source.words + target.words) / max(2 * pairs, 1)
-    data, pieces = _pieces(size, source.kind, target.kind)
+    data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    limit = "" if ends or is_spelling else f", up to {pluralize(size.epochs, 'epoch')}"
+    limit = "" if ends else f", {pluralize(settings['epochs'], 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
     corpus = f"{pluralize(pairs, 'pair')} ({pluralize(round(words), 'word')} per side)"
-    reasons = [f"{corpus} → preset `{size.preset}`, {pieces}{limit}", reason]
+    reasons = [f"{corpus} → preset `{size.preset}`, {tokenizer}{limit}", reason]
     reasons += ["white space in the targets is significant → byte-bpe"] if target.kind == "byte-bpe" else []
     reasons += ["large corpus → the order of an epoch is computed per batch (data.order = feistel)"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, language_reasons = _languages(train, valid)
     reasons += language_reasons
-    return Proposal({"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}, reasons)
+    search = {"early_stopping": True}  # half the steps of a beam for the same BLEU
+    tables = {"data": {**parts, **data, **order, **languages}, "model": model, "train": settings, "search": search}
+    return Proposal(tables, reasons)
 
 
 def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:
@@ -192,13 +182,6 @@ def _is_spelling(source: _Side, target: _Side) -> bool:
     return source.lines <= FEW_PAIRS and source.kind == "character" and target.kind == "word"
 
 
-def _dictionary_settings(pieces: float, batch: int) -> dict[str, Any]:
-    """Return the settings for a small dictionary: a fixed number of updates, and the best checkpoint by PER."""
-    every = {"validate_every": SHORT_WARMUP, "save_every": SHORT_WARMUP}
-    steps = max(round(PASSES * pieces / batch), 1)
-    return {"steps": steps, "schedule": "linear", "warmup": SHORT_WARMUP, "best_by": "per", **every}
-
-
 def _size(pairs: int, minutes: Any) -> _Size:
     """Return the size for a number of pairs, limited by the time budget in minutes if it is set."""
     number = next(number for number, size in enumerate(SIZES) if pairs <= size.pairs)
@@ -206,14 +189,6 @@ def _size(pairs: int, minutes: Any) -> _Size:
         if isinstance(minutes, int | float) and minutes <= limit:
             number = min(number, largest)
     return SIZES[number]
-
-
-def _batch_tokens(pieces: float, overrides: Mapping[str, Any]) -> int:
-    """Return a batch size that gives many updates per epoch, and many updates in a short time budget."""
-    minutes = overrides.get("minutes")
-    short = isinstance(minutes, int | float) and minutes <= SHORT_MINUTES
-    tokens = int(pieces / UPDATES_PER_EPOCH) // 64 * 64
-    return min(SHORT_BATCH if short else BATCH, max(tokens, MIN_BATCH))
 
 
 def _dropout(pieces: float, batch: int, overrides: Mapping[str, Any]) -> dict[str, float]:
@@ -231,22 +206,18 @@ def _dropout(pieces: float, batch: int, overrides: Mapping[str, Any]) -> dict[st
     return {"dropout": LITTLE_DROPOUT} if passes < PASSES_WITH_LITTLE else {}
 
 
-EARLY = "early stopping: 10 validations without improvement"
-FIXED_END = f"{PASSES} epochs with a linear schedule to zero; the best checkpoint has the lowest PER"
-
-
 def _parts(train: CorpusConfig, valid: CorpusConfig | None, pairs: int) -> tuple[dict[str, Any], str]:
     """Return the keys ``train`` and ``valid`` of the section ``data``, and the reason."""
-    reason = EARLY
+    reason = "validation: the given files"
     if valid is None:
         if pairs < MIN_PAIRS:
-            return {"train": [_table(train)]}, (
-                f"no validation and no early stopping: fewer than {MIN_PAIRS} pairs (--valid adds validation data)"
-            )
+            return {
+                "train": [_table(train)]
+            }, f"no validation: fewer than {MIN_PAIRS} pairs (--valid adds validation data)"
         share = min(HELD_OUT_SHARE, HELD_OUT_PAIRS / pairs)
         valid = train.model_copy(update={"share": (0.0, share)})
         train = train.model_copy(update={"share": (share, 1.0)})
-        reason = f"validation: about {share * pairs:,.0f} held-out pairs; {reason}"
+        reason = f"validation: about {share * pairs:,.0f} held-out pairs"
     return {"train": [_table(train)], "valid": [_table(valid)]}, reason
 
 

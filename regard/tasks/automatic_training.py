@@ -1,0 +1,79 @@
+"""Automatic choice of the optimizer, the batch and the length of a training, from the amount of data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from regard.config.settings import TRAINING_ENDS
+from regard.models.presets import PRESETS
+
+# Newer parts of the Transformer, which with Muon lower the loss in fewer updates (``regard study modern``).
+NEWER_PARTS: dict[str, Any] = {
+    "position": "rotary", "qk_norm": True, "activation": "relu2", "zero_output": True, "embedding_residual": True,
+}  # fmt: skip
+MUON_RATE, ADAM_RATE, REFERENCE_WIDTH = 5e-3, 3e-3, 128  # rates for this width
+BATCH, MIN_BATCH = 4_096, 512  # tokens
+UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
+MIN_UPDATES = 300
+SHORT_MINUTES, SHORT_BATCH = 15, 1_024  # in a short time budget, many updates are better than large batches
+
+
+def newer_parts(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``NEWER_PARTS``; {} if the user sets another architecture, mixer or execution, which may refuse them."""
+    model = overrides.get("model", {})
+    sides = [model, *(model[side] for side in ("encoder", "decoder") if isinstance(model.get(side), Mapping))]
+    kinds = {side.get("kind", "transformer") for side in sides}
+    kinds.add(PRESETS.get(str(model.get("preset")), {}).get("kind", "transformer"))
+    refusing = any({"mixer", "execution"} & side.keys() for side in sides)
+    return {} if refusing or kinds != {"transformer"} else NEWER_PARTS
+
+
+def optimizer_settings(parts: Mapping[str, Any], width: int) -> dict[str, Any]:
+    """Return Muon's settings for a Transformer with the newer parts, and Adam's for other networks."""
+    if not parts:
+        return {"optimizer": "adam", "learning_rate": float(f"{ADAM_RATE * REFERENCE_WIDTH / width:.2g}")}
+    rate = MUON_RATE * math.sqrt(REFERENCE_WIDTH / width)  # the norm of a step grows with √width
+    return {"optimizer": "muon", "learning_rate": float(f"{rate:.2g}"), "weight_decay": 0.1}
+
+
+def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = BATCH) -> int:
+    """Return a batch size that gives many updates per epoch, and many updates in a short time budget.
+
+    Args:
+        tokens: approximate number of tokens of the training data.
+        overrides: the keys of ``train`` that the user sets.
+        largest: limit of the batch, in tokens.
+    """
+    minutes = overrides.get("minutes")
+    short = isinstance(minutes, int | float) and minutes <= SHORT_MINUTES
+    size = int(tokens / UPDATES_PER_EPOCH) // 64 * 64
+    return min(SHORT_BATCH, largest) if short and size > SHORT_BATCH else min(largest, max(size, MIN_BATCH))
+
+
+def training_settings(
+    overrides: Mapping[str, Any], *, tokens: float, epochs: int, optimizer: Mapping[str, Any], largest: int = BATCH
+) -> dict[str, Any]:
+    """Return the section ``train`` of a config: a rate that falls to zero at a planned end.
+
+    Args:
+        overrides: the keys of ``train`` that the user sets; the chosen ones suit them.
+        tokens: approximate number of tokens of the training data.
+        epochs: passes over the data; more if they have fewer than ``MIN_UPDATES`` updates.
+        optimizer: the keys of the optimizer, which the user may replace by another one.
+        largest: limit of the batch, in tokens.
+    """
+    batch = batch_tokens(tokens, overrides, largest=largest)
+    settings: dict[str, Any] = {"batch_tokens": batch, "clip_norm": 1.0}
+    if "optimizer" not in overrides:
+        settings |= optimizer
+        if overrides.get("schedule") == "noam":  # its rate is a factor
+            settings.pop("learning_rate", None)
+    ends = {key for key in TRAINING_ENDS if key in overrides}
+    if not ends:
+        updates = tokens / (overrides.get("batch_tokens") or batch)
+        settings["epochs"] = max(epochs, math.ceil(MIN_UPDATES / max(updates, 1)))
+    if ends != {"early_stopping"}:
+        settings["schedule"] = "linear"
+    return settings
