@@ -131,13 +131,19 @@ def review_table(folder: Path) -> Path:
     return folder / "reviews.csv"
 
 
+# The rate rises until the end.
+SLOW = ("train.schedule=inverse-sqrt", "train.warmup=100", "train.batch_tokens=2048", "train.weight_decay=0")
+
+
 def settings(*more: str) -> list[str]:
     return [part for each in (*SMALL, "train.baseline=false", *more) for part in ("--set", each)]
 
 
 def test_the_commands_of_a_diverged_run_train_one_that_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = regard("train", review_table(tmp_path), *settings("train.epochs=6", "train.lr=100"), "--name", "hot")
+    result = regard(
+        "train", review_table(tmp_path), *settings("train.epochs=5", "train.lr=100", *SLOW), "--name", "hot"
+    )
     assert result.exit_code == 0, result.output
     line = next(line for line in result.stderr.splitlines() if line.startswith("warning: training diverged"))
     assert line in regard("info", "runs/hot").stdout
@@ -153,7 +159,7 @@ def test_the_command_of_a_run_that_overfits_stops_earlier(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     rows = [f"word{n} word{n + 1} word{n + 2},{'odd' if n * n % 7 % 2 else 'even'}" for n in range(60)]
     (tmp_path / "noise.csv").write_text("text,label\n" + "".join(f"{row}\n" for row in rows))
-    result = regard("train", "noise.csv", *settings("train.epochs=30", "train.lr=0.1"), "--name", "noise")
+    result = regard("train", "noise.csv", *settings("train.epochs=30", "train.lr=0.1", *SLOW), "--name", "noise")
     (line,) = [line for line in result.stderr.splitlines() if line.startswith("warning: the model overfits")]
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, (again.output, again.exception)

@@ -32,9 +32,11 @@ from regard.fields.graphs import Graphs
 from regard.fields.text import Text
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
+from regard.models.presets import PRESETS
 from regard.runs.config import load_config
 from regard.search.choice import Chooser, TokenChoice, choose_tokens
 from regard.search.constrained import _shares
+from regard.tasks.automatic_training import BATCH
 from regard.tasks.classification.label_columns import _named
 from regard.tasks.detect_files import _are_tagged
 from regard.tasks.evaluate import evaluate
@@ -52,7 +54,6 @@ from regard.tasks.prediction import require_settings
 from regard.tasks.row_inputs import named_column
 from regard.tasks.split import is_own_split
 from regard.tasks.translation.automatic_config import (
-    BATCH,
     LITTLE_DROPOUT,
     MIN_PAIRS,
     PASSES_WITH_LITTLE,
@@ -144,12 +145,13 @@ def test_pairs_from_two_hundred_on_are_divided(tmp_path: Path, pairs: int, held_
 
 
 def test_sizes_of_translation_grow_with_the_corpus() -> None:
-    """Larger corpora: larger vocabularies and warm-ups, lower rates, fewer epochs; the largest two have the paper's."""
+    """Larger corpora: larger vocabularies and networks, fewer epochs; the largest two have the paper's."""
     for smaller, larger in pairwise(SIZES):
         assert smaller.pairs < larger.pairs
-        assert smaller.vocabulary <= larger.vocabulary and smaller.warmup <= larger.warmup
-        assert smaller.learning_rate >= larger.learning_rate and smaller.epochs > larger.epochs
-    assert {(size.vocabulary, size.warmup) for size in SIZES[-2:]} == {(32_000, 4_000)}
+        assert smaller.vocabulary <= larger.vocabulary and smaller.width <= larger.width
+        assert smaller.epochs > larger.epochs
+    assert all(size.width == PRESETS[size.preset]["width"] for size in SIZES)
+    assert [(size.vocabulary, size.width) for size in SIZES[-2:]] == [(32_000, 512), (32_000, 1024)]
 
 
 def test_from_fifteen_passes_on_dropout_is_the_presets() -> None:

@@ -163,8 +163,10 @@ class TrainConfig(BaseModel):
     @model_validator(mode="after")
     def _check_linear_end(self) -> Self:
         if self.schedule == "linear" and {self.steps, self.epochs, self.minutes, self.tokens} == {None}:
-            raise ValueError(
-                "schedule 'linear' requires the number of updates: set train.steps, epochs, minutes or tokens"
+            raise InvalidCombination(
+                "train.schedule",
+                why="schedule 'linear' requires the number of updates",
+                help="set an end: --set train.epochs=20, train.steps=5000, train.minutes=30 or train.tokens=1000000",
             )
         return self
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from regard.config.settings import TRAINING_ENDS
+from regard.errors import RegardError
 from regard.models.presets import PRESETS
 
 # Newer parts of the Transformer, which with Muon lower the loss in fewer updates (``regard study modern``).
@@ -17,6 +18,7 @@ MUON_RATE, ADAM_RATE, REFERENCE_WIDTH = 5e-3, 3e-3, 128  # rates for this width
 BATCH, MIN_BATCH = 4_096, 512  # tokens
 UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
 MIN_UPDATES = 300
+ENOUGH = BATCH * UPDATES_PER_EPOCH  # tokens from which the choice is the same
 SHORT_MINUTES, SHORT_BATCH = 15, 1_024  # in a short time budget, many updates are better than large batches
 
 
@@ -30,11 +32,14 @@ def newer_parts(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {} if refusing or kinds != {"transformer"} else NEWER_PARTS
 
 
-def optimizer_settings(parts: Mapping[str, Any], width: int) -> dict[str, Any]:
-    """Return Muon's settings for a Transformer with the newer parts, and Adam's for other networks."""
+def optimizer_settings(parts: Mapping[str, Any], width: int, *, muon_rate: float = MUON_RATE) -> dict[str, Any]:
+    """Return Muon's settings for a Transformer with the newer parts, and Adam's for other networks.
+
+    ``muon_rate``: Muon's learning rate for the width ``REFERENCE_WIDTH``.
+    """
     if not parts:
         return {"optimizer": "adam", "learning_rate": float(f"{ADAM_RATE * REFERENCE_WIDTH / width:.2g}")}
-    rate = MUON_RATE * math.sqrt(REFERENCE_WIDTH / width)  # the norm of a step grows with √width
+    rate = muon_rate * math.sqrt(REFERENCE_WIDTH / width)  # the norm of a step grows with √width
     return {"optimizer": "muon", "learning_rate": float(f"{rate:.2g}"), "weight_decay": 0.1}
 
 
@@ -52,8 +57,27 @@ def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = 
     return min(SHORT_BATCH, largest) if short and size > SHORT_BATCH else min(largest, max(size, MIN_BATCH))
 
 
+def count_tokens(lengths: Iterable[int]) -> int:
+    """Return the sum of the lengths of examples, as far as the choice depends on it: large data is not read whole."""
+    total = 0
+    try:
+        for length in lengths:
+            total += length
+            if total >= ENOUGH:
+                break
+    except RegardError:  # reported by the next reader
+        return ENOUGH
+    return total
+
+
 def training_settings(
-    overrides: Mapping[str, Any], *, tokens: float, epochs: int, optimizer: Mapping[str, Any], largest: int = BATCH
+    overrides: Mapping[str, Any],
+    *,
+    tokens: float,
+    epochs: int,
+    optimizer: Mapping[str, Any],
+    largest: int = BATCH,
+    patience: int | None = None,
 ) -> dict[str, Any]:
     """Return the section ``train`` of a config: a rate that falls to zero at a planned end.
 
@@ -63,6 +87,7 @@ def training_settings(
         epochs: passes over the data; more if they have fewer than ``MIN_UPDATES`` updates.
         optimizer: the keys of the optimizer, which the user may replace by another one.
         largest: limit of the batch, in tokens.
+        patience: validations without improvement before training stops; None: it does not stop early.
     """
     batch = batch_tokens(tokens, overrides, largest=largest)
     settings: dict[str, Any] = {"batch_tokens": batch, "clip_norm": 1.0}
@@ -74,6 +99,8 @@ def training_settings(
     if not ends:
         updates = tokens / (overrides.get("batch_tokens") or batch)
         settings["epochs"] = max(epochs, math.ceil(MIN_UPDATES / max(updates, 1)))
+        if patience is not None:
+            settings["early_stopping"] = math.ceil(patience * settings["epochs"] / epochs)
     if ends != {"early_stopping"}:
         settings["schedule"] = "linear"
     return settings

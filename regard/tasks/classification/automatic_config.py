@@ -6,15 +6,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import LABELS, first_of, text_columns
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
+from regard.tasks.automatic_training import count_tokens, training_settings
 from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labeled_columns, unnamed_label_column
 from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts, wide_reasons
+
+ADAMW = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
@@ -46,10 +48,16 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         return None
     total, spaced = detected.examples, detected.spaced
     small = total <= 20_000
-    parts, held_out = held_out_parts(corpus, valid, examples="texts", hashed="their content", keys=_keys(detected))
-    settings = training_settings(overrides, epochs=10 if small else 5, early_stopping=4)
-    if not spaced:  # a character carries less information than a word, so training takes more epochs
-        settings = training_settings(overrides, epochs=40, early_stopping=10)
+    keys = _keys(detected)
+    parts, held_out = held_out_parts(corpus, valid, examples="texts", hashed="their content", keys=keys)
+    texts = keys(FilesConfig.model_validate(parts["train"][0]))
+    tokens = count_tokens(len(text.split()) if spaced else len(text) for text in texts)
+    # A character carries less information than a word, so training takes more epochs.
+    epochs, patience = (6 if small else 4, 3) if spaced else (40, 10)
+    settings = training_settings(
+        overrides, tokens=tokens, epochs=epochs, optimizer=ADAMW, largest=2048,
+        patience=patience if "valid" in parts else None,
+    )  # fmt: skip
     reasons = [f"{detected.description} → classification", held_out]
     if corpus.head.names:
         labels = detected.data["label"]
@@ -69,8 +77,6 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         model |= {"pairs": "apart"}
     model["wide"] = overrides.get("baseline", True)
     reasons += wide_reasons(overrides)
-    if "valid" not in parts:
-        settings.pop("early_stopping", None)
     config = {
         "task": {"kind": "classification"},
         "data": {**parts, **detected.data, "tokenizer": {"kind": "word" if spaced else "character"}},
@@ -78,22 +84,6 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         "train": settings,
     }
     return Proposal(config, reasons)
-
-
-def training_settings(overrides: Mapping[str, Any], *, epochs: int, early_stopping: int) -> dict[str, Any]:
-    """Return the section ``train`` of a config.
-
-    Args:
-        given: the keys of ``train`` that the user sets; keys that depend on them are left out.
-        epochs: the number of epochs, unless the user limits training.
-        early_stopping: validations without improvement before training stops, likewise.
-    """
-    settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
-    if "optimizer" not in overrides:
-        settings |= {"optimizer": "adamw", "learning_rate": 1e-3, "warmup": 100}
-    if not set(TRAINING_ENDS) & overrides.keys():
-        settings |= {"epochs": epochs, "early_stopping": early_stopping}
-    return settings
 
 
 def _keys(detected: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:

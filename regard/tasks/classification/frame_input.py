@@ -27,7 +27,8 @@ from regard.errors import DataError
 from regard.fields.frames import Frames
 from regard.models.input import FrameInput, Input
 from regard.runs.run_config import Proposal
-from regard.tasks.classification.automatic_config import training_settings
+from regard.tasks.automatic_training import training_settings
+from regard.tasks.classification.automatic_config import ADAMW
 from regard.tasks.classification.inputs import ClassifierInput
 from regard.tasks.classification.labeled_text import make_answer
 from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts, wide_reasons
@@ -151,9 +152,10 @@ def _propose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[st
 
     parts, held_out = held_out_parts(corpus, valid, examples="series", hashed="their content", keys=keys)
     longest, small = max(lengths), len(lengths) <= SMALL
-    settings = training_settings(overrides, epochs=60 if small else 10, early_stopping=10)
-    if "valid" not in parts:
-        settings.pop("early_stopping", None)
+    settings = training_settings(
+        overrides, tokens=sum(lengths), epochs=40 if small else 10, optimizer=ADAMW, largest=2048,
+        patience=10 if "valid" in parts else None,
+    )  # fmt: skip
     wide = overrides.get("baseline", True)
     config = {
         "task": {"kind": "classification"},

@@ -58,6 +58,7 @@ SIZES = (
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
 NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "notes tokenizer")
 CHARACTERS_PER_PIECE = {"character": 1.0, "byte-bpe": 3.5, "notes": 3.0}  # approximately
+MUON_RATE = 1e-2  # without label smoothing, and with small batches, higher than for translation
 SAMPLED = 20  # documents that are checked for music
 
 
@@ -85,7 +86,10 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     else:
         parts, reason = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
     newer, preset = newer_parts(overrides), PRESETS[size.preset]
-    optimizer = optimizer_settings(newer, preset["width"]) | {"betas": [0.9, 0.95], "weight_decay": 0.1}
+    optimizer = optimizer_settings(newer, preset["width"], muon_rate=MUON_RATE) | {
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.1,
+    }
     tokens = count / CHARACTERS_PER_PIECE[str(tokenizer["kind"])]
     settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
     settings |= division(overrides)

@@ -6,13 +6,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.config.settings import TRAINING_ENDS
 from regard.data.column_names import ITEM_LISTS, first_of, session_columns, time_column
 from regard.data.rows import FileHead
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
+from regard.tasks.automatic_training import count_tokens, newer_parts, optimizer_settings, training_settings
 from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts
+
+WIDTH = 128
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
@@ -28,20 +30,18 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     if corpus is None or columns is None:
         return None
     time = time_column(corpus.head.names) if len(columns) == 2 else None
-    parts, split = held_out_parts(
-        corpus, valid, examples="sessions", hashed="their items", keys=_key_reader(columns, time)
-    )
-    settings: dict[str, Any] = {"batch_tokens": 2048, "clip_norm": 1.0}
-    if "optimizer" not in overrides:
-        settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1, "warmup": 200}
-    if not set(TRAINING_ENDS) & overrides.keys():
-        settings |= {"epochs": 40, "early_stopping": 5}
-    if "valid" not in parts:
-        settings.pop("early_stopping", None)
+    keys = _key_reader(columns, time)
+    parts, split = held_out_parts(corpus, valid, examples="sessions", hashed="their items", keys=keys)
+    newer = newer_parts(overrides)
+    tokens = count_tokens(key.count("\t") + 1 for key in keys(FilesConfig.model_validate(parts["train"][0])))
+    settings = training_settings(
+        overrides, tokens=tokens, epochs=20, optimizer=optimizer_settings(newer, WIDTH), largest=2048,
+        patience=5 if "valid" in parts else None,
+    )  # fmt: skip
     config = {
         "task": {"kind": "next-item"},
         "data": parts | _keys(columns, time),
-        "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2},
+        "model": {"layers": 2, "width": WIDTH, "feed_forward": 256, "heads": 4, "dropout": 0.2, **newer},
         "train": settings,
     }
     what = "columns" if corpus.head.form != "json-lines" or len(columns) > 1 else "lines with lists of"

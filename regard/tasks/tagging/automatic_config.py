@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from regard.config.settings import TRAINING_ENDS
 from regard.core.wording import pluralize
 from regard.data.column_names import tagged_columns
 from regard.data.rows import DOCUMENT_START, Column, FileHead, tokens_of
+from regard.data.shared_files import FilesConfig
 from regard.data.text_files import read_lines
 from regard.runs.run_config import Confidence, Proposal
+from regard.tasks.automatic_training import count_tokens, training_settings
 from regard.tasks.detect_files import (
     DetectedCorpus,
     common_head,
@@ -44,25 +45,25 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     columns = word_and_tag(corpus.first, data.get("token"), data.get("tag"))
     if corpus.head.names and corpus.head.form in ("tsv", "word-lines"):
         columns = tagged_columns(corpus.head.names, word_a_line=True) or columns
-    parts, held_out = held_out_parts(
-        corpus, valid, examples="sentences", hashed="their tokens",
-        keys=lambda files: ("\t".join(tokens_of(row, "tokens")) for row in tagged_rows([files], *columns)),
-    )  # fmt: skip
-    settings: dict[str, Any] = {"batch_tokens": 1024, "clip_norm": 1.0}
-    if "optimizer" not in overrides:
-        settings |= {"optimizer": "adamw", "learning_rate": 2e-3, "warmup": 100}
-    if not set(TRAINING_ENDS) & overrides.keys():
-        settings |= {"epochs": 20} | ({"early_stopping": 5} if "valid" in parts else {})
+
+    def keys(files: FilesConfig) -> Iterator[str]:
+        return ("\t".join(tokens_of(row, "tokens")) for row in tagged_rows([files], *columns))
+
+    parts, held_out = held_out_parts(corpus, valid, examples="sentences", hashed="their tokens", keys=keys)
+    tokens = count_tokens(key.count("\t") + 1 for key in keys(FilesConfig.model_validate(parts["train"][0])))
+    adamw = {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1}
+    patience = 5 if "valid" in parts else None
+    settings = training_settings(overrides, tokens=tokens, epochs=10, optimizer=adamw, largest=1024, patience=patience)
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
         "wide": overrides.get("baseline", True),
     }  # fmt: skip
-    keys = (
+    named = (
         {} if all(isinstance(column, int) for column in columns) else dict(zip(("token", "tag"), columns, strict=True))
     )
     config = {
         "task": {"kind": "tagging"},
-        "data": {**parts, **keys, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
+        "data": {**parts, **named, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
         "model": model,
         "train": settings,
     }
