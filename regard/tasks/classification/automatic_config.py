@@ -16,6 +16,7 @@ from regard.tasks.classification.label_columns import LabelColumns, fasta_labels
 from regard.tasks.classification.labeled_text import read_labeled
 from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts, wide_reasons
 
+SMALL = 20_000  # texts
 ADAMW = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
 
 
@@ -47,7 +48,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     if detected is None:
         return None
     total, spaced = detected.examples, detected.spaced
-    small = total <= 20_000
+    small = total <= SMALL
     keys = _keys(detected)
     parts, held_out = held_out_parts(corpus, valid, examples="texts", hashed="their content", keys=keys)
     texts = keys(FilesConfig.model_validate(parts["train"][0]))
@@ -67,11 +68,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         reasons.append("label of a record: the last word of its header line")
     else:
         reasons[0] += " (for translation: --task translation)"
-    model: dict[str, Any] = {"preset": "tiny" if small else "small", "pooling": "attention"}
-    if not spaced:
-        reasons.append("texts without spaces → character tokenizer, convolutional encoder (it detects short motifs)")
-        model = {"encoder": {"kind": "convolutional", "blocks": [[64, 7, 3]]}, "width": 64, "dropout": 0.3}
-        model |= {"pooling": "attention"}
+    model, data, network = _network(small=small, spaced=spaced)
+    reasons += [network]
     if len(detected.data.get("text", ())) == 2:
         reasons.append("two texts per example → encoded separately and compared (model.pairs = apart)")
         model |= {"pairs": "apart"}
@@ -79,11 +77,27 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     reasons += wide_reasons(overrides)
     config = {
         "task": {"kind": "classification"},
-        "data": {**parts, **detected.data, "tokenizer": {"kind": "word" if spaced else "character"}},
+        "data": {**parts, **detected.data, **data},
         "model": model,
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _network(*, small: bool, spaced: bool) -> tuple[dict[str, Any], dict[str, Any], str]:
+    """Return the sections ``model`` and ``data`` for texts with or without spaces, and the reason."""
+    data: dict[str, Any] = {"tokenizer": {"kind": "word" if spaced else "character"}}
+    if not spaced:
+        encoder = {"kind": "convolutional", "blocks": [[64, 7, 3]]}
+        reason = "texts without spaces → character tokenizer, convolutional encoder (it detects short motifs)"
+        return {"encoder": encoder, "width": 64, "dropout": 0.3, "pooling": "attention"}, data, reason
+    if not small:
+        reason = f"more than {SMALL:,} texts → Transformer (preset `small`)"
+        return {"preset": "small", "pooling": "attention"}, data, reason
+    encoder = {"kind": "convolutional", "blocks": [[128, 3, 1]], "position": "none"}
+    model = {"encoder": encoder, "width": 128, "dropout": 0.5, "affixes": 20_000, "pooling": "attention"}
+    reason = f"up to {SMALL:,} texts → convolutions over three words; inputs: words with their prefixes and suffixes"
+    return model, data | {"hidden_tokens": 0.2}, reason
 
 
 def _keys(detected: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:

@@ -55,7 +55,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     patience = 5 if "valid" in parts else None
     settings = training_settings(overrides, tokens=tokens, epochs=10, optimizer=adamw, largest=1024, patience=patience)
     model = {
-        "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 1, "width": 256, "dropout": 0.4, "affixes": 20_000,
+        "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 2, "width": 256, "dropout": 0.5, "affixes": 20_000,
         "wide": overrides.get("baseline", True),
     }  # fmt: skip
     named = (
@@ -63,7 +63,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     )
     config = {
         "task": {"kind": "tagging"},
-        "data": {**parts, **named, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.1},
+        "data": {**parts, **named, "tokenizer": {"kind": "word"}, "hidden_tokens": 0.2},
         "model": model,
         "train": settings,
     }
