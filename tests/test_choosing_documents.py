@@ -35,7 +35,7 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
     """25 different documents, each four times: two are held out, with all their copies."""
     told: list[str] = []
     path = json_lines(tmp_path / "chat.jsonl", 100)
-    config: Any = find_config([str(path)], [], ["train.steps=1"], log=told.append)
+    config: Any = find_config([str(path)], [], ["train.steps=1", "train.baseline=false"], log=told.append)
     assert config.data.documents == "json-line" and config.task.kind == "language-model"
     assert "25 different documents" in told[0] and told[1].startswith("validation: 2 documents, ")
     data, said = prepared(config, tmp_path / "run")
@@ -50,7 +50,8 @@ def test_json_lines_train_a_language_model_and_whole_documents_are_held_out(tmp_
 def test_the_reason_counts_in_words_that_fit_the_number(tmp_path: Path) -> None:
     told: list[str] = []
     for number in (1, 10):
-        find_config([str(json_lines(tmp_path / f"{number}.jsonl", number))], [], ["train.steps=1"], log=told.append)
+        path, given = json_lines(tmp_path / f"{number}.jsonl", number), ["train.steps=1", "train.baseline=false"]
+        find_config([str(path)], [], given, log=told.append)
     assert told[0].startswith("1 different document →") and "--valid-file" in told[1]
     assert told[2] == "columns read: prompt (prompt), completion (completion)"
     assert told[3].startswith("10 different documents →") and "validation: 1 document, " in told[4]

@@ -448,6 +448,7 @@ def test_the_keys_of_the_layers_are_all_tried() -> None:
         "execution",  # tests/test_execution.py
         "feed_forward_chunks",  # the same; it changes no number
         "never_predicted",  # tests/hand/test_imported_parts.py
+        "wide",  # tests/test_wide_language_model.py
         "from",  # tests/test_going_on.py
     }
 

@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from regard import cli
-from regard.attention.span import Span
 from regard.data import music_files
 from regard.data.midi import read_midi, write_midi
 from regard.data.music_files import read_pieces
@@ -26,6 +25,7 @@ from regard.data.notes import frames_of, name_of, pitch_of, spell
 from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
 from regard.data.tokenizers.tokenizer import END, UNKNOWN, TokenizerConfig
 from regard.errors import ConfigError, DataError
+from regard.inference.interpolated_model import InterpolatedModel
 from regard.runs.config import load_config
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
@@ -331,9 +331,9 @@ def test_nats_of_a_frame_are_of_all_its_pitches(run: Path) -> None:
     for line in (run / "data" / "valid.jsonl").read_text().splitlines():
         text = json.loads(line)["text"]
         numbers = torch.tensor([[2, *NOTES.encode(text), END]])
+        whole = InterpolatedModel(model.model, model.ngrams, model.model.gate)
         with torch.no_grad():
-            features = model.model(numbers[:, :-1], Span.without_padding(numbers[:, :-1])).features
-            log_p = torch.log_softmax(model.model.head(features), -1)
+            log_p, _ = whole.step(numbers[:, :-1], whole.start(1))
         total -= float(log_p.gather(2, numbers[:, 1:, None]).sum())
         frames += text.count("\n")
     assert frames == 32 and found["nats_per_frame"] == pytest.approx(total / frames, rel=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 import torch
 
 from regard.baselines.ngrams import ContextTokens, NgramBaseline, _count, _discounts
-from regard.core.baseline import SavedBaseline
+from regard.core.baseline import FOLDER, SETTINGS_FILE, SavedBaseline
 from regard.core.task import find_task
-from regard.tasks.language_model.baseline import _tokens
+from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
 from regard.testing import TaskCase
 
 Sequences = list[list[int]]
@@ -55,9 +56,9 @@ def slow(sequences: Sequences, longest: int, types: int) -> Any:
             return shorter
         discounts = _discounts(np.array([*sizes[order].values()]))
         total = sum(rows.values())
-        backoff = sum(discounts[min(size, 3) - 1] for size in rows.values()) / total
+        backoff = sum(discounts[min(size, 3)] for size in rows.values()) / total
         size = rows.get((own, target), 0)
-        return (size - discounts[min(size, 3) - 1] if size else 0.0) / total + backoff * shorter
+        return (size - discounts[min(size, 3)] if size else 0.0) / total + backoff * shorter
 
     return probability
 
@@ -66,7 +67,7 @@ def slow(sequences: Sequences, longest: int, types: int) -> Any:
 def test_it_is_that_of_plain_dictionaries(longest: int) -> None:
     sequences, unseen = drawn(1), drawn(2, number=6)
     model = NgramBaseline()
-    model.types, model.orders = 6, _count(tokens_of(sequences), longest)
+    model.types, model.orders = 6, _count(tokens_of(sequences), longest, 6)
     found = model.log_probabilities(tokens_of(unseen))
     reference = slow(sequences, longest, 6)
     expected = []
@@ -76,6 +77,30 @@ def test_it_is_that_of_plain_dictionaries(longest: int) -> None:
             reference(tuple(padded[at - longest : at]), padded[at], longest) for at in range(longest + 1, len(padded))
         ]
     np.testing.assert_allclose(np.exp(found), expected, rtol=1e-5)
+
+
+def test_the_distribution_of_the_next_token_is_that_of_each_target() -> None:
+    model = NgramBaseline()
+    model.learn(tokens_of(drawn(1)), 7)
+    assert model.longest > 1
+    for context in ([0], [1, 2], [3, 3, 3, 4], [6, 6, 6], [2, 0, 1, 4, 1, 0]):
+        recent = np.full((1, model.longest), -1)
+        own = context[::-1][: model.longest]
+        recent[0, : len(own)] = own
+        found, bucket = model.next_probabilities(np.repeat(recent, 3, 0))
+        each = [model.evidence(tokens_of([[*context, target]])) for target in range(7)]
+        expected = [np.exp(one.log_probabilities[-1]) for one in each]
+        np.testing.assert_allclose(found, [expected] * 3, rtol=1e-5)
+        assert {*bucket.tolist()} == {one.buckets[-1] for one in each}
+
+
+def test_the_bucket_is_that_of_the_longest_known_context() -> None:
+    """After 0 1 there are two tokens; 5 was never read, so only the empty context, of 13 tokens, is known after it."""
+    model = NgramBaseline()
+    model.types, model.orders = 6, _count(tokens_of([[0, 1, 2], [0, 1, 3], *[[4, 4]] * 9]), 2, 6)
+    buckets = model.evidence(tokens_of([[0, 1, 2], [5, 1], [4, 4]])).buckets
+    longest, size = buckets // 4, buckets % 4
+    assert longest.tolist() == [2, 2, 0, 2] and size.tolist() == [0, 0, 1, 1]
 
 
 def test_probabilities_sum_to_one() -> None:
@@ -118,9 +143,9 @@ def test_damaged_arrays_are_refused(damage: str) -> None:
     if damage == "order":
         arrays["1.grams"] = arrays["1.grams"][::-1].copy()
     elif damage == "length":
-        arrays["1.backoff"] = arrays["1.backoff"][:-1]
+        arrays["1.totals"] = arrays["1.totals"][:-1]
     elif damage == "share":
-        arrays["1.shares"] = np.full_like(arrays["1.shares"], np.nan)
+        arrays["1.discounted"] = np.full_like(arrays["1.discounted"], np.nan)
     elif damage == "missing":
         del arrays["0.contexts"]
     else:
@@ -134,11 +159,25 @@ def test_documents_of_a_row_are_apart() -> None:
     case = TaskCase(find_task("language-model"), "language-model")
     examples: Any = case.data.train
     batch = examples.collate(examples.batches(None)[0])
-    tokens, counted = _tokens(batch)
+    tokens, counted = tokens_of_batch(batch)
     assert counted.sum() == batch.weight
     rows, length = batch.input.shape
     assert tokens.depth.max() == length - 1 and (tokens.depth == 0).sum() == rows
     position = torch.arange(length).expand(rows, -1) % 3
-    cut, _ = _tokens(batch._replace(position=position))
+    cut, _ = tokens_of_batch(batch._replace(position=position))
     assert cut.depth.max() == 2
     np.testing.assert_array_equal(cut.targets, tokens.targets)
+
+
+def test_a_run_with_the_first_format_has_no_baseline() -> None:
+    case = TaskCase(find_task("language-model"), "language-model")
+    run = case.run()
+    data = case.task.prepare(run, lambda message: None, None)
+    baseline = case.task.fit_baseline(run, data)
+    assert baseline is not None
+    baseline.save(run, {})
+    assert case.task.open_baseline(run, data.codecs) is not None
+    path = run.path / FOLDER / SETTINGS_FILE
+    saved = json.loads(path.read_text())
+    path.write_text(json.dumps(saved | {"settings": {"types": 9, "orders": 2}}))
+    assert case.task.open_baseline(run, data.codecs) is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -17,7 +17,10 @@ MAX_TRIED = 1_000_000  # tokens by which the order is chosen
 FEW_TYPES = 512  # up to this size of the vocabulary, longer contexts are tried
 ORDERS = {True: (3, 4, 5, 6, 8), False: (1, 2, 3, 4)}  # tokens of context, for few types and for many
 HELD_OUT = 0.05  # share of the tokens by which the order is chosen
-FACTOR, MIXED = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
+FACTOR = np.uint64(0x9E3779B97F4A7C15)
+MAX_ORDERS, SIZES = 16, 4  # longest contexts and classes of their counts, for ``NgramBaseline.evidence``
+BUCKETS = MAX_ORDERS * SIZES
+FORMAT = 2  # of the arrays
 
 
 class ContextTokens(NamedTuple):
@@ -39,27 +42,40 @@ class ContextTokens(NamedTuple):
         return ContextTokens(inputs, np.minimum(depth, np.arange(len(depth))), targets)
 
 
+class Evidence(NamedTuple):
+    """The log-probability of each target, and what it rests on.
+
+    Attributes:
+        log_probabilities: (targets,) natural logarithms.
+        buckets: (targets,) length of the longest known context × ``SIZES`` + class of its count, below ``BUCKETS``.
+    """
+
+    log_probabilities: Floats
+    buckets: Numbers
+
+
 class ContextCounts(NamedTuple):
     """Counts of one length of context.
 
     Attributes:
         contexts: codes of the contexts, ascending.
-        backoff: (contexts,) the share of the shorter context.
-        grams: codes of contexts with their next token, ascending.
-        shares: (grams,) the discounted relative frequency.
+        totals: (contexts,) sum of the counts of the tokens after the context.
+        discounted: (contexts,) sum of the discounts of these counts.
+        grams: index of a context × number of types + token, ascending.
+        counts: (grams,) count of the token after the context, or of the different tokens before both.
+        discounts: (4,) discounts of the counts 0, 1, 2 and more.
     """
 
     contexts: Codes
-    backoff: npt.NDArray[np.float32]
-    grams: Codes
-    shares: npt.NDArray[np.float32]
+    totals: npt.NDArray[np.float32]
+    discounted: npt.NDArray[np.float32]
+    grams: Numbers
+    counts: npt.NDArray[np.int32]
+    discounts: npt.NDArray[np.float32]
 
-    def interpolate(self, context: Codes, gram: Codes, shorter: Floats) -> Floats:
-        """Return the probability of each gram; ``shorter``: its probability after the shorter context."""
-        place, known = _lookup(self.contexts, context)
-        backoff = np.where(known, self.backoff[place], 1.0)
-        place, known = _lookup(self.grams, gram)
-        return np.asarray(np.where(known, self.shares[place], 0.0) + backoff * shorter)
+    def discount(self, counts: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Return the discounts of counts."""
+        return self.discounts[np.clip(counts, 0, 3).astype(np.int64)]
 
 
 class NgramBaseline:
@@ -76,102 +92,186 @@ class NgramBaseline:
 
     @property
     def description(self) -> str:
-        return f"Kneser–Ney n-grams with {max(len(self.orders) - 1, 0)} tokens of context"
+        return f"Kneser–Ney n-grams with {self.longest} tokens of context"
 
-    def learn(self, tokens: ContextTokens, types: int) -> None:
-        """Count the first ``MAX_TOKENS``; ``types``: size of the vocabulary."""
+    @property
+    def longest(self) -> int:
+        """Maximum number of tokens of a context."""
+        return max(len(self.orders) - 1, 0)
+
+    def learn(self, tokens: ContextTokens, types: int, *, longest: int | None = None) -> None:
+        """Count the first ``MAX_TOKENS``.
+
+        Args:
+            tokens: targets with their contexts.
+            types: size of the vocabulary.
+            longest: maximum number of tokens of a context; None: chosen on held-out tokens.
+        """
         self.types = types
+        if longest is not None:
+            self.orders = _count(tokens.part(0, MAX_TOKENS), longest, types)
+            return
         tried = tokens.part(0, MAX_TRIED)
         held_out = max(int(len(tried.targets) * HELD_OUT), 1)
         first, rest = tried.part(held_out, MAX_TRIED), tried.part(0, held_out)
         losses = {}
         for order in ORDERS[types <= FEW_TYPES]:
-            self.orders = _count(first, order)
+            self.orders = _count(first, order, types)
             losses[order] = -self.log_probabilities(rest).mean()
-        self.orders = _count(tokens.part(0, MAX_TOKENS), min(losses, key=losses.__getitem__))
+        self.orders = _count(tokens.part(0, MAX_TOKENS), min(losses, key=losses.__getitem__), types)
 
     def log_probabilities(self, tokens: ContextTokens) -> Floats:
         """Return (targets,) the log-probability of each target."""
-        probability = np.full(len(tokens.targets), 1 / self.types)
-        for order, (context, gram) in zip(self.orders, _codes(tokens, len(self.orders) - 1), strict=True):
-            probability = order.interpolate(context, gram, probability)
-        return np.log(probability)
+        return self.evidence(tokens).log_probabilities
+
+    def evidence(self, tokens: ContextTokens) -> Evidence:
+        """Return the log-probability of each target, and the evidence for it."""
+        rows = len(tokens.targets)
+        probability, longest, totals = np.full(rows, 1 / self.types), np.full(rows, -1), np.zeros(rows)
+        codes = _codes(_symbols(tokens, self.longest))
+        for number, (order, context) in enumerate(zip(self.orders, codes, strict=False)):  # no order: uniform
+            place, known = _lookup(order.contexts, context)
+            gram, seen = _lookup(order.grams, place * self.types + tokens.targets)
+            total = order.totals[place].astype(np.float64)
+            share = np.where(seen, order.counts[gram] - order.discount(order.counts[gram]), 0) / total
+            backed_off = share + order.discounted[place] / total * probability
+            probability = np.where(known, backed_off, probability)
+            longest, totals = np.where(known, number, longest), np.where(known, total, totals)
+        return Evidence(np.log(probability), _buckets(longest, totals))
+
+    def next_probabilities(self, recent: Numbers) -> tuple[Floats, Numbers]:
+        """Return the distribution of the next token of texts, and the evidence for it (see ``Evidence``).
+
+        Args:
+            recent: (texts, ≥ longest) the last tokens of each text, the last one first; −1: before the text.
+
+        Returns:
+            (texts, types) probabilities, and (texts,) buckets.
+        """
+        texts = len(recent)
+        probability, rows = np.full((texts, self.types), 1 / self.types), np.arange(texts)
+        longest, totals = np.full(texts, -1), np.zeros(texts)
+        symbols = [(recent[:, number] + 1).astype(np.uint64) for number in range(self.longest)]
+        for number, (order, context) in enumerate(zip(self.orders, _codes((texts, symbols)), strict=True)):
+            place, known = _lookup(order.contexts, context)
+            place, row = place[known], rows[known]
+            total = order.totals[place].astype(np.float64)
+            probability[row] *= (order.discounted[place] / total)[:, None]
+            first, last = (np.searchsorted(order.grams, (place + end) * self.types) for end in (0, 1))
+            gram = _ranges(first, last)
+            text = np.repeat(np.arange(len(row)), last - first)
+            share = (order.counts[gram] - order.discount(order.counts[gram])) / total[text]
+            probability[row[text], order.grams[gram] % self.types] += share
+            longest[row], totals[row] = number, total
+        return probability, _buckets(longest, totals)
 
     def save(self) -> SavedBaseline:
         arrays: dict[str, npt.NDArray[Any]] = {}
         for number, order in enumerate(self.orders):
             arrays |= {f"{number}.{name}": _signed(array) for name, array in order._asdict().items()}
-        return SavedBaseline(arrays, {"types": self.types, "orders": len(self.orders)})
+        return SavedBaseline(arrays, {"format": FORMAT, "types": self.types, "orders": len(self.orders)})
 
     def open(self, saved: SavedBaseline) -> Self:
         self.types, orders = int(saved.settings["types"]), int(saved.settings["orders"])
-        if not (1 <= orders <= 16 and 1 <= self.types):
+        if not (1 <= orders <= MAX_ORDERS and 1 <= self.types < 1 << 31):
             raise ValueError("the number of orders or of types is wrong")
-        self.orders = [_open_order(saved.arrays, number) for number in range(orders)]
+        self.orders = [_open_order(saved.arrays, number, self.types) for number in range(orders)]
         return self
 
 
-def _open_order(arrays: Mapping[str, npt.NDArray[Any]], number: int) -> ContextCounts:
+def _open_order(arrays: Mapping[str, npt.NDArray[Any]], number: int, types: int) -> ContextCounts:
     """Return a saved order; ValueError if its arrays are wrong."""
-    contexts, grams = (arrays[f"{number}.{name}"].view(np.uint64) for name in ("contexts", "grams"))
-    backoff, shares = (arrays[f"{number}.{name}"].astype(np.float32) for name in ("backoff", "shares"))
-    if contexts.ndim != 1 or contexts.shape != backoff.shape or grams.ndim != 1 or grams.shape != shares.shape:
+    parts = {name: arrays[f"{number}.{name}"] for name in ContextCounts._fields}
+    if any(array.ndim != 1 or not len(array) for array in parts.values()):
+        raise ValueError("an array of an order is empty, or has several dimensions")
+    order = ContextCounts(
+        parts["contexts"].view(np.uint64), parts["totals"].astype(np.float32), parts["discounted"].astype(np.float32),
+        parts["grams"].astype(np.int64), parts["counts"].astype(np.int32), parts["discounts"].astype(np.float32),
+    )  # fmt: skip
+    lengths = {len(order.contexts), len(order.totals), len(order.discounted)}
+    if len(lengths) > 1 or len(order.grams) != len(order.counts) or len(order.discounts) != 4:
         raise ValueError("the arrays of an order have different lengths")
-    if not len(contexts) or not len(grams) or any((codes[1:] <= codes[:-1]).any() for codes in (contexts, grams)):
+    if any((codes[1:] <= codes[:-1]).any() for codes in (order.contexts, order.grams)):
         raise ValueError("the codes of an order are not ascending")
-    if not all(((values >= 0) & (values <= 1)).all() for values in (backoff, shares)) or not (backoff > 0).all():
-        raise ValueError("a share is not between 0 and 1")
-    return ContextCounts(contexts, backoff, grams, shares)
+    if order.grams[0] < 0 or order.grams[-1] >= len(order.contexts) * types or (order.counts < 1).any():
+        raise ValueError("a gram belongs to no context")
+    if not ((order.totals >= 1) & (order.discounted > 0) & (order.discounted <= order.totals)).all():
+        raise ValueError("a discount is not between 0 and the count")
+    if order.discounts[0] != 0 or not ((order.discounts >= 0) & (order.discounts <= [0, 1, 2, 3])).all():
+        raise ValueError("a discount is not between 0 and the count")
+    return order
 
 
 def _signed(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     return array.view(np.int64) if array.dtype == np.uint64 else array
 
 
-def _codes(tokens: ContextTokens, longest: int) -> list[tuple[Codes, Codes]]:
-    """Return the codes of the context and of context and target of each target, for 0 … ``longest`` tokens."""
-    context, codes = np.zeros(len(tokens.targets), np.uint64), list[tuple[Codes, Codes]]()
-    last = (tokens.targets + 1).astype(np.uint64)
-    for number in range(longest + 1):
-        if number:
-            before = np.roll(tokens.inputs, number - 1)
-            symbol = np.where(tokens.depth >= number - 1, before + 1, 0).astype(np.uint64)
-            context = context * FACTOR + symbol + np.uint64(number)
-        codes.append((context, (context ^ (context >> np.uint64(29))) * MIXED + last * FACTOR))
-    return codes
+def _buckets(longest: Numbers, totals: Floats) -> Numbers:
+    """Return the bucket of a known context: its length × SIZES + the class of its count; 0 if none is known."""
+    size = np.minimum(np.log2(np.maximum(totals, 1)) / 2, SIZES - 1).astype(np.int64)
+    return np.where(longest < 0, 0, longest * SIZES + size)
 
 
-def _count(tokens: ContextTokens, longest: int) -> list[ContextCounts]:
+def _ranges(first: Numbers, last: Numbers) -> Numbers:
+    """Return the numbers from each ``first`` to each ``last``, concatenated."""
+    lengths = last - first
+    offsets = np.cumsum(lengths) - lengths
+    return np.arange(int(lengths.sum())) + np.repeat(first - offsets, lengths)
+
+
+def _symbols(tokens: ContextTokens, longest: int) -> tuple[int, Iterable[Codes]]:
+    """Return the number of targets and the symbols 1 … ``longest`` before each; 0: before the sequence."""
+    before = (
+        np.where(tokens.depth >= number, np.roll(tokens.inputs, number) + 1, 0).astype(np.uint64)
+        for number in range(longest)
+    )
+    return len(tokens.targets), before
+
+
+def _codes(symbols: tuple[int, Iterable[Codes]]) -> Iterator[Codes]:
+    """Yield the codes of the contexts of 0, 1, … tokens, from the symbols before each target, the last one first."""
+    rows, before = symbols
+    context = np.zeros(rows, np.uint64)
+    yield context
+    for number, symbol in enumerate(before, start=1):
+        context = context * FACTOR + symbol + np.uint64(number)
+        context ^= context >> np.uint64(29)
+        yield context
+
+
+def _count(tokens: ContextTokens, longest: int, types: int) -> list[ContextCounts]:
     """Return the counts of contexts of 0 … ``longest`` tokens."""
-    codes, orders = _codes(tokens, longest), list[ContextCounts]()
-    for number, (context, gram) in enumerate(codes):
-        if number < longest:  # each different token before counts once
-            first = np.unique(codes[number + 1][1], return_index=True)[1]
-            context, gram = context[first], gram[first]
-        orders.append(_order(context, gram))
-    return orders
+    codes, orders = list(_codes(_symbols(tokens, longest))), list[ContextCounts]()
+    targets, first = tokens.targets, np.arange(len(tokens.targets))
+    for context in reversed(codes):  # below the longest context, each different token before counts once
+        order, own = _order(context[first], targets[first], types)
+        orders.append(order)
+        first = first[own]
+    return orders[::-1]
 
 
-def _order(context: Codes, gram: Codes) -> ContextCounts:
-    """Return the discounted shares of grams, each listed as often as it counts."""
-    grams, first, counts = np.unique(gram, return_index=True, return_counts=True)
-    contexts, place = np.unique(context[first], return_inverse=True)
-    discount = _discounts(counts)[np.minimum(counts, 3) - 1]
-    total = np.bincount(place, counts, len(contexts))
-    backoff = np.bincount(place, discount, len(contexts)) / total
-    shares = (counts - discount) / total[place]
-    return ContextCounts(contexts, backoff.astype(np.float32), grams, shares.astype(np.float32))
+def _order(context: Codes, targets: Numbers, types: int) -> tuple[ContextCounts, Numbers]:
+    """Return the counts of grams, each listed as often as it counts, and the first place of each gram."""
+    contexts, place = np.unique(context, return_inverse=True)
+    grams, first, counts = np.unique(place * types + targets, return_index=True, return_counts=True)
+    discounts = _discounts(counts).astype(np.float32)
+    totals = np.bincount(place, minlength=len(contexts))
+    discounted = np.bincount(grams // types, discounts[np.minimum(counts, 3)], len(contexts))
+    order = ContextCounts(
+        contexts, totals.astype(np.float32), discounted.astype(np.float32), grams, counts.astype(np.int32), discounts
+    )
+    return order, first
 
 
 def _discounts(counts: Numbers) -> Floats:
-    """Return the discounts of grams that occur once, twice, and more often."""
+    """Return the discounts of grams that occur never, once, twice, and more often."""
     once, twice, thrice, four = (max(float((counts == number).sum()), 1e-9) for number in (1, 2, 3, 4))
     y = once / (once + 2 * twice)
-    raw = np.array([1 - 2 * y * twice / once, 2 - 3 * y * thrice / twice, 3 - 4 * y * four / thrice])
-    return np.clip(raw, 0.05, np.array([0.95, 1.9, 2.85]))
+    raw = np.array([0, 1 - 2 * y * twice / once, 2 - 3 * y * thrice / twice, 3 - 4 * y * four / thrice])
+    return np.clip(raw, [0, 0.05, 0.05, 0.05], [0, 0.95, 1.9, 2.85])
 
 
-def _lookup(codes: Codes, searched: Codes) -> tuple[Numbers, npt.NDArray[np.bool_]]:
+def _lookup(codes: npt.NDArray[Any], searched: npt.NDArray[Any]) -> tuple[Numbers, npt.NDArray[np.bool_]]:
     """Return the index of each searched code in ascending codes, and whether it is there."""
     place = np.minimum(np.searchsorted(codes, searched), len(codes) - 1)
     return place, codes[place] == searched

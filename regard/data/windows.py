@@ -21,7 +21,8 @@ class TokenBatch(NamedTuple):
 
     ``loss_mask``: targets that count in the loss, if not all valid ones. ``segment``: number of the document, for rows
     with several documents; ``position`` is the position within it. ``fresh``: rows that begin a text; other rows
-    continue the row of the previous batch.
+    continue the row of the previous batch. ``wide``: the evidence of n-grams for each target, its log-probability and
+    its bucket (``baselines.ngrams.Evidence``).
     """
 
     input: Tensor  # (rows, length) int64
@@ -33,6 +34,7 @@ class TokenBatch(NamedTuple):
     segment: Tensor | tuple[()] = ()  # (rows, length) int64
     position: Tensor | tuple[()] = ()  # (rows, length) int64
     fresh: Tensor | tuple[()] = ()  # (rows,) bool
+    wide: Tensor | tuple[()] = ()  # (rows, length, 2) float32
 
 
 class WindowExamples:

@@ -36,7 +36,7 @@ def obstacle(model: LanguageModel) -> str | None:
     if not model.layers:
         return "it has no layers"
     reasons = (layer_obstacle(layer, None, BIASES, windows=True) for layer in model.stack)
-    unknown = unknown_parameters(model, KNOWN, prefixes=("layers.", "norm."))
+    unknown = unknown_parameters(model, KNOWN, prefixes=("layers.", "norm.", "gate."))  # a predictor applies the gate
     return next(filter(None, (*reasons, unknown)), None)
 
 

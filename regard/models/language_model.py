@@ -14,6 +14,7 @@ from regard.core.state import truncate
 from regard.models.execution import Execution, Plain, Step
 from regard.models.head import Head
 from regard.models.input import Input
+from regard.models.ngram_gate import NgramGate
 from regard.models.transformer.layer import LayerState, Losses, TransformerLayer, stack_results
 
 
@@ -39,7 +40,8 @@ class LanguageModel(nn.Module):
     """P(token | previous tokens): a Transformer decoder without a source.
 
     N layers of a causal mixer and a feed-forward. See Radford et al. 2018; Al-Rfou et al. 2019 for characters. ``norm``
-    is the last norm of a pre-norm stack, else the identity.
+    is the last norm of a pre-norm stack, else the identity. ``gate``: weights of an interpolation with n-grams, which
+    the objective and the predictor use; the outputs of the model are those of the network alone.
     """
 
     def __init__(
@@ -52,6 +54,7 @@ class LanguageModel(nn.Module):
     ) -> None:
         super().__init__()
         self.execution = execution or Plain()
+        self.gate: NgramGate | None = None
         self.head, self.embedding, self.layers, self.norm = head, embedding, nn.ModuleList(layers), norm
         self.width = embedding.width
 

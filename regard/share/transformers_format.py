@@ -40,6 +40,8 @@ FAMILIES = (LLAMA, GPT2, GPT_NEOX)  # the first that can represent a model write
 
 def obstacle(config: Any) -> str | None:
     """Return the reasons why no family can represent a model; None if one can."""
+    if config.wide:
+        return "no class interpolates a network with n-grams; train it with --set model.wide=false"
     reasons = {family.architecture: family.obstacle(config) for family in FAMILIES}
     if None in reasons.values():
         return None

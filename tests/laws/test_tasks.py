@@ -39,10 +39,23 @@ def _trusted() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames"])
+def _with_ngrams() -> TaskCase:
+    """A language model that is interpolated with n-grams."""
+    task = find_task("language-model")
+
+    def sample(folder: Path) -> Any:
+        tables = dict(task.sample(folder))
+        return tables | {"model": tables["model"] | {"wide": True}}
+
+    return TaskCase(replace(task, sample=sample), "language-model")
+
+
+@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams"])
 def case(request: pytest.FixtureRequest) -> TaskCase:
     if request.param == "frames":
         return TaskCase(frames_task.TASK, "classification")
+    if request.param == "n-grams":
+        return _with_ngrams()
     return TaskCase(find_task(request.param), request.param)
 
 

@@ -71,8 +71,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     model, data, network = _network(small=small, spaced=spaced)
     reasons += [network]
     if len(detected.data.get("text", ())) == 2:
-        reasons.append("two texts per example → encoded separately and compared (model.pairs = apart)")
-        model |= {"pairs": "apart"}
+        reasons.append("two texts per example → encoded together (model.pairs = together)")
+        model |= {"pairs": "together"}
     model["wide"] = overrides.get("baseline", True)
     reasons += wide_reasons(overrides)
     config = {

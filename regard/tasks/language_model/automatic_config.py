@@ -7,6 +7,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from regard.baselines.ngrams import MAX_TOKENS
 from regard.core.untrusted_files import shortened
 from regard.core.wording import pluralize
 from regard.data.column_names import document_columns, label_like
@@ -85,14 +86,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         parts, reason = held_out_parts(corpus, valid, examples="documents", hashed="their content")
     else:
         parts, reason = _held_out(files, valid, len(digests)) if packed else _parts(files, valid, count)
-    newer, preset = newer_parts(overrides), PRESETS[size.preset]
-    optimizer = optimizer_settings(newer, preset["width"], muon_rate=MUON_RATE) | {
-        "betas": [0.9, 0.95],
-        "weight_decay": 0.1,
-    }
     tokens = count / CHARACTERS_PER_PIECE[str(tokenizer["kind"])]
-    settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
-    settings |= division(overrides)
+    carried = overrides.get("data", {}).get("order") == "lanes"
+    wide = bool(overrides.get("baseline", True)) and tokens <= MAX_TOKENS and not carried
+    newer = newer_parts(overrides)
+    settings = _training(overrides, size, tokens, newer)
     content = pluralize(len(digests), "different document") if packed else "plain text"
     reasons = [
         f"{content}{' of music' if music else ''} → language model "
@@ -101,15 +99,25 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         reason,
         *_described(corpus, overrides),
         *_unread(files),
+        *(["probabilities: those of the network, interpolated with those of n-grams (model.wide)"] if wide else []),
         *(['data.order = "feistel": the text is too large for a list of its windows'] if order else []),
     ]
     config = {
         "task": {"kind": "language-model"},
         "data": {**parts, **packed, **order, "tokenizer": tokenizer, "context": size.context},
-        "model": {"preset": size.preset, "dropout": size.dropout, **newer},
+        "model": {"preset": size.preset, "dropout": size.dropout, **newer, "wide": wide},
         "train": settings,
     }
     return Proposal(config, reasons)
+
+
+def _training(overrides: Mapping[str, Any], size: _Size, tokens: float, newer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the section ``train``; a batch has several windows."""
+    optimizer = optimizer_settings(newer, PRESETS[size.preset]["width"], muon_rate=MUON_RATE)
+    optimizer |= {"betas": [0.9, 0.95], "weight_decay": 0.1}
+    settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
+    settings["batch_tokens"] = max(settings["batch_tokens"], 4 * size.context)
+    return settings | division(overrides)
 
 
 def _described(corpus: DetectedCorpus | None, overrides: Mapping[str, Any]) -> list[str]:

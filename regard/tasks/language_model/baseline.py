@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from regard.baselines.ngrams import MAX_TOKENS, ContextTokens, NgramBaseline
-from regard.core.baseline import FOLDER, open_saved_baseline, save_baseline
+from regard.baselines.ngrams import NgramBaseline
+from regard.core.baseline import FOLDER, open_baseline, open_saved_baseline, save_baseline
 from regard.core.task import Data, ExampleIndices, Indices, MetricSums, RunFiles
 from regard.data.tokenizers.notes import FRAME_END
-from regard.data.windows import TokenBatch
 from regard.tasks.language_model.scoring import text_sizes
+from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
+from regard.tasks.language_model.wide import fit_ngrams
 
 AT_ONCE = 256  # windows that are read together
 
@@ -35,7 +35,7 @@ class LanguageModelBaseline:
         indices = indices[indices >= 0]
         for start in range(0, len(indices), AT_ONCE):
             index = indices[start : start + AT_ONCE]
-            tokens, counted = _tokens(examples.collate(ExampleIndices(index, np.zeros(len(index), np.int64))))
+            tokens, counted = tokens_of_batch(examples.collate(ExampleIndices(index, np.zeros(len(index), np.int64))))
             nll -= float(self.model.log_probabilities(tokens)[counted].sum())
             number += int(counted.sum())
             frames += int((tokens.targets[counted] == FRAME_END).sum())
@@ -48,36 +48,25 @@ class LanguageModelBaseline:
 
 
 def fit_text_baseline(run: RunFiles, data: Data) -> LanguageModelBaseline:
-    """Fit the baseline on the windows of the training data."""
-    parts, number, examples = list[ContextTokens](), 0, data.train
-    for batch in examples.batches(0):  # in the random order of the first epoch: a sample of a large corpus
-        tokens, _ = _tokens(cast("TokenBatch", examples.collate(batch)))
-        parts.append(tokens)
-        number += len(tokens.targets)
-        if number >= MAX_TOKENS:
-            break
-    model = NgramBaseline()
-    model.learn(ContextTokens(*(np.concatenate(arrays) for arrays in zip(*parts, strict=True))), data.spec["types"])
+    """Fit the baseline on the windows of the training data, unless it is the wide part, which is fitted already."""
+    model = data.codecs.wide or fit_ngrams(data.train, data.spec["types"])
     return LanguageModelBaseline(model, music=run.config.data.tokenizer.kind == "notes")
 
 
 def open_text_baseline(run: RunFiles, codecs: Any) -> LanguageModelBaseline | None:
     """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
-
-    def check(model: NgramBaseline) -> None:
-        if model.types != len(codecs.tokenizer):
-            raise ValueError("the vocabulary of the baseline differs from that of the run")
-
-    model = open_saved_baseline(run.path / FOLDER, NgramBaseline(), check)
+    model = codecs.wide or open_ngrams(run, len(codecs.tokenizer))
     return None if model is None else LanguageModelBaseline(model, music=run.config.data.tokenizer.kind == "notes")
 
 
-def _tokens(batch: TokenBatch) -> tuple[ContextTokens, Any]:
-    """Return the valid targets of a batch, row by row, and which of them count in the loss."""
-    valid, (rows, length) = batch.valid.numpy(), batch.input.shape
-    depth = np.tile(np.arange(length), (rows, 1))
-    if isinstance(batch.position, Tensor):
-        depth = np.minimum(depth, batch.position.numpy())
-    counted = batch.loss_mask.numpy() if isinstance(batch.loss_mask, Tensor) else valid
-    inputs, targets = batch.input.numpy(), batch.target.numpy()
-    return ContextTokens(inputs[valid], depth[valid], targets[valid]), counted[valid]
+def open_ngrams(run: RunFiles, types: int) -> NgramBaseline | None:
+    """Open the saved n-grams of a run; None if it has no n-grams. Raises ModelError if they are damaged."""
+    saved = open_baseline(run.path / FOLDER, NgramBaseline.kind)
+    if saved is None or "format" not in saved.settings:  # the first format had no counts, which a mixture needs
+        return None
+
+    def check(model: NgramBaseline) -> None:
+        if model.types != types:
+            raise ValueError("the vocabulary of the baseline differs from that of the run")
+
+    return open_saved_baseline(run.path / FOLDER, NgramBaseline(), check)

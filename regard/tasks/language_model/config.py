@@ -18,6 +18,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
+from regard.models.wide_config import require_baseline
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 if TYPE_CHECKING:
@@ -159,6 +160,10 @@ class LanguageModelConfig(UnsmoothedRunConfig):
         return self.generate
 
     @property
+    def wide(self) -> bool:
+        return self.model.wide
+
+    @property
     def width(self) -> int:
         return self.model.decoder.width
 
@@ -220,6 +225,18 @@ class LanguageModelConfig(UnsmoothedRunConfig):
         if not isinstance(model, dict) or not isinstance(data, dict):
             return values
         return values | {"model": {"longest": data.get("context", CONTEXT)} | model}
+
+    @model_validator(mode="after")
+    def _check_wide(self) -> Self:
+        require_baseline(self.wide, self.train.baseline)
+        if self.wide and self.data.order == "lanes":
+            raise InvalidCombination(
+                "model.wide",
+                "data.order",
+                why="the n-grams read windows that do not continue each other",
+                help="--set model.wide=false, or --set data.order=shuffled",
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_frames(self) -> Self:

@@ -14,6 +14,7 @@ from typing import NamedTuple, overload
 import torch
 from pydantic import ValidationError
 
+from regard.baselines.ngrams import NgramBaseline
 from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
@@ -28,7 +29,8 @@ from regard.data.windows import WindowExamples
 from regard.errors import ConfigError
 from regard.inference.causal_decoding import causal_decoder, has_bounded_context, possible_engine
 from regard.inference.decoding import Engine
-from regard.inference.prompt_decoding import PromptDecoding
+from regard.inference.interpolated_model import InterpolatedModel
+from regard.inference.prompt_decoding import DecodedModel, PromptDecoding
 from regard.inference.run_search import require_seed
 from regard.inference.search_model import SearchInput
 from regard.models.language_model import LanguageModel
@@ -68,7 +70,8 @@ class Generator:
 
     ``context`` is the maximum number of tokens that a prediction sees, as in training. With ``carried`` the model was
     trained to keep its state, and reads texts of any length in steps of ``context`` tokens. ``engine`` generates; by
-    default, it is the fast float32 form of the model if that exists. Scores always use the model itself.
+    default, it is the fast float32 form of the model if that exists. Scores always use the model itself. With
+    ``ngrams``, all probabilities are those of the interpolation with them (``models.ngram_gate``).
     """
 
     def __init__(
@@ -80,8 +83,9 @@ class Generator:
         context: int,
         engine: Engine | None = None,
         carried: bool = False,
+        ngrams: NgramBaseline | None = None,
     ) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
+        self.model, self.tokenizer, self.ngrams = model.eval(), tokenizer, ngrams
         self.settings, self.context, self.carried = settings, context, carried
         self.device = model.head.weight.device
         self.engine = possible_engine(model, engine)
@@ -91,7 +95,12 @@ class Generator:
         """Model in the layout of the engine, built on first use."""
         model, endless = causal_decoder(self.model, self.engine), self.carried or has_bounded_context(self.model)
         context = None if endless else self.context
-        return PromptDecoding(model, context=context, types=len(self.tokenizer), device=self.device)
+        return PromptDecoding(self._mixed(model), context=context, types=len(self.tokenizer), device=self.device)
+
+    def _mixed(self, model: DecodedModel) -> DecodedModel:
+        """Return a form of the model interpolated with the n-grams, if there are any."""
+        gate = self.model.gate
+        return model if self.ngrams is None or gate is None else InterpolatedModel(model, self.ngrams, gate)
 
     @overload
     def __call__(
@@ -249,17 +258,21 @@ class Generator:
         before = [BEGIN] if prompt is None else [BEGIN, *self._encode(prompt)]
         tokens = before + scored
         if self.carried and stride is None:
-            scores = carried_scores(self.model, tokens, len(before), self.context, interrupted)
+            scores = carried_scores(
+                self._mixed(self.model), tokens, len(before), self.context, self.device, interrupted
+            )
             return _text_score(self.tokenizer, text, scored, scores)
         if prompt is None or stride is not None:
             windows = iter(score_windows(len(tokens) - 1, len(before) - 1, self.context, stride))
         else:
             windows = continued_windows(len(before), len(tokens), self.context)
-        return _text_score(self.tokenizer, text, scored, window_scores(self.model, tokens, windows, interrupted))
+        scores = window_scores(self._mixed(self.model), tokens, windows, self.device, interrupted)
+        return _text_score(self.tokenizer, text, scored, scores)
 
     def inspect(self, text: str) -> Observation:
         """Return the attention over a text, and the probability of each token given the tokens before it."""
-        return observe_tokens(self.model, self.tokenizer, text, self._encode(text), context=self.context)
+        tokens = self._encode(text)
+        return observe_tokens(self.model, self.tokenizer, text, tokens, context=self.context, mixed=self._mixed)
 
     def requested(self, request: GenerateRequest) -> GenerateConfig:
         """Return the settings of a request (``inference.search_model.Searches``)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -12,6 +12,7 @@ from regard.core.observation import Alternative, Axis, Observation, Prediction, 
 from regard.core.wording import pluralize
 from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
+from regard.inference.prompt_decoding import DecodedModel
 from regard.models.language_model import LanguageModel
 
 LONGEST = 256  # tokens; each head has LONGEST² weights
@@ -20,11 +21,17 @@ ALTERNATIVES = 10
 
 @torch.no_grad()
 def observe_tokens(
-    model: LanguageModel, tokenizer: Tokenizer, text: str, tokens: Sequence[int], *, context: int
+    model: LanguageModel,
+    tokenizer: Tokenizer,
+    text: str,
+    tokens: Sequence[int],
+    *,
+    context: int,
+    mixed: Callable[[DecodedModel], DecodedModel],
 ) -> Observation:
     """Return all attention, log-probabilities and alternatives of one pass over ``tokens``, the tokens of ``text``.
 
-    The query of each row has read the token of its label and predicts the next one.
+    The query of each row has read the token of its label and predicts the next one. ``mixed`` adds n-grams to a model.
 
     Raises:
         ConfigError: there is no token, more than ``context`` with BEGIN, or more than an observation supports.
@@ -38,8 +45,9 @@ def observe_tokens(
         raise ConfigError(f"the text is too long to inspect: {pluralize(len(tokens), 'token')}", why=why, help=help)
     sequence = [BEGIN, *tokens]
     shared = shared_copy(model)  # hooks on the model itself would affect concurrent generation
+    whole = mixed(shared)
     with observe_calls(shared) as calls:
-        log_p, _ = shared.step(torch.tensor([sequence], device=next(model.parameters()).device), shared.start(1))
+        log_p, _ = whole.step(torch.tensor([sequence], device=next(model.parameters()).device), whole.start(1))
     labels = token_labels(tokenizer, sequence)
     query, key = Axis("token just read", labels), Axis("token attended to", labels)
     predictions = tuple(

@@ -17,7 +17,7 @@ from regard.data.packs import PackExamples, cut_documents
 from regard.data.stream import Stream
 from regard.data.windows import WindowExamples
 from regard.errors import ConfigError, DataError
-from regard.models.language_model import LanguageModel
+from regard.inference.prompt_decoding import DecodedModel
 
 Window = tuple[int, int, int]  # positions of the first input token, the first scored token, and the end
 
@@ -56,9 +56,10 @@ def continued_windows(prompt: int, length: int, context: int) -> Iterator[Window
 
 
 def window_scores(
-    model: LanguageModel,
+    model: DecodedModel,
     tokens: Sequence[int],
     windows: Iterable[Window],
+    device: torch.device,
     interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
     """Return the log-probability of each scored token, given the tokens before it in its window.
@@ -66,7 +67,7 @@ def window_scores(
     Raises:
         PredictionInterrupted: ``interrupted``, called before each window, returned True.
     """
-    device, scores = model.head.weight.device, list[float]()
+    scores = list[float]()
     for begin, scored, end in windows:
         if interrupted():
             raise PredictionInterrupted
@@ -77,10 +78,11 @@ def window_scores(
 
 
 def carried_scores(
-    model: LanguageModel,
+    model: DecodedModel,
     tokens: Sequence[int],
     first: int,
     context: int,
+    device: torch.device,
     interrupted: Callable[[], bool] = not_interrupted,
 ) -> list[float]:
     """Return the log-probability of each token from position ``first``, given the state of the model before it.
@@ -91,7 +93,7 @@ def carried_scores(
         PredictionInterrupted: ``interrupted``, called before each step, returned True.
     """
     state, scores = model.start(1), list[float]()
-    sequence = torch.tensor([tokens], device=model.head.weight.device)
+    sequence = torch.tensor([tokens], device=device)
     for begin in range(0, len(tokens) - 1, context):
         if interrupted():
             raise PredictionInterrupted

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.span import Span
+from regard.baselines.ngrams import BUCKETS, NgramBaseline
 from regard.core import atomic_files
+from regard.core.baseline import FOLDER, require_wide, save_baseline
 from regard.core.export_forms import CausalForm
 from regard.core.state import leaves, rebuilt, reset_rows
 from regard.core.task import (
@@ -42,29 +44,34 @@ from regard.data.tokenizers.tokenizer import Tokenizer
 from regard.data.windows import TokenBatch, WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
+from regard.models.cross_entropy import Loss
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
 from regard.models.language_model import LanguageModel, LanguageModelState
+from regard.models.ngram_gate import NgramGate
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
-from regard.tasks.language_model.baseline import fit_text_baseline, open_text_baseline
+from regard.tasks.language_model.baseline import fit_text_baseline, open_ngrams, open_text_baseline
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
+from regard.tasks.language_model.wide import WideExamples, fit_ngrams, held_out_models
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 SUPPRESSED = -1e4  # logit with probability 0 and a finite loss, also with label smoothing
 
 
 class TextCodec(NamedTuple):
-    """Tokenizer of a run."""
+    """Tokenizer of a run, and the n-grams of its wide part, if it has one."""
 
     tokenizer: Tokenizer
+    wide: NgramBaseline | None = None
 
 
 def _open(run: RunFiles) -> CodecsAndSpec:
     tokenizer = load_tokenizer(run.tokenizers, "text")
-    return CodecsAndSpec(TextCodec(tokenizer), {"types": len(tokenizer)})
+    wide = require_wide(open_ngrams(run, len(tokenizer)), run) if run.config.wide else None
+    return CodecsAndSpec(TextCodec(tokenizer, wide), {"types": len(tokenizer)})
 
 
 def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
@@ -75,7 +82,8 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
         log(f"vocabulary: {len(tokenizer):,} {config.data.tokenizer.kind} pieces")
         tokenizer.save(run.tokenizers, "text")
         atomic_files.fault_point("vocabulary")
-    codecs, spec = _open(run)
+    codecs = TextCodec(load_tokenizer(run.tokenizers, "text"))
+    spec = {"types": len(codecs.tokenizer)}
     digests: dict[str, str] = {}
 
     def examples(name: str, texts: tuple[TextConfig, ...]) -> WindowExamples | PackExamples | LaneExamples:
@@ -98,7 +106,21 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
     valid = examples("valid", config.data.valid) if config.data.valid else None
     train = examples("train", config.data.train)
     _warn_of_documents_in_both(train, valid, log)
+    if config.wide:
+        codecs, train, valid = _with_ngrams(run, codecs, train, valid)
     return Data(train, valid, codecs, spec, digests, config.data.context)
+
+
+def _with_ngrams(run: RunFiles, codecs: TextCodec, train: Any, valid: Any) -> tuple[TextCodec, Any, Any]:
+    """Return the codecs with the wide part, which is fitted on ``train`` or opened, and examples with its evidence."""
+    types = len(codecs.tokenizer)
+    trains = run.contents != {}  # an evaluation accepts any contents
+    if trains and not (run.path / FOLDER).exists():
+        save_baseline(run.path / FOLDER, fit_ngrams(train, types), {})
+    ngrams = require_wide(open_ngrams(run, types), run)
+    models = held_out_models(train, ngrams) if trains else [ngrams]
+    wide_valid = None if valid is None else WideExamples(valid, [ngrams])
+    return codecs._replace(wide=ngrams), WideExamples(train, models), wide_valid
 
 
 def _lines(data: TextDataConfig) -> Iterator[str]:
@@ -175,6 +197,8 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
     if config.model.share == "none":
         projection = embedding_matrix(types, layers.width, std=layers.init_std)
     built = language_model(layers, TokenInput(embedding), Head(projection, _bias(config, types)))
+    if config.wide:
+        built.gate = NgramGate(BUCKETS)
     if config.data.order == "lanes":
         if not built.carries:
             raise _cannot_carry(config)
@@ -232,13 +256,34 @@ def _objective(config: LanguageModelConfig) -> Objective:
             state = reset_rows(rebuilt(start, carry), start, batch.fresh) if carry else start
         features, state, losses = model(batch.input, batch_span(batch, state), state)
         loss_mask = batch.loss_mask if isinstance(batch.loss_mask, Tensor) else batch.valid
-        terms = model.head.loss(features[loss_mask], batch.target[loss_mask], smoothing=smoothing)
-        frames = {"frames": (batch.target[loss_mask] == FRAME_END).sum()} if music else {}
+        chosen, target = features[loss_mask], batch.target[loss_mask]
+        if isinstance(batch.wide, Tensor):
+            assert model.gate is not None
+            terms = _mixture_loss(model.head, model.gate, chosen, target, batch.wide[loss_mask])
+        else:
+            terms = model.head.loss(chosen, target, smoothing=smoothing)
+        frames = {"frames": (target == FRAME_END).sum()} if music else {}
         sums = {"nll": terms.nll.detach(), "tokens": loss_mask.sum(), **frames}
         new_carry = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
         return LossTerms(sum(losses.values(), terms.smoothed), sums, new_carry)
 
     return loss
+
+
+def _mixture_loss(head: Head, gate: NgramGate, features: Tensor, target: Tensor, wide: Tensor) -> Loss:
+    """Return the loss of the mixture, whose gradient is that of the network's own loss and of the gate.
+
+    Args:
+        head: the output projection.
+        gate: the weights of the mixture.
+        features: (targets, width).
+        target: (targets,)
+        wide: (targets, 2) log-probability of the n-grams, and bucket.
+    """
+    own = head.log_probabilities(features).gather(1, target[:, None])[:, 0]
+    mixed = gate(own.detach(), wide[:, 0], wide[:, 1].long())
+    nll = -mixed.sum()
+    return Loss(nll - own.sum() + own.detach().sum(), nll)
 
 
 def batch_span(batch: TokenBatch, state: LanguageModelState | None) -> Span:
@@ -267,7 +312,7 @@ def _predictor(
 ) -> Generator:
     return Generator(
         cast(LanguageModel, net), codecs.tokenizer, config.generate, context=config.data.context, engine=engine,
-        carried=config.data.order == "lanes",
+        carried=config.data.order == "lanes", ngrams=codecs.wide,
     )  # fmt: skip
 
 

@@ -24,6 +24,7 @@ from regard.tasks.detect_files import (
 )
 from regard.tasks.tagging.task import tagged_rows, word_and_tag
 
+MAX_WIDE = 30_000  # tokens; with more, the network alone is better (UD English LinES: 95.8 % against 95.1 %)
 LINES = 20_000  # lines that are read to recognize a file
 
 
@@ -56,7 +57,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     settings = training_settings(overrides, tokens=tokens, epochs=10, optimizer=adamw, largest=1024, patience=patience)
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 2, "width": 256, "dropout": 0.5, "affixes": 20_000,
-        "wide": overrides.get("baseline", True),
+        "wide": bool(overrides.get("baseline", True)) and tokens <= MAX_WIDE,
     }  # fmt: skip
     named = (
         {} if all(isinstance(column, int) for column in columns) else dict(zip(("token", "tag"), columns, strict=True))
@@ -70,7 +71,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     reasons = [
         f"{why} → tagging", held_out, *_describe(corpus, columns),
         "inputs: words with their prefixes, suffixes and shapes; network: bidirectional GRU",
-        *wide_reasons(overrides),
+        *(wide_reasons(overrides) if tokens <= MAX_WIDE else ()),
     ]  # fmt: skip
     return Proposal(config, reasons)
 
