@@ -50,17 +50,20 @@ def test_training_in_emulated_bfloat16_is_told(
 
 
 @pytest.mark.parametrize("hardware", [True, False])
-def test_a_format_that_is_emulated_is_not_even_timed(
-    making: Making, monkeypatch: pytest.MonkeyPatch, hardware: bool
+@pytest.mark.parametrize("width", [16, 17])
+def test_the_number_format_depends_on_the_processor_and_the_width_alone(
+    making: Making, monkeypatch: pytest.MonkeyPatch, hardware: bool, width: int
 ) -> None:
+    """The network is 16 wide."""
     monkeypatch.setattr("regard.training.setup.bfloat16_in_hardware", lambda: hardware)
+    monkeypatch.setattr("regard.training.setup.BFLOAT16_WIDTH", width)
     monkeypatch.setattr("regard.training.setup._device", lambda: torch.device("cpu"))
     run = RunFolder.create(making.folder / "run", making.config(precision="auto"))
     set_up(run, log=lambda message: None)
     plan = run.read_plan()
     assert plan is not None
-    assert set(plan.seconds_per_update) == ({"float32", "bfloat16"} if hardware else {"float32"})
-    assert hardware or plan.precision == "float32"
+    assert plan.precision == ("bfloat16" if hardware and width == 16 else "float32")
+    assert plan.seconds_per_update == {plan.precision: 0.0}, "nothing is timed without train.minutes"
 
 
 @pytest.mark.parametrize(("device", "told"), [("cpu", False), ("cuda", True)])

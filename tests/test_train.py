@@ -524,6 +524,7 @@ def test_a_plan_is_measured_once_and_used_ever_after(making: Making, monkeypatch
     seconds = {"float32": 0.5, "bfloat16": 0.25}
     monkeypatch.setattr(setup, "_time_update", lambda config, task, data, name, shards: seconds[name])
     monkeypatch.setattr(setup, "bfloat16_in_hardware", lambda: True)
+    monkeypatch.setattr(setup, "BFLOAT16_WIDTH", 16)
     run = RunFolder.create(making.folder / "run", making.config(precision="auto", minutes=0.1, steps=1000))
     first = set_up(run, log=lambda message: None)
     assert first.steps == 24  # 6 s of 0.25 s each

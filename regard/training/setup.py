@@ -48,7 +48,8 @@ from regard.training.strategy import Trainable
 from regard.training.updater import batch_memory
 
 MAX_EPOCHS = 100_000  # limit for train.tokens, whose end requires the order of each epoch
-TRIALS = 8  # updates timed per number format
+TRIALS = 8  # updates that are timed
+BFLOAT16_WIDTH = 64  # narrower networks are not faster in bfloat16
 SHARDS = 2  # default number of shards; most machines do not gain from more workers
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -278,34 +279,44 @@ def _device() -> torch.device:
 
 def _make_plan(run: RunFolder, task: Task, data: Data, ranks: int) -> Plan:
     config, settings = run.config, run.config.train
-    formats: list[Literal["float32", "bfloat16"]] = ["float32", "bfloat16"]
-    if settings.precision != "auto":
-        formats = [settings.precision]
-    elif settings.engine == "reference" or (_device().type == "cpu" and not bfloat16_in_hardware()):
-        formats = ["float32"]  # emulated bfloat16 is not faster, and less exact
+    precision = _precision(config)
     shards = _shards(config, sketch(partial(task.build, config, data.spec)), ranks)
     threads = max(torch.get_num_threads() // settings.workers, 1)
-    timed = len(formats) > 1 or settings.minutes is not None
-    with batch_memory("timing an update", config):
-        timing = Shards(shards, Workers(settings.workers, threads), _device())
-        seconds = {name: _time_update(config, task, data, name, timing) / ranks if timed else 0.0 for name in formats}
-    precision = min(formats, key=lambda name: seconds[name])
+    seconds = 0.0
+    if settings.minutes is not None:
+        with batch_memory("timing an update", config):
+            timing = Shards(shards, Workers(settings.workers, threads), _device())
+            seconds = _time_update(config, task, data, precision, timing) / ranks
     limits, fitting = counted_ends(config, data), None
     if settings.minutes is not None:
-        fitting = updates_within(settings.minutes, seconds[precision])
+        fitting = updates_within(settings.minutes, seconds)
     steps = min([*limits, *([fitting] if fitting is not None else [])], default=None)
     return Plan(
         precision=precision,
         steps=steps,
         threads=threads,
         shards=shards,
-        seconds_per_update=seconds,
+        seconds_per_update={precision: seconds},
         spec=data.spec,
         corpora=data.contents,
         max_steps=min(limits, default=None),
         fit=fit(settings, planned_updates(steps, config, data), updates_per_epoch(config, data)),
         decisions=None if fitting is None else [],
     )
+
+
+def _precision(config: RunConfig) -> Literal["float32", "bfloat16"]:
+    """Return the number format of a training: bfloat16 if the processor multiplies it and the network is wide enough.
+
+    It does not depend on a measurement, so equal configs compute equal bits on equal processors.
+    """
+    settings = config.train
+    if settings.precision != "auto":
+        return settings.precision
+    if settings.engine == "reference" or config.width < BFLOAT16_WIDTH:
+        return "float32"
+    in_hardware = bfloat16_in_hardware() if _device().type == "cpu" else torch.cuda.is_bf16_supported()
+    return "bfloat16" if in_hardware else "float32"
 
 
 def counted_ends(config: RunConfig, data: Data) -> list[int]:
