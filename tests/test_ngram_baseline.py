@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from regard.baselines.ngrams import ContextTokens, NgramBaseline, _count, _discounts
+from regard.baselines.ngrams import ContextTokens, NgramBaseline, _count, discounts
 from regard.core.baseline import FOLDER, SETTINGS_FILE, SavedBaseline
 from regard.core.task import find_task
 from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
@@ -54,11 +54,11 @@ def slow(sequences: Sequences, longest: int, types: int) -> Any:
         shorter = probability(context, target, order - 1)
         if not rows:
             return shorter
-        discounts = _discounts(np.array([*sizes[order].values()]))
+        discount = discounts(np.array([*sizes[order].values()]))
         total = sum(rows.values())
-        backoff = sum(discounts[min(size, 3)] for size in rows.values()) / total
+        backoff = sum(discount[min(size, 3)] for size in rows.values()) / total
         size = rows.get((own, target), 0)
-        return (size - discounts[min(size, 3)] if size else 0.0) / total + backoff * shorter
+        return (size - discount[min(size, 3)] if size else 0.0) / total + backoff * shorter
 
     return probability
 

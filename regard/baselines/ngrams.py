@@ -254,16 +254,16 @@ def _order(context: Codes, targets: Numbers, types: int) -> tuple[ContextCounts,
     """Return the counts of grams, each listed as often as it counts, and the first place of each gram."""
     contexts, place = np.unique(context, return_inverse=True)
     grams, first, counts = np.unique(place * types + targets, return_index=True, return_counts=True)
-    discounts = _discounts(counts).astype(np.float32)
+    discount = discounts(counts).astype(np.float32)
     totals = np.bincount(place, minlength=len(contexts))
-    discounted = np.bincount(grams // types, discounts[np.minimum(counts, 3)], len(contexts))
+    discounted = np.bincount(grams // types, discount[np.minimum(counts, 3)], len(contexts))
     order = ContextCounts(
-        contexts, totals.astype(np.float32), discounted.astype(np.float32), grams, counts.astype(np.int32), discounts
+        contexts, totals.astype(np.float32), discounted.astype(np.float32), grams, counts.astype(np.int32), discount
     )
     return order, first
 
 
-def _discounts(counts: Numbers) -> Floats:
+def discounts(counts: Numbers) -> Floats:
     """Return the discounts of grams that occur never, once, twice, and more often."""
     once, twice, thrice, four = (max(float((counts == number).sum()), 1e-9) for number in (1, 2, 3, 4))
     y = once / (once + 2 * twice)

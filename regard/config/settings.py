@@ -108,7 +108,7 @@ class TrainConfig(BaseModel):
     baseline: bool = Field(
         True,
         description="fit a simple model that reads the inputs before the network, and compare the network with it "
-        "(all tasks except translation and masked models)",
+        "(all tasks except translation)",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

@@ -43,6 +43,7 @@ from regard.errors import DataError
 from regard.fields.vocabularies import make_text_tokenizer
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.masked.baseline import fit_masked_baseline, open_masked_baseline
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
 from regard.tasks.row_inputs import named_column, rows_of_one_column
@@ -238,6 +239,8 @@ TASK = Task(
         "unigram_loss": Metric(lower_is_better=True, by_predictor=True),
         "unigram_accuracy": Metric(lower_is_better=False, by_predictor=True),
     },
+    fit_baseline=fit_masked_baseline,
+    open_baseline=open_masked_baseline,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_texts,

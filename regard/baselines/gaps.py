@@ -1,0 +1,108 @@
+"""Baselines of hidden tokens: what they share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from regard.baselines.context_product import ContextProduct, GapContexts
+from regard.baselines.context_tables import Numbers
+from regard.core.baseline import Floats, SavedBaseline
+
+HIDDEN = -1  # in place of a hidden token
+Flags = npt.NDArray[np.bool_]
+
+
+class HiddenTokens(NamedTuple):
+    """Texts, concatenated, each from its begin to its end token, with hidden tokens.
+
+    Attributes:
+        read: the visible tokens; ``HIDDEN`` in place of the others.
+        chosen: the positions to predict.
+        tokens: all tokens.
+    """
+
+    read: Numbers
+    chosen: Flags
+    tokens: Numbers
+
+    @classmethod
+    def of(cls, texts: Sequence[Numbers], hidden: Sequence[Flags]) -> HiddenTokens:
+        """Return texts of which ``hidden`` positions are hidden and predicted."""
+        if not texts:
+            return cls(np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))
+        tokens, chosen = np.concatenate(texts).astype(np.int64), np.concatenate(hidden)
+        return cls(np.where(chosen, HIDDEN, tokens), chosen, tokens)
+
+
+class GapBaseline(ABC):
+    """Base of the baselines of hidden tokens: contexts of gaps, and a ``ContextProduct`` over them."""
+
+    kind: ClassVar[str]
+    alone: ClassVar[bool]  # whether the contexts of a token are the same when it is visible
+    levels: tuple[int, int, int, int]  # number of contexts by chain
+
+    def __init__(self) -> None:
+        self.product, self.types = ContextProduct(), 1
+
+    @property
+    @abstractmethod
+    def description(self) -> str:
+        """A readable name."""
+
+    @abstractmethod
+    def begin(self, types: int) -> Flags:
+        """Set the size of the vocabulary, and return which outcomes are possible."""
+
+    @abstractmethod
+    def counted(self, texts: Sequence[Numbers]) -> HiddenTokens:
+        """Return the gaps of texts from which the tables are counted."""
+
+    @abstractmethod
+    def gaps(self, tokens: HiddenTokens) -> tuple[GapContexts, Numbers, Numbers]:
+        """Return the contexts of the chosen positions, their outcomes, and (gaps,) token − outcome."""
+
+    def learn(self, texts: Sequence[Numbers], hidden: Sequence[Flags], types: int) -> None:
+        """Fit the tables on all texts, and the exponents on the first of them with tables of the others.
+
+        Args:
+            texts: tokens of each text, with the begin and the end token.
+            hidden: positions that evaluation hides, of the first texts.
+            types: size of the vocabulary.
+        """
+        allowed, distinct = self.begin(types), self.distinct(texts)
+        tried = [index for index in distinct if index < len(hidden)]
+        if 0 < len(tried) < len(distinct):
+            self._count([texts[index] for index in distinct if index >= len(hidden)], allowed)
+            tokens = HiddenTokens.of([texts[index] for index in tried], [hidden[index] for index in tried])
+            self.product.fit_exponents(*self.gaps(tokens)[:2])
+        self._count([texts[index] for index in distinct], allowed)
+
+    def distinct(self, texts: Sequence[Numbers]) -> list[int]:
+        """Return the texts that are counted."""
+        return list(range(len(texts)))
+
+    def _count(self, texts: Sequence[Numbers], allowed: Flags) -> None:
+        contexts, outcomes, _ = self.gaps(self.counted(texts))
+        self.product.learn(contexts, outcomes, allowed)
+
+    def predict(self, tokens: HiddenTokens) -> tuple[Floats, Numbers]:
+        """Return (gaps,) the log-probability of each chosen token, and the most probable token there."""
+        contexts, outcomes, offset = self.gaps(tokens)
+        logs, best = self.product.predict(contexts, outcomes)
+        return logs, best + offset
+
+    def save(self) -> SavedBaseline:
+        saved = self.product.save()
+        return saved._replace(settings={**saved.settings, "types": self.types})
+
+    def open(self, saved: SavedBaseline) -> Self:
+        allowed = self.begin(int(saved.settings["types"]))
+        self.product.open(saved, self.levels)
+        if ((self.product.popularity > 0) != allowed).any():
+            raise ValueError("the outcomes of the baseline are not those of its vocabulary")
+        return self
