@@ -182,8 +182,8 @@ def slow_chain(contexts: list[list[Any]], outcomes: list[int], shorter: Any) -> 
                 continue
             by_count = discounts(np.array([*table.values()]))
             total, count = sum(row.values()), row.get((context, x), 0)
-            lost = sum(by_count[min(n, 3) - 1] for n in row.values())
-            p = (count - by_count[min(count, 3) - 1] if count else 0.0) / total + lost / total * p
+            lost = sum(by_count[min(n, 3)] for n in row.values())
+            p = (count - by_count[min(count, 3)] if count else 0.0) / total + lost / total * p
         return p
 
     return probability
