@@ -141,3 +141,19 @@ def test_runs_of_before_read_a_text_as_one_stream_whatever_its_name() -> None:
     old, new = load_config(tables, saved=True), load_config(tables)
     assert not old.data.packed(old.data.train) and new.data.packed(new.data.train)
     assert load_config(new.model_dump(mode="json", exclude_none=True), saved=True) == new
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [("a.txt", "the cat sat on the mat\n" * 40, "line"), ("a.jsonl", '{"text": "the cat sat"}\n' * 40, "json-line")],
+)
+def test_a_named_masked_model_is_chosen_for_texts(tmp_path: Path, name: str, content: str, kind: str) -> None:
+    path, told = tmp_path / name, list[str]()
+    path.write_text(content)
+    config: Any = find_config([str(path)], [], ["task=masked"], log=told.append)
+    assert (config.task.kind, config.data.documents, config.data.context) == ("masked", kind, 64)
+    assert config.train.optimizer == "muon" and config.model.encoder.qk_norm and config.data.valid
+    assert told[0].startswith("text → masked model of words (") and "held out" not in told[0]
+    assert find_config([str(path)], [], []).task.kind == "language-model", "unless it is named"
+    given: Any = find_config([str(path)], [path], ["task=masked", "train.steps=3"])
+    assert given.data.valid[0].share == (0.0, 1.0) and given.train.epochs is None

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
@@ -17,7 +18,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.masked_config import MaskedModelConfig
 from regard.models.position_config import LearnedConfig
-from regard.runs.run_config import DataSection, RunConfig
+from regard.runs.run_config import DataSection, Proposal, RunConfig
 
 if TYPE_CHECKING:
     GapFields = GapSettings
@@ -108,6 +109,13 @@ class MaskedConfig(RunConfig):
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
             raise ValueError("expected the key `types` (size of the vocabulary)")
+
+    @classmethod
+    def propose(cls, files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal | None:
+        """Propose a config for texts, only if the user names the task: other tasks read texts, too."""
+        from regard.tasks.masked.automatic_config import choose
+
+        return choose(files, valid, overrides) if overrides.get("task") == "masked" else None
 
     @model_validator(mode="before")
     @classmethod
