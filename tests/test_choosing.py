@@ -18,6 +18,7 @@ from regard.tasks.automatic_training import (
     BATCH,
     MIN_BATCH,
     SHORT_BATCH,
+    is_short,
     newer_parts,
     optimizer_settings,
     training_settings,
@@ -151,6 +152,19 @@ def test_the_optimizer_of_the_user_replaces_the_chosen_one() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "short"),
+    [({}, True), ({"minutes": 3.5}, True), ({"minutes": 60}, False), ({"steps": 2_500}, True),
+     ({"steps": 9_000}, False), ({"tokens": 1e6}, True), ({"tokens": 1e8}, False), ({"epochs": 90}, False),
+     ({"epochs": 90, "steps": 9}, True), ({"batch_tokens": 100}, False), ({"minutes": None}, True)],
+)  # fmt: skip
+def test_a_training_of_few_updates_is_short(given: dict[str, float], short: bool) -> None:
+    """250,000 tokens are 61 updates of 4,096 tokens: 2,441 in 40 epochs."""
+    assert is_short(given, tokens=250_000, epochs=40) is short
+    rate = optimizer_settings({"qk_norm": True}, 128, short=short)["learning_rate"]
+    assert rate == (1e-2 if short else 5e-3)
+
+
+@pytest.mark.parametrize(
     ("model", "newer"),
     [({}, True), ({"preset": "small"}, True), ({"kind": "transformer"}, True), ({"encoder": {"layers": 2}}, True),
      ({"preset": "luong-small"}, False), ({"kind": "convolutional"}, False),
@@ -159,7 +173,7 @@ def test_the_optimizer_of_the_user_replaces_the_chosen_one() -> None:
 )  # fmt: skip
 def test_another_architecture_has_adam_and_no_newer_parts(model: dict[str, Any], newer: bool) -> None:
     parts = newer_parts({"model": model})
-    settings = optimizer_settings(parts, 512)
+    settings = optimizer_settings(parts, 512, short=False)
     assert bool(parts) is newer and settings["optimizer"] == ("muon" if newer else "adam")
     assert settings["learning_rate"] == (2.5e-3 if newer else 7.5e-4)
 

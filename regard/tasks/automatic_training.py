@@ -14,7 +14,8 @@ from regard.models.presets import PRESETS
 NEWER_PARTS: dict[str, Any] = {
     "position": "rotary", "qk_norm": True, "activation": "relu2", "zero_output": True, "embedding_residual": True,
 }  # fmt: skip
-MUON_RATE, ADAM_RATE, REFERENCE_WIDTH = 5e-3, 3e-3, 128  # rates for this width
+MUON_RATES, ADAM_RATE, REFERENCE_WIDTH = {False: 5e-3, True: 1e-2}, 3e-3, 128  # rates for this width
+FEW_UPDATES = 2_500  # of a short training
 BATCH, MIN_BATCH = 4_096, 512  # tokens
 UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
 MIN_UPDATES = 300
@@ -32,15 +33,34 @@ def newer_parts(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {} if refusing or kinds != {"transformer"} else NEWER_PARTS
 
 
-def optimizer_settings(parts: Mapping[str, Any], width: int, *, muon_rate: float = MUON_RATE) -> dict[str, Any]:
+def optimizer_settings(parts: Mapping[str, Any], width: int, *, short: bool) -> dict[str, Any]:
     """Return Muon's settings for a Transformer with the newer parts, and Adam's for other networks.
 
-    ``muon_rate``: Muon's learning rate for the width ``REFERENCE_WIDTH``.
+    ``short``: see ``is_short``.
     """
     if not parts:
         return {"optimizer": "adam", "learning_rate": float(f"{ADAM_RATE * REFERENCE_WIDTH / width:.2g}")}
-    rate = muon_rate * math.sqrt(REFERENCE_WIDTH / width)  # the norm of a step grows with √width
+    rate = MUON_RATES[short] * math.sqrt(REFERENCE_WIDTH / width)  # the norm of a step grows with √width
     return {"optimizer": "muon", "learning_rate": float(f"{rate:.2g}"), "weight_decay": 0.1}
+
+
+def is_short(overrides: Mapping[str, Any], *, tokens: float, epochs: int) -> bool:
+    """Return whether a training has few updates, which then should be large.
+
+    Args:
+        overrides: the keys of ``train`` that the user sets.
+        tokens: approximate number of tokens of the training data.
+        epochs: passes over the data, unless the user sets another end.
+    """
+    batch = overrides.get("batch_tokens") or batch_tokens(tokens, overrides)
+    seen = {
+        "minutes": lambda minutes: minutes <= SHORT_MINUTES,
+        "steps": lambda steps: steps <= FEW_UPDATES,
+        "tokens": lambda number: number <= FEW_UPDATES * batch,
+        "epochs": lambda number: number * tokens <= FEW_UPDATES * batch,
+    }
+    ends = {key: overrides[key] for key in seen if overrides.get(key) is not None} or {"epochs": epochs}
+    return any(seen[key](value) for key, value in ends.items())
 
 
 def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = BATCH) -> int:

@@ -29,7 +29,7 @@ from regard.data.tables import is_table
 from regard.errors import DataError
 from regard.models.causal_config import PRESETS
 from regard.runs.run_config import Proposal
-from regard.tasks.automatic_training import newer_parts, optimizer_settings, training_settings
+from regard.tasks.automatic_training import is_short, newer_parts, optimizer_settings, training_settings
 from regard.tasks.detect_files import DetectedCorpus, describe_columns, detect_corpus, held_out_parts, refuse_rows
 
 CHARACTERS = 512  # up to 512 different characters, a small text has one piece per character
@@ -59,7 +59,6 @@ SIZES = (
 MUSIC = _Size(float("inf"), "tiny", 0.3, 512, 60)
 NOTES: tuple[dict[str, Any], str] = ({"kind": "notes"}, "notes tokenizer")
 CHARACTERS_PER_PIECE = {"character": 1.0, "byte-bpe": 3.5, "notes": 3.0}  # approximately
-MUON_RATE = 1e-2  # without label smoothing, and with small batches, higher than for translation
 SAMPLED = 20  # documents that are checked for music
 
 
@@ -113,7 +112,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
 
 def _training(overrides: Mapping[str, Any], size: _Size, tokens: float, newer: Mapping[str, Any]) -> dict[str, Any]:
     """Return the section ``train``; a batch has several windows."""
-    optimizer = optimizer_settings(newer, PRESETS[size.preset]["width"], muon_rate=MUON_RATE)
+    short = is_short(overrides, tokens=tokens, epochs=size.epochs)
+    optimizer = optimizer_settings(newer, PRESETS[size.preset]["width"], short=short)
     optimizer |= {"betas": [0.9, 0.95], "weight_decay": 0.1}
     settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
     settings["batch_tokens"] = max(settings["batch_tokens"], 4 * size.context)

@@ -15,6 +15,7 @@ from regard.tasks.automatic_training import (
     BATCH,
     UPDATES_PER_EPOCH,
     count_tokens,
+    is_short,
     newer_parts,
     optimizer_settings,
     training_settings,
@@ -22,7 +23,7 @@ from regard.tasks.automatic_training import (
 
 HELD_OUT = 0.1  # share of the distinct texts
 CONTEXTS = (64, 128, 256)  # words
-WIDTH = 128  # of the preset tiny
+WIDTH, EPOCHS = 128, 20  # WIDTH: of the preset tiny
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal:
@@ -45,8 +46,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     tokens = count_tokens(lengths())
     context = next((size for size in CONTEXTS if longest + 2 <= size), CONTEXTS[-1])
     newer = newer_parts(overrides)
-    optimizer = optimizer_settings(newer, WIDTH)
-    settings = training_settings(overrides, tokens=tokens, epochs=20, optimizer=optimizer, largest=2048)
+    optimizer = optimizer_settings(newer, WIDTH, short=is_short(overrides, tokens=tokens, epochs=EPOCHS))
+    settings = training_settings(overrides, tokens=tokens, epochs=EPOCHS, optimizer=optimizer, largest=2048)
     parts, held_out = _parts(files, valid)
     reasons = [
         f"text → masked model of words ({'at least ' if tokens >= BATCH * UPDATES_PER_EPOCH else ''}"

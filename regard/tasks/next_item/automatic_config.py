@@ -11,10 +11,10 @@ from regard.data.rows import FileHead
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.automatic_training import count_tokens, newer_parts, optimizer_settings, training_settings
+from regard.tasks.automatic_training import count_tokens, is_short, newer_parts, optimizer_settings, training_settings
 from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts
 
-WIDTH = 128
+WIDTH, EPOCHS = 128, 20
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
@@ -34,8 +34,9 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     parts, split = held_out_parts(corpus, valid, examples="sessions", hashed="their items", keys=keys)
     newer = newer_parts(overrides)
     tokens = count_tokens(key.count("\t") + 1 for key in keys(FilesConfig.model_validate(parts["train"][0])))
+    optimizer = optimizer_settings(newer, WIDTH, short=is_short(overrides, tokens=tokens, epochs=EPOCHS))
     settings = training_settings(
-        overrides, tokens=tokens, epochs=20, optimizer=optimizer_settings(newer, WIDTH), largest=2048,
+        overrides, tokens=tokens, epochs=EPOCHS, optimizer=optimizer, largest=2048,
         patience=5 if "valid" in parts else None,
     )  # fmt: skip
     config = {
