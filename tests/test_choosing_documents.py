@@ -152,7 +152,7 @@ def test_a_named_masked_model_is_chosen_for_texts(tmp_path: Path, name: str, con
     path.write_text(content)
     config: Any = find_config([str(path)], [], ["task=masked"], log=told.append)
     assert (config.task.kind, config.data.documents, config.data.context) == ("masked", kind, 64)
-    assert config.train.optimizer == "muon" and config.model.encoder.qk_norm and config.data.valid
+    assert config.train.schedule == "linear" and config.data.tokenizer.kind == "word" and config.data.valid
     assert told[0].startswith("text → masked model of words (") and "held out" not in told[0]
     assert find_config([str(path)], [], []).task.kind == "language-model", "unless it is named"
     given: Any = find_config([str(path)], [path], ["task=masked", "train.steps=3"])

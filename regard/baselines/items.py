@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from regard.baselines.linear import Sparse
+from regard.baselines.linear import Sparse, assign_folds, cross_fitted
 from regard.core.baseline import Floats, SavedBaseline
 
 SKIPS = (1, 2, 3, 4)  # how many items back a table looks
@@ -96,6 +96,25 @@ class ItemBaseline:
             sums[rows] += share * table[before].toarray() / total[:, None]
             weights[rows] += share
         return np.asarray(np.log(sums / weights[:, None]))
+
+    def held_out_outputs(
+        self, columns: Sequence[Sequence[Sequence[str]]], targets: npt.NDArray[Any], weights: npt.NDArray[Any],
+        outputs: int,
+    ) -> Floats:  # fmt: skip
+        """See ``core.baseline.WidePart``; equal sessions are in one fold."""
+        sessions = [tuple(session) for session in columns[0]]
+        fold = assign_folds(sessions, np.zeros(len(sessions)))
+        event_fold = np.repeat(fold, [len(session) for session in sessions])
+
+        def fit_others(training: npt.NDArray[Any]) -> Any:
+            own = np.unique(event_fold[training])
+            chosen = [session for session, number in zip(sessions, fold, strict=True) if number in own]
+            model = ItemBaseline()
+            model.learn([chosen], targets[training], weights[training], outputs)
+            held_out = [session for session, number in zip(sessions, fold, strict=True) if number not in own]
+            return lambda rows: model.outputs([held_out])
+
+        return cross_fitted(fit_others, event_fold, outputs)
 
     def _numbers_of(self, sessions: Sequence[Sequence[str]]) -> Numbers:
         """Return the number of each event; −1 for an item that is not in the training data."""

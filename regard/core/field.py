@@ -169,6 +169,9 @@ class ContinuedField(PositionField, Protocol):
         ``labels`` of the row, without the first, are the texts of the positions that the network predicts.
         """
 
+    def extended(self, value: Any) -> Any:
+        """Return the value as ``continued`` reads it, with an unknown position at its end, for a baseline."""
+
 
 class PackedField(Field, Protocol):
     """A field whose rows are concatenated without padding, such as graphs.

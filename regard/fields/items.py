@@ -23,6 +23,8 @@ from regard.fields.vocabularies import item_numbers, learn_items, open_items
 FORMS = "a session must be a text with spaces between items, or a {} of items"
 Session = tuple[str, ...]
 
+NEXT = ""  # in place of the item that follows a session; no item is empty
+
 
 class Items(FieldBase):
     """A session as the items that precede each of its items, beginning with BEGIN: a ``ContinuedField``.
@@ -90,6 +92,10 @@ class Items(FieldBase):
         known = [item_numbers(self.tokenizer, items) for items in values]
         rows = [np.array([BEGIN, *numbers[numbers != UNKNOWN]], np.int64) for numbers in known]
         return EncodedRows([row[-self.max_length :] for row in rows], [len(row) > self.max_length for row in rows])
+
+    def extended(self, value: Session) -> Session:
+        numbers = item_numbers(self.tokenizer, value)
+        return (*(item for item, number in zip(value, numbers, strict=True) if number != UNKNOWN), NEXT)
 
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
         values, valid = padded(rows)

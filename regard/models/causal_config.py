@@ -54,8 +54,9 @@ class CausalModelConfig(NetConfig):
     output_bias: bool = Field(False, description="add a bias to the output logits")
     wide: bool = Field(
         False,
-        description="interpolate the network with the n-grams of the baseline, with weights by the count of the "
-        "context (Jelinek and Mercer 1980)",
+        description="language models: interpolate the network with the n-grams of the baseline, with weights by the "
+        "count of the context (Jelinek and Mercer 1980); next items: add the log-probabilities of the baseline to the "
+        "outputs of the network, which start at zero",
     )
     never_predicted: tuple[Annotated[int, Field(ge=0, lt=1 << 24)], ...] = Field(
         (), max_length=64, description="types that are never predicted: duplicate rows of an imported table"

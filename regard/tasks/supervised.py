@@ -201,7 +201,7 @@ class Supervised:
             chosen: Any = ... if answered is None else answered
             targets, baseline = batch.targets[chosen], None if batch.baseline is None else batch.baseline[chosen]
             weights, smoothing = batch.row_weights[chosen], config.train.label_smoothing
-            if isinstance(outputs, HeadOutputs):
+            if isinstance(outputs, HeadOutputs) and batch.wide is None:
                 return outputs.loss(
                     answer, targets, weights, baseline, smoothing=smoothing, evaluating=not net.training
                 )

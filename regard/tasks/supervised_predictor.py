@@ -127,15 +127,21 @@ class SupervisedPredictor:
         return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
 
     def _add_wide(self, values: Sequence[tuple[Any, ...]], logits: list[Tensor]) -> list[Tensor]:
-        """Return the logits of each value with the outputs of the wide part added."""
+        """Return the logits of each value with the outputs of the wide part added.
+
+        If the answer continues the value, they are those of its last positions, and of an unknown one after it.
+        """
         if self.codec.wide is None or not values:
             return logits
-        added = self.codec.wide_outputs([*zip(*values, strict=True)])
+        continued = self.codec.continued
+        extended = None if continued is None else [[continued.extended(value[0]) for value in values]]
+        columns = [*zip(*values, strict=True)] if extended is None else extended
+        added = self.codec.wide_outputs(columns)
         assert added is not None
         if not self.codec.answer.per_position:
             return [one + other for one, other in zip(logits, added, strict=True)]
-        parts = added.split([len(one) for one in logits])
-        return [one + other for one, other in zip(logits, parts, strict=True)]
+        parts = added.split([len(one) for one in logits] if extended is None else [*map(len, extended[0])])
+        return [one + part[len(part) - len(one) :] for one, part in zip(logits, parts, strict=True)]
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
         """Return the values of an input, one per field; for several fields, the input is a tuple."""
@@ -218,9 +224,7 @@ class SupervisedPredictor:
                 pooling = field.unpad(part, outputs.weights[name][0].cpu())
                 key = Axis(self._wording.position, field.labels(part))
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
-        logits = outputs.logits.double().cpu()
-        added = self.codec.wide_outputs([[value] for value in values])
-        logits = logits if added is None else logits + added
+        (logits,) = self._add_wide([values], [outputs.logits.double().cpu()])
         if self.codec.continued is not None:
             return self._continued(self.codec.continued, row[0], logits, attention)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))

@@ -11,19 +11,10 @@ from regard.data.documents import Cut, is_json_lines, read_documents
 from regard.data.stream import TextConfig
 from regard.data.tables import is_table
 from regard.runs.run_config import Proposal
-from regard.tasks.automatic_training import (
-    BATCH,
-    UPDATES_PER_EPOCH,
-    count_tokens,
-    is_short,
-    newer_parts,
-    optimizer_settings,
-    training_settings,
-)
+from regard.tasks.automatic_training import BATCH, UPDATES_PER_EPOCH, count_tokens, training_settings
 
 HELD_OUT = 0.1  # share of the distinct texts
 CONTEXTS = (64, 128, 256)  # words
-WIDTH, EPOCHS = 128, 20  # WIDTH: of the preset tiny
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal:
@@ -45,9 +36,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
 
     tokens = count_tokens(lengths())
     context = next((size for size in CONTEXTS if longest + 2 <= size), CONTEXTS[-1])
-    newer = newer_parts(overrides)
-    optimizer = optimizer_settings(newer, WIDTH, short=is_short(overrides, tokens=tokens, epochs=EPOCHS))
-    settings = training_settings(overrides, tokens=tokens, epochs=EPOCHS, optimizer=optimizer, largest=2048)
+    adamw = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
+    settings = training_settings(overrides, tokens=tokens, epochs=20, optimizer=adamw, largest=2048)
     parts, held_out = _parts(files, valid)
     reasons = [
         f"text → masked model of words ({'at least ' if tokens >= BATCH * UPDATES_PER_EPOCH else ''}"
@@ -56,8 +46,8 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     ]
     config = {
         "task": {"kind": "masked"},
-        "data": {**parts, "documents": kind, "context": context, "tokenizer": {"kind": "word"}},
-        "model": {"preset": "tiny", **newer},
+        "data": {**parts, "documents": kind, "context": context, "tokenizer": {"kind": "word", "size": 8_000}},
+        "model": {"preset": "tiny"},
         "train": settings,
     }
     return Proposal(config, reasons)

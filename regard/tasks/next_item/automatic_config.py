@@ -11,10 +11,10 @@ from regard.data.rows import FileHead
 from regard.data.sessions import ITEMS, SessionColumns, read_sessions
 from regard.data.shared_files import FilesConfig
 from regard.runs.run_config import Confidence, Proposal
-from regard.tasks.automatic_training import count_tokens, is_short, newer_parts, optimizer_settings, training_settings
+from regard.tasks.automatic_training import count_tokens, training_settings
 from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts
 
-WIDTH, EPOCHS = 128, 20
+MAX_WIDE = 50_000_000  # outputs of the wide part for all events, in memory
 
 
 def confidence(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Confidence:
@@ -32,17 +32,19 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     time = time_column(corpus.head.names) if len(columns) == 2 else None
     keys = _key_reader(columns, time)
     parts, split = held_out_parts(corpus, valid, examples="sessions", hashed="their items", keys=keys)
-    newer = newer_parts(overrides)
     tokens = count_tokens(key.count("\t") + 1 for key in keys(FilesConfig.model_validate(parts["train"][0])))
-    optimizer = optimizer_settings(newer, WIDTH, short=is_short(overrides, tokens=tokens, epochs=EPOCHS))
+    adamw = {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1}
     settings = training_settings(
-        overrides, tokens=tokens, epochs=EPOCHS, optimizer=optimizer, largest=2048,
+        overrides, tokens=tokens, epochs=20, optimizer=adamw, largest=2048,
         patience=5 if "valid" in parts else None,
     )  # fmt: skip
+    wide: dict[str, Any] = {}
+    if overrides.get("baseline", True) and _outputs(keys(FilesConfig.model_validate(parts["train"][0]))) <= MAX_WIDE:
+        wide = {"wide": True, "share": "none"}
     config = {
         "task": {"kind": "next-item"},
         "data": parts | _keys(columns, time),
-        "model": {"layers": 2, "width": WIDTH, "feed_forward": 256, "heads": 4, "dropout": 0.2, **newer},
+        "model": {"layers": 2, "width": 128, "feed_forward": 256, "heads": 4, "dropout": 0.2, **wide},
         "train": settings,
     }
     what = "columns" if corpus.head.form != "json-lines" or len(columns) > 1 else "lines with lists of"
@@ -51,7 +53,21 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         meanings = {"session": columns[:1], "item": columns[1:], "time": [] if time is None else [time]}
         order = "row order, because no column is named timestamp" if time is None else f"sorted by {time}"
         reasons += [*describe_columns(corpus, meanings), f"order of the items in a session: {order}"]
+    if wide:
+        reasons.append("outputs: those of the network are added to those of tables of items (model.wide)")
     return Proposal(config, reasons)
+
+
+def _outputs(sessions: Iterator[str]) -> int:
+    """Return the number of events times that of different items, or at least ``MAX_WIDE``."""
+    events, items = 0, set[str]()
+    for session in sessions:
+        names = session.split("\t")
+        events += len(names)
+        items.update(names)
+        if events * len(items) > MAX_WIDE:
+            break
+    return events * len(items)
 
 
 def _columns(head: FileHead) -> tuple[str, ...] | None:

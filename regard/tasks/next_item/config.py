@@ -17,6 +17,7 @@ from regard.data.shared_files import FilesConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.causal_config import CausalModelConfig
 from regard.models.position_config import LearnedConfig
+from regard.models.wide_config import require_baseline
 from regard.runs.run_config import Confidence, DataSection, Proposal, UnsmoothedRunConfig
 
 if TYPE_CHECKING:
@@ -99,6 +100,10 @@ class NextItemConfig(UnsmoothedRunConfig):
     recommend: RecommendConfig = RecommendConfig()
 
     @property
+    def wide(self) -> bool:
+        return self.model.wide
+
+    @property
     def width(self) -> int:
         return self.model.decoder.width
 
@@ -113,6 +118,18 @@ class NextItemConfig(UnsmoothedRunConfig):
             f"next items, {pluralize(stack.layers, 'layer')}, width {stack.width}, {pluralize(stack.heads, 'head')}, "
             f"mixer {stack.mixer.kind}, context {self.data.context}, dropout {stack.dropout}"
         )
+
+    @model_validator(mode="after")
+    def _check_wide(self) -> Self:
+        require_baseline(self.wide, self.train.baseline)
+        if self.wide and self.model.share != "none":
+            raise InvalidCombination(
+                "model.wide",
+                "model.share",
+                why="the outputs of the network start at zero, and an embedding must not",
+                help="--set model.share=none",
+            )
+        return self
 
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:

@@ -42,6 +42,8 @@ def _build(config: NextItemConfig, spec: Mapping[str, int]) -> LanguageModel:
     embedding = projection = embedding_matrix(types, layers.width, std=layers.init_std)
     if config.model.share == "none":
         projection = embedding_matrix(types, layers.width, std=layers.init_std)
+        if config.wide:
+            nn.init.zeros_(projection)
     bias = nn.Parameter(torch.zeros(types)) if config.model.output_bias else None
     return language_model(layers, TokenInput(embedding), Head(projection, bias))
 
@@ -72,7 +74,15 @@ def _sample(folder: Path) -> dict[str, Any]:
     corpus = {"source": str(folder / "sample.txt")}
     return {
         "data": {"train": [corpus], "valid": [corpus], "context": 6},
-        "model": {"layers": 1, "width": 16, "feed_forward": 16, "heads": 2, "dropout": 0.1},
+        "model": {
+            "layers": 1,
+            "width": 16,
+            "feed_forward": 16,
+            "heads": 2,
+            "dropout": 0.1,
+            "share": "none",
+            "wide": True,
+        },  # fmt: skip
         "train": {"batch_tokens": 24},
     }
 
