@@ -29,10 +29,7 @@ def print_figures(evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_j
     for name, value in evaluation.figures.items():
         unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
         print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name, metrics)}")
-    if evaluation.baseline is not None:
-        errors = [error for _, error in evaluation.baseline.differences.values() if not math.isnan(error)]
-        spread = "; ± one standard error of the difference" if errors else ""
-        print(f"baseline: {evaluation.baseline.description}{spread}")
+    _print_baseline(evaluation)
     for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
@@ -54,14 +51,22 @@ def print_figures(evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_j
     )
 
 
-def _comparison(evaluation: Evaluation, name: str, metrics: Mapping[str, Metric]) -> str:
+def _print_baseline(evaluation: Evaluation) -> None:
+    """Print the description of the baseline, if there is one."""
+    if evaluation.baseline is not None:
+        errors = [error for _, error in evaluation.baseline.differences.values() if not math.isnan(error)]
+        spread = "; ± one standard error of the difference" if errors else ""
+        print(f"baseline: {evaluation.baseline.description}{spread}")
+
+
+def _comparison(evaluation: Evaluation, name: str, metrics: Mapping[str, Metric], *, decimals: int = 4) -> str:
     """Return the figure of the baseline and the difference to it; empty for a metric that no prediction affects."""
     chance = {metric.baseline for metric in metrics.values()}
     if evaluation.baseline is None or name not in evaluation.baseline.differences or name in chance:
         return ""
     difference, error = evaluation.baseline.differences[name]
-    spread = "" if math.isnan(error) else f" ± {error:.4f}"  # too few examples
-    return f"  baseline {evaluation.baseline.figures[name]:.4f}  {difference:+.4f}{spread}"
+    spread = "" if math.isnan(error) else f" ± {error:.{decimals}f}"  # too few examples
+    return f"  baseline {evaluation.baseline.figures[name]:.{decimals}f}  {difference:+.{decimals}f}{spread}"
 
 
 def _baseline_as_json(evaluation: Evaluation) -> dict[str, Any] | None:
@@ -96,7 +101,9 @@ def print_scores(
         return _print_json(_scores_as_json(evaluation, metrics) | _differences_as_json(against, differences))
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
-        print(f"{name:<{width}}  {value:6.2f}  {evaluation.signatures[name]}")
+        compared = _comparison(evaluation, name, metrics, decimals=2)
+        print(f"{name:<{width}}  {value:6.2f}{compared}  {evaluation.signatures[name]}")
+    _print_baseline(evaluation)
     for table in evaluation.tables.values():
         print(f"\n{aligned(table, decimals=2)}\n")
     lines, items = evaluation.examples, int(evaluation.sums["distinct_sources"])
@@ -147,6 +154,7 @@ def _scores_as_json(evaluation: Evaluation, metrics: Mapping[str, Metric]) -> di
         "checkpoint": evaluation.checkpoint,
         "search": evaluation.settings,
         "seconds": round(evaluation.seconds, 3),
+        "baseline": _baseline_as_json(evaluation),
     }
 
 

@@ -107,8 +107,7 @@ class TrainConfig(BaseModel):
     fsdp_offload: bool = False  # keep weights, gradients and moments in CPU memory, and one layer on the accelerator
     baseline: bool = Field(
         True,
-        description="fit a simple model that reads the inputs before the network, and compare the network with it "
-        "(all tasks except translation)",
+        description="fit a simple model that reads the inputs before the network, and compare the network with it",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

@@ -6,6 +6,7 @@ network. The same code therefore computes losses, metrics and predictions from b
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
@@ -25,10 +26,17 @@ Floats = npt.NDArray[np.float64]
 
 
 class SavedBaseline(NamedTuple):
-    """A baseline as files hold it. ``settings``: plain JSON."""
+    """A baseline as files hold it.
+
+    Attributes:
+        arrays: its arrays by name.
+        settings: plain JSON.
+        private: whether it contains texts of the training data; it is then not part of a published run.
+    """
 
     arrays: Mapping[str, npt.NDArray[Any]]
     settings: Mapping[str, Any]
+    private: bool = False
 
 
 class FittedBaseline(Protocol):
@@ -96,7 +104,17 @@ def save_baseline(folder: Path, model: FittedBaseline, figures: Mapping[str, flo
     folder.mkdir(parents=True, exist_ok=True)
     write_bytes(folder / ARRAYS_FILE, save({name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}))
     settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings)}
-    write_json(folder / SETTINGS_FILE, settings | {"figures": dict(figures)})
+    write_json(folder / SETTINGS_FILE, settings | {"private": saved.private, "figures": dict(figures)})
+
+
+def copy_baseline(folder: Path, target: Path) -> None:
+    """Copy the files of a baseline, if there is one and it is not private, for a published run."""
+
+    def parse(value: Any) -> bool:
+        return value.get("private") is True
+
+    if (folder / SETTINGS_FILE).exists() and not open_codec_file(folder / SETTINGS_FILE, parse, limit=SMALL):
+        shutil.copytree(folder, target, symlinks=False)
 
 
 def baseline_outputs(model: InputBaseline, columns: Sequence[Sequence[Any]]) -> Floats:

@@ -113,6 +113,7 @@ class Metric(NamedTuple):
     by_predictor: bool = False  # its sums come from ``Predictor.measure``; otherwise from the objective
     ratio: bool = True  # of sums; False if it also depends on the number of examples
     baseline: str | float | None = None  # the metric of a model that ignores its inputs, or its value
+    slow: bool = False  # computed for the baseline of a run on request only
 
 
 class MetricTable(NamedTuple):
@@ -200,6 +201,13 @@ class TaskBaseline(Protocol):
         """Save the baseline, and its loss and metrics on the validation data ({} without) in ``run``."""
 
 
+class OutputBaseline(TaskBaseline, Protocol):
+    """The baseline of a task whose evaluation compares outputs with references; its sums have no loss."""
+
+    def outputs(self, inputs: Sequence[str]) -> list[str]:
+        """Return the output for each input."""
+
+
 Report = Callable[[str], None]
 ProgressCallback = Callable[[int], None]
 
@@ -248,8 +256,8 @@ class Task:
     # fits a baseline that reads the inputs; None: the task has no baseline for this config
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
-    # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references;
-    # None: it uses the metrics of validation
+    # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references,
+    # and its baselines are ``OutputBaseline``; None: it uses the metrics of validation
     scores: Literal["pairs", "texts"] | None = None  # inputs of ``regard score``: see ``core.predictor_interface``
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
     # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice

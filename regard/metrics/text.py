@@ -27,6 +27,7 @@ from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
 
+OUTPUT_METRICS = ("bleu", "chrf")  # that evaluation computes unless others are named
 ROUGE = {"rouge-1": "rouge1", "rouge-2": "rouge2", "rouge-l": "rougeL"}  # Regard's names to those of the library
 
 

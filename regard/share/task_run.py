@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from regard.core import atomic_files
-from regard.core.baseline import FOLDER
+from regard.core.baseline import FOLDER, copy_baseline
 from regard.core.wording import pluralize
 from regard.data.text_files import read_lines
 from regard.runs import checkpoint
@@ -100,8 +100,7 @@ def write_weights(run: RunFolder, which: str | None, folder: Path) -> WrittenWei
     saved = checkpoint.load(chosen.path, only={"model"})
     written = RunFolder.create(folder, _without_data(run.config))
     shutil.copytree(run.tokenizers, written.tokenizers, dirs_exist_ok=True, symlinks=False)
-    if (run.path / FOLDER).is_dir():
-        shutil.copytree(run.path / FOLDER, written.path / FOLDER, symlinks=False)
+    copy_baseline(run.path / FOLDER, written.path / FOLDER)
     if plan is not None:
         written.write_plan(plan.model_copy(update={"corpora": {}, "seconds_per_update": {}, "origin": None}))
     weights = saved.groups["model"]

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 from pydantic import ValidationError
@@ -14,14 +14,15 @@ from torch import nn
 
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
-from regard.core.task import Examples, MetricTable, ProgressCallback
+from regard.core.baseline import FOLDER
+from regard.core.task import Examples, MetricTable, OutputBaseline, ProgressCallback
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import unreadable
 from regard.data.rows import column_names, form_of
 from regard.errors import ConfigError, DataError
 from regard.metrics.significance import BootstrapDifference
-from regard.metrics.text import MetricScore
+from regard.metrics.text import OUTPUT_METRICS, MetricScore
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
@@ -32,8 +33,6 @@ from regard.training.ranks import ProcessGroup
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Strategy, Trainable
 from regard.training.validation import objective_sums, predictor_sums
-
-OUTPUT_METRICS = ("bleu", "chrf")  # default metrics of outputs with references
 
 
 class Evaluation(NamedTuple):
@@ -119,7 +118,8 @@ def _evaluate_objective(
             groups = network_groups(model, predictor, examples, predictor_metrics, device, progress)
             sums = added(groups)
             other = baseline_groups(baseline, examples, predictor_metrics)
-            comparison = compare(task.compute_metrics, baseline.description, groups, other)
+            if any(other):  # a baseline without a loss has no sums unless its metrics are requested
+                comparison = compare(task.compute_metrics, baseline.description, groups, other)
         number, units = _sizes(examples)
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
@@ -167,6 +167,11 @@ class ReferenceTest(Protocol):
     def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
         """Compare the outputs with those of another model."""
 
+    def compare_baseline(
+        self, metrics: Sequence[str], outputs: Sequence[str], baseline: OutputBaseline
+    ) -> BaselineComparison:
+        """Compare the outputs with those of the baseline of the run."""
+
 
 def evaluate_outputs(
     run: RunFolder,
@@ -193,6 +198,7 @@ def evaluate_outputs(
     outputs = test.outputs(search, progress or (lambda count: None), peers)
     seconds = time.perf_counter() - began
     scores = [test.score(name, outputs) for name in metrics]
+    baseline = _output_baseline(run) if peers is None else None
     return Evaluation(
         figures={score.metric: score.value for score in scores},
         signatures={score.metric: score.signature for score in scores},
@@ -203,7 +209,15 @@ def evaluate_outputs(
         checkpoint=str(run.weights_path(checkpoint)),
         seconds=seconds,
         outputs=outputs,
+        baseline=None if baseline is None else test.compare_baseline(metrics, outputs, baseline),
     )
+
+
+def _output_baseline(run: RunFolder) -> OutputBaseline | None:
+    """Return the baseline of a run whose outputs are compared with references."""
+    if not (run.path / FOLDER).is_dir():
+        return None
+    return cast("OutputBaseline | None", run.task.open_baseline(run, run.task.open(run).codecs))
 
 
 def _search(base: SearchConfig, settings: Mapping[str, Any]) -> SearchConfig:

@@ -14,7 +14,7 @@ from torch import nn
 from regard.core.baseline import BaselineSummary
 from regard.core.task import Data, Examples, Indices, MetricSums, Predictor, ProgressCallback, TaskBaseline
 from regard.core.tensors import added_sums
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.runs.run_folder import RunFolder
 from regard.training.shards import Shards, Workers
 from regard.training.validation import shard_sums
@@ -41,11 +41,12 @@ def fit_baseline(run: RunFolder, data: Data, log: Callable[[str], None]) -> None
     baseline = task.fit_baseline(run, data)
     if baseline is None:
         return
-    figures = {}
+    figures, by = {}, run.config.train.best_by
+    names = [name for name, metric in task.metrics.items() if not metric.slow or name == by]
     if data.valid is not None and len(data.valid):
         try:
-            groups = baseline_groups(baseline, data.valid, list(task.metrics))
-        except DataError:  # a metric is undefined for this data, such as bits per byte with unknown tokens
+            groups = baseline_groups(baseline, data.valid, names)
+        except (ConfigError, DataError):  # a metric is undefined for this data, or needs a library
             groups = baseline_groups(baseline, data.valid, ())
         figures = task.compute_metrics(added(groups))
     baseline.save(run, figures)

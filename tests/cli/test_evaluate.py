@@ -44,8 +44,8 @@ def test_lines_of_one_source_are_several_references(regard, tiny_run: TinyRun, t
     assert lines[0].split()[:2] == ["wer", "0.00"]
     assert "nrefs:var" in lines[0]
     assert "nrefs:1" in lines[1]
-    assert lines[2].startswith("3 lines, beam 5, checkpoint best (step ")
-    assert lines[3].startswith("2 distinct sources: for wer and per")
+    assert lines[3].startswith("3 lines, beam 5, checkpoint best (step ")
+    assert lines[4].startswith("2 distinct sources: for wer and per")
 
 
 def test_further_files_are_further_references(regard, tiny_run: TinyRun, tmp_path: Path) -> None:

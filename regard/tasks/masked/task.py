@@ -235,7 +235,7 @@ TASK = Task(
     metrics={
         "perplexity": Metric(lower_is_better=True),
         "accuracy": Metric(lower_is_better=False, baseline="unigram_accuracy"),
-        "pseudo_perplexity": Metric(lower_is_better=True, by_predictor=True),
+        "pseudo_perplexity": Metric(lower_is_better=True, by_predictor=True, slow=True),
         "unigram_loss": Metric(lower_is_better=True, by_predictor=True),
         "unigram_accuracy": Metric(lower_is_better=False, by_predictor=True),
     },

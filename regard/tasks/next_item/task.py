@@ -82,7 +82,7 @@ def _sample(folder: Path) -> dict[str, Any]:
             "dropout": 0.1,
             "share": "none",
             "wide": True,
-        },  # fmt: skip
+        },
         "train": {"batch_tokens": 24},
     }
 

@@ -5,20 +5,33 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from regard.config.settings import SearchConfig
-from regard.core.task import MetricTable, ProgressCallback
+from regard.core.task import MetricSums, MetricTable, OutputBaseline, ProgressCallback
 from regard.data.lint.languages import is_swapped
 from regard.data.sentence_split import split_sentences
 from regard.metrics.significance import BootstrapDifference, compare_outputs
-from regard.metrics.text import ROUGE, EvaluationSet, MetricScore, evaluate, read_examples, score_texts
+from regard.metrics.text import (
+    METRICS,
+    ROUGE,
+    SACREBLEU,
+    EvaluationSet,
+    MetricScore,
+    evaluate,
+    metric_sums,
+    metric_value,
+    read_examples,
+    score_texts,
+)
 from regard.tasks.translation.config import TranslationConfig
 from regard.tasks.translation.translator import Translator
+from regard.training.baseline import GROUPS, BaselineComparison, compare
 from regard.training.ranks import ProcessGroup
 
 DAMPING, PASSES = 0.85, 50
@@ -61,11 +74,39 @@ class TranslationTest:
         texts = dict(zip(self.examples.sources, outputs, strict=True))
         return score_texts(metric, texts, self.examples, language=self.data.target_language)
 
+    def compare_baseline(
+        self, metrics: Sequence[str], outputs: Sequence[str], baseline: OutputBaseline
+    ) -> BaselineComparison:
+        """Compare by groups of lines; those with equal sources are in one group."""
+        own = dict(zip(self.examples.sources, outputs, strict=True))
+        other = dict(zip(self.inputs, baseline.outputs(self.inputs), strict=True))
+        groups = [self.inputs[group::GROUPS] for group in range(min(GROUPS, len(self.inputs)))]
+        sums = [[self._sums(metrics, texts, set(group)) for group in groups] for texts in (own, other)]
+        return compare(_figures, baseline.description, *sums)
+
+    def _sums(self, metrics: Sequence[str], texts: Mapping[str, str], sources: Collection[str]) -> MetricSums:
+        """Return the sums of metrics over the lines with these sources; ``texts``: outputs by source."""
+        pairs = zip(self.examples.sources, self.examples.references, strict=True)
+        lines = [(source, references) for source, references in pairs if source in sources]
+        part = EvaluationSet([source for source, _ in lines], [references for _, references in lines])
+        sums = {}
+        for name in metrics:
+            items = part.by_source() if METRICS[name].by_source else part
+            outputs = [texts[source] for source in items.sources]
+            counts = metric_sums(name, outputs, items.references, language=self.data.target_language)
+            sums[name] = torch.tensor(counts, dtype=torch.float64)
+        return sums
+
     def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> dict[str, MetricTable]:
         return _compare_with_extracts(metrics, self.examples, outputs, self.data.target_language)
 
     def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
         return compare_outputs(metric, outputs, other_outputs, self.examples, language=self.data.target_language)
+
+
+def _figures(sums: MetricSums) -> dict[str, float]:
+    """Return the metrics of sums; those without a token in the references are left out."""
+    return {name: metric_value(name, own.tolist()) for name, own in sums.items() if name in SACREBLEU or own[-1] > 0}
 
 
 def _compare_with_extracts(

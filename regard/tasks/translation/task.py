@@ -38,12 +38,13 @@ from regard.data.rows import column_names
 from regard.data.tokenizers.tokenizer import SPECIALS
 from regard.errors import RegardError
 from regard.inference.decoding import Engine
-from regard.metrics.text import METRICS, metric_value
+from regard.metrics.text import METRICS, OUTPUT_METRICS, metric_value
 from regard.models.build import build
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.runs.run_folder import RunFolder
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
+from regard.tasks.translation.baseline import fit_translation_baseline, open_translation_baseline
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, open_run, spec_of
 from regard.tasks.translation.config import TranslationConfig, translation_config
 from regard.tasks.translation.engine_trials import PairTrials
@@ -162,9 +163,9 @@ def objective(config: TranslationConfig) -> Objective:
 
 
 def compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """Return ``loss``, in nats per target token without smoothing, and the metrics of decoded text that have sums."""
-    loss = float(sums["nll"]) / float(sums["tokens"])
-    return {"loss": loss} | {name: metric_value(name, sums[name].tolist()) for name in METRICS if name in sums}
+    """Return the metrics that have sums: ``loss``, in nats per target token without smoothing, and of decoded text."""
+    loss = {"loss": float(sums["nll"]) / float(sums["tokens"])} if "nll" in sums else {}
+    return loss | {name: metric_value(name, sums[name].tolist()) for name in METRICS if name in sums}
 
 
 def _build(config: TranslationConfig, spec: Mapping[str, int]) -> nn.Module:
@@ -228,7 +229,12 @@ TASK = Task(
     objective=objective,
     predictor=_predictor,
     compute_metrics=compute_metrics,
-    metrics={name: Metric(about.lower_is_better, by_predictor=True) for name, about in METRICS.items()},
+    metrics={
+        name: Metric(about.lower_is_better, by_predictor=True, slow=name not in OUTPUT_METRICS)
+        for name, about in METRICS.items()
+    },
+    fit_baseline=fit_translation_baseline,
+    open_baseline=open_translation_baseline,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_sources,
