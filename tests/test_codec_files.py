@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from regard.answers.number import Scale
+from regard.answers.number_scale import Scale
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.errors import ModelError
 

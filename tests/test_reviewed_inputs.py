@@ -9,7 +9,7 @@ import mido
 import pytest
 import torch
 
-from regard.answers.number import read_number
+from regard.answers.number_scale import read_number
 from regard.config.settings import SearchConfig, override_search
 from regard.core.untrusted_files import parse_json
 from regard.data.midi import read_midi

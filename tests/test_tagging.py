@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from regard.answers.spans import TagSpan, are_spans, best_path, spans
-from regard.answers.tag_sequence import TaggedTokens
+from regard.answers.tagged_tokens import TaggedTokens
 from regard.attention.span import Span
 from regard.core.task import ExampleIndices, find_task
 from regard.data.affixes import AFFIXES, affix_buckets, shape

@@ -17,7 +17,7 @@ import torch
 from pydantic import ValidationError
 
 from regard.answers.answer_base import NoSettings
-from regard.answers.number import Scale
+from regard.answers.number_scale import Scale
 from regard.core.task import find_task
 from regard.core.task_table import TASKS
 from regard.data.graph_lines import graph_of

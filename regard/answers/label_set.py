@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import compress
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -18,6 +19,7 @@ from regard.config.prediction_settings import ThresholdSettings
 from regard.config.setting_models import request_model
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.core.untrusted_files import shortened
 from regard.data.rows import Column, Row, text_of
@@ -105,8 +107,22 @@ class SeveralLabels(NamedLabels):
         """Return the labels with separators, or all probabilities as JSON."""
         return to_json(output) if json else self.separator.join(output.labels)
 
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        """Return the sets with their joint probabilities; the labels of an example are independent of each other."""
+        true, predicted = targets > 0.5, outputs >= 0
+        names = (
+            [self.separator.join(compress(self.labels.names, row)) for row in table] for table in (true, predicted)
+        )
+        p, true_p = (_log_p(outputs, table).exp().tolist() for table in (predicted, true))
+        return [TargetOutcome(*row) for row in zip(*names, p, true_p, strict=True)]
+
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ranked(self.labels.names, logsigmoid(outputs))
+
+
+def _log_p(outputs: Tensor, labels: Tensor) -> Tensor:
+    """Return the log-probability (rows,) of exactly these labels (rows, classes)."""
+    return logsigmoid(outputs.where(labels, -outputs)).sum(-1)
 
 
 def _marked_labels(cells: Mapping[str, str], where: str) -> tuple[str, ...]:

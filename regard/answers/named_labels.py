@@ -12,7 +12,9 @@ import numpy.typing as npt
 from torch import Tensor
 
 from regard.answers.answer_base import AnswerBase
+from regard.answers.outcomes import class_outcomes
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.labels import Labels
 from regard.data.rows import Column, Row, text_of
@@ -79,11 +81,21 @@ class NamedLabels(AnswerBase):
     def tables(self, sums: MetricSums) -> Mapping[str, MetricTable]:
         return class_tables(sums, self.labels.names)
 
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        return class_outcomes(self.labels.names, outputs.log_softmax(-1), targets)
+
 
 class SingleLabel(NamedLabels):
     """Base of answers with exactly one label per example. A value is a tuple with this label."""
 
     marker: ClassVar[str] = "confusion"
+
+    @classmethod
+    def of(cls, names: tuple[str, ...]) -> Self:
+        """Return an answer with these classes, for data that name them without a column of labels."""
+        answer = cls(())
+        answer.labels = Labels(names, (1,) * len(names))
+        return answer
 
     def value(self, row: Row) -> tuple[str, ...]:
         return (require_label(row, self.columns[0]),)

@@ -15,10 +15,12 @@ from torch import Tensor
 from regard.answers.answer_base import AnswerBase
 from regard.answers.followers import Followers
 from regard.answers.named_labels import DECIMALS
+from regard.answers.outcomes import item_outcomes
 from regard.config.prediction_settings import RankingSettings
 from regard.config.setting_models import request_model
 from regard.core.answer import MAX_ALTERNATIVES, InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 from regard.data.rows import Column, Row
 from regard.data.sessions import require_items
@@ -128,13 +130,15 @@ class NextItem(AnswerBase):
         if not json:
             return " ".join(output.items)
         fields = output._asdict() | {"probabilities": [round(p, DECIMALS) for p in output.probabilities]}
-        return jsonlib.dumps(
-            {name: part for name, part in fields.items() if part or name != "unknown"}, ensure_ascii=False
-        )
+        present = {name: part for name, part in fields.items() if part or name != "unknown"}
+        return jsonlib.dumps(present, ensure_ascii=False)
+
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        return item_outcomes(self.class_names, outputs[:, FIRST:], targets - FIRST)
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
-        names, best = self._best(outputs[FIRST:].log_softmax(-1), MAX_ALTERNATIVES)
-        return tuple(map(Alternative, names, best.tolist()))
+        names, log_p = self._best(outputs[FIRST:].log_softmax(-1), MAX_ALTERNATIVES)
+        return tuple(map(Alternative, names, log_p.tolist()))
 
     def _best(self, log_p: Tensor, count: int) -> tuple[list[str], Tensor]:
         """Return the names of the most likely items, best first, and their log-probabilities."""

@@ -1,73 +1,25 @@
-"""A number, learned as a deviation from the training mean; its labels are parsed and scaled here."""
+"""A number, learned as a deviation from the training mean."""
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+import torch
 from torch import Tensor
 
 from regard.answers.answer_base import AnswerBase, NoSettings
 from regard.answers.losses import number_loss
 from regard.answers.named_labels import LABELS_FILE, require_label, to_json
+from regard.answers.number_scale import Scale, read_number
 from regard.core.answer import InputContext, LossAndSums
-from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, Report, RunFiles
-from regard.core.untrusted_files import SMALL
 from regard.data.rows import Column, Row
-from regard.errors import DataError
 from regard.metrics.numbers import number_metrics
-
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
-LARGEST = 1e30  # maximum magnitude: sums of squares stay finite in double precision
-
-
-class Scale(NamedTuple):
-    """Mean and standard deviation of the training labels; networks predict deviations from the mean."""
-
-    mean: float
-    deviation: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> Scale:
-        return cls(float(np.mean(values)), float(np.std(values)) or 1.0)
-
-    @classmethod
-    def open(cls, path: Path) -> Scale:
-        """Return the saved scale; raises ModelError if it is missing or damaged."""
-
-        def parse(value: Any) -> Scale:
-            scale = cls(float(value["mean"]), float(value["deviation"]))
-            if not (math.isfinite(scale.mean) and 0 < scale.deviation < math.inf):
-                raise ValueError("the scale needs a finite mean and a deviation above 0")
-            return scale
-
-        return open_codec_file(path, parse, limit=SMALL)
-
-    def save(self, path: Path) -> None:
-        """Write the file that ``open`` reads."""
-        save_codec_file(path, self._asdict())
-
-
-def read_number(labels: Sequence[str], where: str) -> float:
-    """Return the label of an example as a number. DataError, with the place ``where``, if it is not a number."""
-    try:
-        if NUMBER.fullmatch(labels[0].strip()) is None:
-            raise ValueError
-        value = float(labels[0])
-        if not abs(value) <= LARGEST:
-            raise ValueError
-    except (IndexError, ValueError) as error:
-        what = f"the label {' '.join(labels)!r} is not a number"
-        why = f"data.label_kind is number, which allows digits, point and exponent, up to ±{LARGEST:g}"
-        raise DataError(what, where=where, why=why) from error
-    return value
 
 
 class NumberPrediction(NamedTuple):
@@ -145,6 +97,10 @@ class Number(AnswerBase):
 
     def write(self, output: NumberPrediction, *, json: bool) -> str:
         return to_json(output) if json else f"{output.value:.{self.digits}g}"
+
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        rows = torch.stack([targets, outputs[:, 0].double()], 1) * self.scale.deviation + self.scale.mean
+        return [TargetOutcome(target, prediction) for target, prediction in rows.tolist()]
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ()

@@ -13,10 +13,12 @@ from torch import Tensor
 from regard.answers.answer_base import NoSettings
 from regard.answers.losses import best_temperature, class_loss
 from regard.answers.named_labels import CLASS_METRICS, SingleLabel, ranked, to_json
+from regard.answers.outcomes import class_outcomes
 from regard.config.prediction_settings import AbstentionSettings
 from regard.config.setting_models import request_model
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, RunFiles
 from regard.data.rows import Column
 from regard.metrics.classes import calibration_error, class_metrics, prediction_sums
@@ -112,6 +114,9 @@ class OneClass(SingleLabel):
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ranked(self.labels.names, self._probabilities(outputs).log())
+
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        return class_outcomes(self.labels.names, self._probabilities(outputs).log(), targets)
 
     def _probabilities(self, outputs: Tensor) -> Tensor:
         return (outputs / self.temperature).softmax(-1)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json as jsonlib
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -14,31 +13,17 @@ from torch import Tensor
 
 from regard.answers.answer_base import NoSettings
 from regard.answers.losses import class_loss
-from regard.answers.named_labels import CLASS_METRICS, DECIMALS, NamedLabels, ranked
-from regard.answers.spans import TagSpan, best_path, spans
+from regard.answers.named_labels import CLASS_METRICS, NamedLabels, ranked
+from regard.answers.spans import best_path, spans
 from regard.answers.tag_codecs import MajorityTags, SpanScheme, no_spans
+from regard.answers.tagged_tokens import TaggedTokens, Tagging
 from regard.core.answer import InputContext, LossAndSums
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, Report, RunFiles
 from regard.core.wording import pluralize
 from regard.data.rows import Column, Row, aligned_tokens
 from regard.metrics.classes import class_metrics
-
-
-class TaggedTokens(NamedTuple):
-    """The tokens of a sentence and their tags, equal in number."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-
-
-class Tagging(NamedTuple):
-    """The tag of each token, its probability, and the spans, if the tags encode spans."""
-
-    tokens: tuple[str, ...]
-    tags: tuple[str, ...]
-    probabilities: tuple[float, ...]
-    spans: tuple[TagSpan, ...] = ()
 
 
 class TagSequence(NamedLabels):
@@ -136,13 +121,14 @@ class TagSequence(NamedLabels):
 
     def write(self, output: Tagging, *, json: bool) -> str:
         """Return ``token/TAG`` with spaces between, or an object with probabilities, and with spans for span tags."""
-        if not json:
-            return " ".join(f"{token}/{tag}" for token, tag in zip(output.tokens, output.tags, strict=True))
-        probabilities = [round(p, DECIMALS) for p in output.probabilities]
-        fields: dict[str, Any] = {"tokens": output.tokens, "tags": output.tags, "probabilities": probabilities}
-        if self.span_scheme.scheme is not None:
-            fields["spans"] = [span.described(output.tokens) for span in output.spans]
-        return jsonlib.dumps(fields, ensure_ascii=False)
+        return output.as_json(with_spans=self.span_scheme.scheme is not None) if json else output.as_text()
+
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        rows = super().outcomes(outputs, targets)
+        if self.span_scheme.scheme is None:
+            return rows
+        tags = self.span_scheme.class_tags(self.predict(outputs, NoSettings(), InputContext()).tags)
+        return [row._replace(output=tag) for row, tag in zip(rows, tags, strict=True)]
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ranked(self.labels.names, outputs.log_softmax(-1))

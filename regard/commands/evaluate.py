@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -21,6 +21,7 @@ from regard.commands.options import (
     search_settings,
     set_up,
 )  # fmt: skip
+from regard.commands.prediction_files import require_prediction_file, write_predictions
 from regard.commands.progress import progress
 from regard.commands.setting_options import takes_settings
 from regard.commands.several_ranks import several_ranks
@@ -80,7 +81,21 @@ Against = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Write the outputs to this file, one per line."),
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the translations to this file, one per line; for another task, a row for each target with its "
+        "prediction, probability and loss (.csv or .jsonl).",
+    ),
+]
+Errors = Annotated[
+    bool,
+    typer.Option(
+        "--errors",
+        help="Print the examples with the highest losses, the most frequent confusions, and the metrics by input "
+        "length and class frequency.",
+    ),
 ]
 Draw = Annotated[
     Path | None,
@@ -131,6 +146,7 @@ def evaluate(
     search: dict[str, Any],
     against: Against = None,
     output: Output = None,
+    errors: Errors = False,
     draw: Draw = None,
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
@@ -152,12 +168,13 @@ def evaluate(
     kind = folder.config.task.kind
     if folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
-        _refuse(search | {"against": against, "output": output, "engine": engine}, why)
+        _refuse(search | {"against": against, "engine": engine}, why)
         set_up(device, threads)
         data_settings = {name: value for name, value in windows.items() if value is not None}
-        _measure(folder, files, names, draw, as_json=as_json, checkpoint=checkpoint, device=device, **data_settings)
+        analysis = _Analysis(output, errors, draw)
+        _measure(folder, files, names, analysis, as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
-        _refuse(windows | {"draw": draw}, why=f"the task of {run} is {kind}")
+        _refuse(windows | {"draw": draw, "errors": errors or None}, why=f"the task of {run} is {kind}")
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
         _compare(
             folder, files, names, search, opening, checkpoint=checkpoint, against=against, output=output,
@@ -165,26 +182,40 @@ def evaluate(
         )  # fmt: skip
 
 
+class _Analysis(NamedTuple):
+    """Requested results in addition to the metrics."""
+
+    output: Path | None
+    errors: bool
+    draw: Path | None
+
+    @property
+    def needs_outcomes(self) -> bool:
+        return self.errors or self.output is not None
+
+
 def _measure(
-    folder: RunFolder,
-    files: list[Path],
-    names: list[str] | None,
-    draw: Path | None,
-    *,
-    as_json: bool,
-    **data_settings: Any,
+    folder: RunFolder, files: list[Path], names: list[str] | None, analysis: _Analysis, as_json: bool, **options: Any
 ) -> None:
     """Evaluate a run as validation does, and print the metrics on rank 0."""
     from regard.tasks.evaluation import evaluate_run
 
-    with several_ranks() as peers:
+    if analysis.output is not None:
+        require_prediction_file(analysis.output)
+    single = {"output": analysis.output, "errors": analysis.errors or None}
+    with several_ranks(refused=single) as peers:
         leads = peers is None or peers.rank == 0
         with progress("evaluating", None, unit="examples", hidden=not leads) as advance:
-            evaluation = evaluate_run(folder, files, names, progress=advance, peers=peers, **data_settings)
-    if leads:
-        print_figures(evaluation, folder.task.metrics, as_json=as_json)
-    if leads and draw is not None:
-        _draw(evaluation, draw)
+            evaluation = evaluate_run(
+                folder, files, names, progress=advance, peers=peers, outcomes=analysis.needs_outcomes, **options
+            )  # fmt: skip
+    if not leads:
+        return
+    if analysis.output is not None and evaluation.outcomes is not None:
+        write_predictions(evaluation.outcomes.rows, analysis.output)
+    print_figures(evaluation, folder.task.metrics, as_json=as_json, errors=analysis.errors)
+    if analysis.draw is not None:
+        _draw(evaluation, analysis.draw)
 
 
 def _compare(

@@ -8,23 +8,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.commands.error_output import errors_as_json, print_errors
+from regard.commands.metric_tables import aligned, table_as_json
 from regard.core.wording import pluralize, pluralize_unit
 
 if TYPE_CHECKING:
-    from regard.core.task import Metric, MetricTable
+    from regard.core.task import Metric
     from regard.metrics.significance import BootstrapDifference
     from regard.tasks.evaluation import Evaluation
 
 MAX_ROWS = 20  # larger tables are not printed; --json contains them
-MAX_NAME = 16  # characters of a name in a table
 
 
-def print_figures(evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool) -> None:
-    """Print the metrics of a task whose metrics are ratios of sums over examples; ``metrics``: of the task."""
+def print_figures(
+    evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool, errors: bool = False
+) -> None:
+    """Print the metrics of a task whose metrics are ratios of sums over examples.
+
+    Args:
+        evaluation: the evaluation.
+        metrics: the metrics of the task.
+        as_json: whether to print JSON.
+        errors: whether to print the analysis of errors; the evaluation then has ``outcomes``.
+    """
     if as_json:
         record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
         record["baseline"] = _baseline_as_json(evaluation)
-        return _print_json({name: value for name, value in record.items() if name not in ("signatures", "outputs")})
+        if errors and evaluation.outcomes is not None:
+            record["errors"] = errors_as_json(evaluation.outcomes.rows)
+        unused = ("signatures", "outputs", "outcomes")
+        return _print_json({name: value for name, value in record.items() if name not in unused})
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
         unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
@@ -33,22 +46,20 @@ def print_figures(evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_j
     for table in evaluation.tables.values():
         if len(table.rows) <= MAX_ROWS:
             print("\n" + aligned(table) + "\n")
+    if errors and evaluation.outcomes is not None:
+        print_errors(evaluation.outcomes.rows)
+    print(_summary(evaluation))
+
+
+def _summary(evaluation: Evaluation) -> str:
+    """Return the line of numbers, settings and the checkpoint."""
     counts = [pluralize_unit(int(value), name) for name, value in evaluation.sums.items() if value.is_integer()]
     settings = [
         f"{name} {value:,}" if isinstance(value, int) else f"{name} {value}"
         for name, value in evaluation.settings.items()
     ]
-    print(
-        ", ".join(
-            [
-                *_sizes(evaluation),
-                *counts,
-                *settings,
-                f"checkpoint {evaluation.checkpoint}",
-                f"{evaluation.seconds:.1f} s",
-            ]
-        )
-    )
+    end = [f"checkpoint {evaluation.checkpoint}", f"{evaluation.seconds:.1f} s"]
+    return ", ".join([*_sizes(evaluation), *counts, *settings, *end])
 
 
 def _print_baseline(evaluation: Evaluation) -> None:
@@ -164,32 +175,3 @@ def _tables_as_json(evaluation: Evaluation) -> dict[str, object]:
 
 def _print_json(record: Mapping[str, Any]) -> None:
     print(json.dumps(record, indent=2))
-
-
-def table_as_json(table: MetricTable) -> object:
-    """Return a square table as its names and rows of counts, any other table as one object per row."""
-    if table.square:
-        return {"names": list(table.columns[1:]), "counts": [list(row[1:]) for row in table.rows]}
-    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
-
-
-def aligned(table: MetricTable, *, decimals: int = 4) -> str:
-    """Return the table as text with aligned columns: names to the left, numbers to the right."""
-    lines = [list(table.columns)]
-    lines += [
-        [f"{cell:.{decimals}f}" if isinstance(cell, float) else _short(cell) for cell in row] for row in table.rows
-    ]
-    lines[0] = [_short(name) for name in lines[0]]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-        )
-        for line in lines
-    )
-
-
-def _short(cell: str | float) -> str:
-    text = f"{cell:,}" if isinstance(cell, int) else str(cell)
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from torch import Tensor
 
 from regard.core.observation import Alternative, PredictionKind
+from regard.core.outcomes import TargetOutcome
 from regard.core.task import Metric, MetricSums, MetricTable, Report, RunFiles
 
 if TYPE_CHECKING:
@@ -155,6 +156,12 @@ class TaskAnswer(Protocol):
 
     def write(self, output: Any, *, json: bool) -> str:
         """Return a prediction as one line: readable text, or a JSON object."""
+
+    def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
+        """Return the target and the prediction of each row, for the analysis of errors.
+
+        The rows are those of ``targets``; for an answer per position, they are the positions of one value.
+        """
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         """Return the labels of one row's outputs with their log-probabilities, most probable first.

@@ -129,6 +129,9 @@ class Field(Protocol):
     def text(self, value: Any) -> str:
         """Return the line that ``parse`` accepts."""
 
+    def summary(self, value: Any) -> str:
+        """Return a readable text of a value for reports, such as its text or its size."""
+
     def cost(self, value: Any) -> int:
         """Return the number of values that one layer holds for this input (``predictor_interface.input_cost``)."""
 
@@ -203,3 +206,7 @@ class FieldBase:
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
         return values[: len(row)]
+
+    def summary(self, value: Any) -> str:
+        own: Any = self
+        return str(own.text(value)).replace("\t", " | ")

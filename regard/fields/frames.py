@@ -70,6 +70,9 @@ class Frames(FieldBase):
     def text(self, value: FrameSeries) -> str:
         return json.dumps([[float(str(number)) for number in frame] for frame in value.frames])
 
+    def summary(self, value: FrameSeries) -> str:
+        return f"{pluralize(len(value.frames), 'frame')} of {pluralize(value.channels, 'number')}"
+
     def learn(self, run: RunFiles, values: Sequence[FrameSeries], log: Report) -> Frames:
         if run.config.start is not None:  # the weights of the other run expect its scale
             return self.open(run)

@@ -79,6 +79,9 @@ class Graphs(FieldBase):
             line["features"] = [[float(str(number)) for number in row] for row in value.features]
         return json.dumps(line, ensure_ascii=False)
 
+    def summary(self, value: GraphLine) -> str:
+        return f"{pluralize(value.nodes, 'node')}, {pluralize(len(value.edges), 'edge')}"
+
     def learn(self, run: RunFiles, values: Sequence[GraphLine], log: Report) -> Graphs:
         if not values:
             why = "the files, or their share, are empty"

@@ -17,6 +17,7 @@ def evaluate(
     metrics: Sequence[str] | None = None,
     checkpoint: str | None = None,
     device: str | None = None,
+    outcomes: bool = False,
     **settings: Any,
 ) -> Evaluation:
     """Evaluate a run on data files: ``regard.evaluate("runs/book", "test.txt").figures["bits_per_byte"]``.
@@ -31,6 +32,7 @@ def evaluate(
         metrics: the names of the metrics. Default: BLEU and chrF for a translation run, all metrics of other tasks.
         checkpoint: see ``regard.load``.
         device: see ``regard.load``.
+        outcomes: whether to return each target with its prediction, as ``Evaluation.outcomes``.
         settings: search settings of a translation run, such as ``beam=1``; otherwise keys of the section ``data``, such
             as ``stride=64``.
 
@@ -41,4 +43,4 @@ def evaluate(
     folder, paths = RunFolder.open(Path(run)), [Path(file) for file in files]
     if not paths:
         raise ConfigError("no file to evaluate on", help=f"regard evaluate {run} FILE")
-    return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device, **settings)
+    return evaluate_run(folder, paths, metrics, checkpoint=checkpoint, device=device, outcomes=outcomes, **settings)

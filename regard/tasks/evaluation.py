@@ -27,6 +27,7 @@ from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load, load_net
+from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes, require_outcomes
 from regard.training.baseline import BaselineComparison, added, baseline_groups, compare, network_groups
 from regard.training.canonical_ranks import CanonicalRanks
 from regard.training.ranks import ProcessGroup
@@ -50,6 +51,7 @@ class Evaluation(NamedTuple):
     units: int | None = None  # number of units (nodes, words, …) that the loss is averaged over; None if not counted
     unit: str = "tokens"
     baseline: BaselineComparison | None = None  # with the baseline of the run, on the same examples
+    outcomes: MeasuredOutcomes | None = None  # each target with its prediction, if requested
 
 
 def evaluate_run(
@@ -62,6 +64,7 @@ def evaluate_run(
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
     memory: int | None = None,
+    outcomes: bool = False,
     **settings: Any,
 ) -> Evaluation:
     """Return the metrics of a run on data files.
@@ -78,9 +81,12 @@ def evaluate_run(
         progress: called with the number of newly finished examples.
         peers: the ranks that share the examples; each returns the metrics of all examples.
         memory: the number of positions in memory, for layers with memory; None: as in training.
+        outcomes: whether to return each target with its prediction; see ``core.task.Task.outcomes``.
         settings: search settings, such as ``beam=1``, or keys of the section ``data``, such as ``stride=64``.
     """
     shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
+    if outcomes:
+        require_outcomes(run.task)
     if run.task.reference_test is not None:
         names = require_metrics(run, metrics)
         test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
@@ -89,12 +95,14 @@ def evaluate_run(
     config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _set_memory(run, net, memory)
-    return _evaluate_objective(run, config, net, codecs, names, requested=metrics is not None, **shared)
+    requested = metrics is not None
+    return _evaluate_objective(run, config, net, codecs, names, requested=requested, outcomes=outcomes, **shared)
 
 
 def _evaluate_objective(
     run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], *,
-    requested: bool, checkpoint: str | None, progress: ProgressCallback | None, peers: ProcessGroup | None,
+    requested: bool, outcomes: bool, checkpoint: str | None, progress: ProgressCallback | None,
+    peers: ProcessGroup | None,
 ) -> Evaluation:  # fmt: skip
     """Return the metrics of the objective and of the predictor on the data of ``config``, as in validation."""
     task = run.task
@@ -121,6 +129,7 @@ def _evaluate_objective(
             if any(other):  # a baseline without a loss has no sums unless its metrics are requested
                 comparison = compare(task.compute_metrics, baseline.description, groups, other)
         number, units = _sizes(examples)
+        measured = measure_outcomes(task, predictor, examples) if outcomes else None
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
         signatures={},
@@ -134,6 +143,7 @@ def _evaluate_objective(
         units=units,
         unit=task.unit,
         baseline=comparison,
+        outcomes=measured,
     )
 
 

@@ -36,6 +36,7 @@ from regard.tasks.split import is_own_split, read_part, report_moved
 from regard.tasks.supervised_baseline import SupervisedBaseline, fit_supervised, open_supervised
 from regard.tasks.supervised_codecs import SupervisedCodecs
 from regard.tasks.supervised_examples import Example, SupervisedBatch, SupervisedExamples
+from regard.tasks.supervised_outcomes import SupervisedOutcomes
 from regard.tasks.supervised_predictor import PLAIN, SupervisedPredictor, Wording
 
 Reader = Callable[[tuple[FilesConfig, ...]], list[Example]]
@@ -72,7 +73,7 @@ class Supervised:
         return Task(
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
-            fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
+            fit_baseline=self._fit_baseline, open_baseline=self._open_baseline, outcomes=SupervisedOutcomes,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 
@@ -171,7 +172,8 @@ class Supervised:
             if not examples:
                 why = "the files, or the share of them, are empty"
                 raise DataError(f"the {part} data has no {self.noun}", where=corpora[0].name, why=why)
-            prepared = SupervisedExamples(examples, config, codecs)
+            keeps_values = config.train.baseline or not trains
+            prepared = SupervisedExamples(examples, config, codecs, keep_values=keeps_values)
             if codecs.wide is not None:
                 prepared.add_wide(codecs.wide, held_out=trains and part == "train")
             if not prepared.token_counts().any():

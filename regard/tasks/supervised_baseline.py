@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
-from regard.core.answer import TaskAnswer
+from regard.core.answer import LossAndSums, TaskAnswer
 from regard.core.baseline import FOLDER, InputBaseline, baseline_outputs, open_saved_baseline, save_baseline
 from regard.core.task import Indices, MetricSums, RunFiles
 from regard.core.tensors import added_sums
@@ -32,31 +33,47 @@ class SupervisedBaseline:
         """See ``TaskBaseline``; a value of several examples counts at the first of them."""
         (outputs,) = self.codecs.answer.sizes.values()
         sums: MetricSums = {}
-        for parts in _groups(examples, examples.values_starting_in(indices), MAX_OUTPUTS // outputs):
+        for parts in grouped_values(examples, examples.values_starting_in(indices), outputs):
             sums = added_sums(sums, self._sums_of(examples, parts, names))
         return sums
 
     def _sums_of(self, examples: Any, parts: Sequence[Indices], names: Sequence[str]) -> MetricSums:
         """Return the sums over values, each given by its examples."""
-        answer = self.codecs.answer
-        positions = [examples.target_places(part) for part in parts]
-        together = np.concatenate(positions)
         columns = examples.value_columns(np.array([part[0] for part in parts]))
         outputs = torch.from_numpy(baseline_outputs(self.model, columns))
-        targets = torch.from_numpy(np.asarray(examples.targets[together]))
-        unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
-        sums = answer.loss(outputs, targets, unit, smoothing=0.0, evaluating=True).sums
-        if (constant := examples.constant_targets(together)) is not None:
-            sums = {**sums, **answer.compare(outputs, targets, constant)}
-        sizes = [len(place) for place in positions]
-        return sums | measured_sums(answer, outputs.split(sizes), targets.split(sizes), names)
+        sizes = [len(examples.target_places(part)) for part in parts]
+        return measured_values(self.codecs.answer, examples, parts, outputs.split(sizes), names).sums
 
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)
 
 
-def _groups(examples: Any, values: Sequence[Indices], rows: int) -> Iterator[list[Indices]]:
-    """Yield the values in groups of at most this number of targets, or of one value."""
+def measured_values(
+    answer: TaskAnswer, examples: Any, parts: Sequence[Indices], outputs: Sequence[Tensor], names: Sequence[str]
+) -> LossAndSums:
+    """Return the loss of each target of values, and all sums of an evaluation.
+
+    Args:
+        answer: the answer of the run.
+        examples: the ``SupervisedExamples``.
+        parts: the examples of each value.
+        outputs: the outputs (targets, outputs) of each value.
+        names: the metrics of the predictor.
+    """
+    together = np.concatenate([examples.target_places(part) for part in parts])
+    targets, whole = torch.from_numpy(np.asarray(examples.targets[together])), torch.cat([*outputs])
+    unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
+    terms = answer.loss(whole, targets, unit, smoothing=0.0, evaluating=True)
+    sums = terms.sums
+    if (constant := examples.constant_targets(together)) is not None:
+        sums = {**sums, **answer.compare(whole, targets, constant)}
+    sizes = [len(output) for output in outputs]
+    return LossAndSums(terms.loss, sums | measured_sums(answer, outputs, targets.split(sizes), names))
+
+
+def grouped_values(examples: Any, values: Sequence[Indices], outputs: int) -> Iterator[list[Indices]]:
+    """Yield the values in groups of at most ``MAX_OUTPUTS`` outputs, or of one value."""
+    rows = MAX_OUTPUTS // outputs
     group, number = list[Indices](), 0
     for value in values:
         own = len(examples.target_places(value))

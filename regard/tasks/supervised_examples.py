@@ -45,12 +45,22 @@ class SupervisedBatch(NamedTuple):
 
 
 class SupervisedExamples:
-    """Examples in memory, as ``core.task.Examples``. A value that its field splits gives several examples."""
+    """Examples in memory, as ``core.task.Examples``. A value that its field splits gives several examples.
 
-    def __init__(self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs) -> None:
+    Args:
+        examples: the values of the fields and of the answer.
+        config: the config of the run.
+        codecs: the learned codecs.
+        keep_values: whether to keep the values of the fields, which a baseline and an analysis of errors read. Those of
+            a large corpus take memory.
+    """
+
+    def __init__(
+        self, examples: Sequence[Example], config: Any, codecs: SupervisedCodecs, *, keep_values: bool = True
+    ) -> None:
         self._fields, self._codecs, self._config = tuple(codecs.fields.values()), codecs, config
         columns = list(zip(*(example.values for example in examples), strict=True))
-        self._columns = columns if config.train.baseline else []  # the texts of a large corpus take memory
+        self._columns = columns if keep_values else []
         self.wide: npt.NDArray[np.float32] | None = None  # (targets, outputs) of the wide part
         inputs = codecs.encode(columns)
         self.rows, self.truncated, self.starts = inputs.rows, sum(inputs.truncated), inputs.starts

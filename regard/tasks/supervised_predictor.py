@@ -318,13 +318,21 @@ class SupervisedPredictor:
         if not {*names} & {*self.codec.answer.measured}:
             return {}
         values = examples.values_starting_in(indices)
-        outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
-        logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
-        if examples.wide is not None:
-            wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
-            logits = [deep + added for deep, added in zip(logits, wide, strict=True)]
+        logits = self.value_outputs(examples, values)
         targets = [torch.from_numpy(np.asarray(examples.targets[examples.target_places(index)])) for index in values]
         return measured_sums(self.codec.answer, logits, targets, names)
+
+    def value_outputs(self, examples: Any, values: Sequence[Indices]) -> list[Tensor]:
+        """Return the outputs (targets, outputs) of values, each given by its ``examples``, with those of the wide part.
+
+        The outputs are in float64.
+        """
+        outputs = iter(self._compute([examples.rows[number] for numbers in values for number in numbers]))
+        logits = [torch.cat([next(outputs).logits for _ in numbers]) for numbers in values]
+        if examples.wide is None:
+            return logits
+        wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
+        return [deep + added for deep, added in zip(logits, wide, strict=True)]
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:

@@ -257,3 +257,20 @@ def memorized_outputs_predict_their_targets(case: AnswerCase, draw: Draw) -> Non
         stated = case.answer.targets([case.stated(prediction)], ["prediction"])
         expected = case.targets[index.numpy()][-len(stated) :]
         assert np.allclose(stated, expected, atol=1e-3), f"{prediction} is predicted for {value}"
+
+
+@law(ANSWER_LAWS)
+def outcomes_have_the_prediction(case: AnswerCase, draw: Draw) -> None:
+    """Each target has one outcome, whose prediction is the most probable label and no less probable than the target."""
+    outputs, targets = case.outputs(draw), torch.from_numpy(np.asarray(case.targets))
+    for row in range(len(case.rows)):
+        index = case.index([row])
+        outcomes = case.answer.outcomes(outputs[index], targets[index])
+        assert len(outcomes) == len(index), "the number of outcomes differs from that of targets"
+        for outcome, values in zip(outcomes, outputs[index], strict=True):
+            best = case.answer.alternatives(values)[:1]
+            if best and case.answer.kind != "labels":
+                assert outcome.prediction == best[0].label, "the prediction of an outcome is not the most likely label"
+            if outcome.probability is not None:
+                p = outcome.target_probability or 0.0
+                assert 0 <= p <= outcome.probability + 1e-9 <= 1 + 1e-8, "a target is more probable than the prediction"

@@ -121,14 +121,14 @@ def regard() -> Iterator[Callable[..., Result]]:
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
     """A run of each task, on the sample of the task; treat it as read-only."""
     trained = {}
-    for kind in TASKS:
-        case = TaskCase(find_task(kind), kind)
+    cases = [TaskCase(find_task(kind), kind) for kind in TASKS]  # their files are removed with them
+    for kind, case in zip(TASKS, cases, strict=True):
         tables = case.tables | {"train": case.tables["train"] | {"steps": 2, "shards": 1}}
         trained[kind] = package.train(tables, tmp_path_factory.mktemp("tasks") / kind)
-    return trained
+    yield trained
 
 
 @pytest.fixture(scope="session")

@@ -15,7 +15,8 @@ from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
-from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.answers.tag_sequence import TagSequence
+from regard.answers.tagged_tokens import TaggedTokens
 from regard.data.graph_lines import graph_of
 from regard.data.rows import Row
 from regard.data.tokenizers.tokenizer import TokenizerConfig

@@ -7,7 +7,8 @@ from regard.answers.followers import Followers
 from regard.answers.label_set import SeveralLabels
 from regard.answers.named_labels import ranked, to_json
 from regard.answers.next_item import NextItem
-from regard.answers.number import Number, Scale
+from regard.answers.number import Number
+from regard.answers.number_scale import Scale
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
 from regard.core.field import Padded

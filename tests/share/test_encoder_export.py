@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 import regard
 from regard import cli
-from regard.answers.number import Scale
+from regard.answers.number_scale import Scale
 from regard.core.task_table import locate
 from regard.data.labels import Labels
 from regard.data.tokenizers.catalog import train_tokenizer

@@ -93,11 +93,15 @@ class LinkExamples(OneGraph):
         if wide is not None:
             self._own = wide.held_out_outputs(visible, edges) if held_out else wide.outputs(visible, edges)
         super().__init__(visible, 2 * len(edges))
+        self._where = whole.where  # the visible graph is that of the run
         self.edges, self._seed, self._stream = edges, seed, stream
         self._codes = whole.pairs[0] * whole.nodes + whole.pairs[1]  # sorted; includes each node with itself
         if len(self._codes) == whole.nodes**2:
             why = "training needs pairs of nodes without an edge"
             raise DataError("all pairs of nodes have an edge", where=whole.where, why=why)
+
+    def where(self, index: int) -> str:
+        return self._where
 
     def collate(self, examples: ExampleIndices) -> LinkBatch:
         unlinked = self._negative_pairs(int(examples.visit[0]))

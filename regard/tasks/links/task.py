@@ -43,6 +43,7 @@ from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline,
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.examples import LinkBatch, LinkExamples, link_loss, split_edges
 from regard.tasks.links.linker import Linker
+from regard.tasks.links.outcomes import link_logits, link_outcomes
 
 
 def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
@@ -102,9 +103,7 @@ def _objective(config: LinksConfig) -> Objective:
     """Return the binary cross-entropy, in nats, over edges and the same number of pairs without an edge."""
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
-        logits = net(*batch.inputs[:3], batch.ends)
-        logits = logits if batch.wide is None else logits + batch.wide
-        return link_loss(logits, batch.exists)
+        return link_loss(link_logits(net, batch), batch.exists)
 
     return loss
 
@@ -175,6 +174,7 @@ TASK = Task(
     row_inputs=_read_ends,
     fit_baseline=fit_links_baseline,
     open_baseline=open_links_baseline,
+    outcomes=link_outcomes,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

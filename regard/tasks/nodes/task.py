@@ -40,6 +40,7 @@ from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, onl
 from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
+from regard.tasks.nodes.outcomes import node_logits, node_outcomes
 from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -97,10 +98,7 @@ def _objective(config: NodesConfig) -> Objective:
     smoothing = config.train.label_smoothing
 
     def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
-        logits = net(*batch.inputs).index_select(0, batch.nodes)
-        logits = logits.float() if logits.dtype.itemsize < 4 else logits
-        logits = logits if batch.wide is None else logits + batch.wide
-        terms = class_loss(logits, batch.label, smoothing=smoothing, evaluating=False)
+        terms = class_loss(node_logits(net, batch), batch.label, smoothing=smoothing, evaluating=False)
         return LossTerms(terms.loss.sum(), terms.sums)
 
     return loss
@@ -167,5 +165,6 @@ TASK = Task(
     tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
     open_baseline=open_nodes_baseline,
+    outcomes=node_outcomes,
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),
 )

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from regard.answers.tag_sequence import TaggedTokens, TagSequence
+from regard.answers.tag_sequence import TagSequence
+from regard.answers.tagged_tokens import TaggedTokens
 from regard.baselines.tokens import TokenBaseline
 from regard.core.export_forms import EncoderForm
 from regard.core.task import Card

@@ -1,0 +1,79 @@
+"""Analysis of errors from the outcomes of an evaluation: the worst examples, confusions, and metrics of slices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from statistics import fmean
+
+import numpy as np
+
+from regard.core.outcomes import OutcomeRow
+from regard.core.task import MetricTable
+
+SHOWN = 5  # examples, and pairs of labels
+
+
+def worst_rows(rows: Iterable[OutcomeRow], number: int = SHOWN) -> list[OutcomeRow]:
+    """Return the rows with the highest losses, the highest first."""
+    counted = [row for row in rows if row.loss is not None]
+    return sorted(counted, key=lambda row: -(row.loss or 0.0))[:number]
+
+
+def confusions(rows: Iterable[OutcomeRow], number: int = SHOWN) -> MetricTable:
+    """Return the most frequent pairs of a target and another prediction; without rows for numbers."""
+    pairs = Counter(
+        (row.outcome.target, row.outcome.prediction)
+        for row in rows if row.outcome.error is None and not row.is_right
+    )  # fmt: skip
+    best = sorted(pairs.items(), key=lambda item: (-item[1], *map(str, item[0])))[:number]
+    return MetricTable(("target", "prediction", "count"), tuple((*pair, count) for pair, count in best))
+
+
+def slices(rows: Sequence[OutcomeRow]) -> MetricTable:
+    """Return the number of rows, and accuracy or mean absolute error, and loss, of parts of the rows.
+
+    The parts are the quartiles of the length of the input, and rare and common classes. Rare classes are the least
+    frequent ones that together have at most half of the rows. A division into a single part is omitted.
+    """
+    of_numbers = any(row.outcome.error is not None for row in rows)
+    parts = [*_by_length(rows), *([] if of_numbers else _by_frequency(rows))]
+    metric = "mae" if of_numbers else "accuracy"
+    return MetricTable(
+        ("slice", "n", metric, "loss"), tuple((name, len(part), *_figures(part)) for name, part in parts)
+    )
+
+
+def _figures(rows: Sequence[OutcomeRow]) -> tuple[float, float]:
+    errors = [float(row.is_right) if row.outcome.error is None else abs(row.outcome.error) for row in rows]
+    losses = [row.loss for row in rows if row.loss is not None]
+    return fmean(errors), fmean(losses) if losses else float("nan")
+
+
+def _by_length(rows: Sequence[OutcomeRow]) -> list[tuple[str, list[OutcomeRow]]]:
+    """Return the rows by quartile of length; equal lengths are in one part."""
+    bounds = np.quantile([row.length for row in rows], (0.25, 0.5, 0.75))
+    parts: list[list[OutcomeRow]] = [[] for _ in range(4)]
+    for row in rows:
+        parts[int(np.searchsorted(bounds, row.length))].append(row)
+    parts = [part for part in parts if part]
+    if len(parts) < 2:
+        return []
+    ends = [(min(row.length for row in part), max(row.length for row in part)) for part in parts]
+    names = [f"length {low:,}" if low == high else f"length {low:,} to {high:,}" for low, high in ends]
+    return [*zip(names, parts, strict=True)]
+
+
+def _by_frequency(rows: Sequence[OutcomeRow]) -> list[tuple[str, list[OutcomeRow]]]:
+    """Return the rows of rare classes and of common ones; nothing if no class is rare."""
+    counts = Counter(row.outcome.target for row in rows)
+    limit, below = 0, 0
+    for count in sorted({*counts.values()}):
+        below += sum(other for other in counts.values() if other == count)
+        if 2 * below > len(rows):
+            break
+        limit = count
+    rare = [row for row in rows if counts[row.outcome.target] <= limit]
+    common = [row for row in rows if counts[row.outcome.target] > limit]
+    parts = (f"rare classes (≤ {limit:,})", rare), (f"common classes (> {limit:,})", common)
+    return [*parts] if rare else []

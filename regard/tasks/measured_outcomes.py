@@ -1,0 +1,45 @@
+"""The outcomes of a whole evaluation, with the sums of the metrics by group of values."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from regard.core.outcomes import OutcomeRow
+from regard.core.task import Examples, MetricSums, Task
+from regard.errors import ConfigError
+from regard.training.baseline import GROUPS
+
+
+class MeasuredOutcomes(NamedTuple):
+    """All rows in the order of the files, and the sums of ``GROUPS`` groups of values.
+
+    Value v is in group v mod ``GROUPS``; two runs on the same files therefore have the same groups.
+    """
+
+    labels: tuple[str, ...]
+    rows: list[OutcomeRow]
+    groups: list[MetricSums]
+
+
+def measure_outcomes(task: Task, predictor: Any, examples: Examples) -> MeasuredOutcomes:
+    """Return the outcomes of all values, with the sums of all metrics that the predictor can measure.
+
+    Raises:
+        ConfigError: if the task has no outcomes.
+    """
+    outcomes = require_outcomes(task)(predictor, examples)
+    names = [name for name, metric in task.metrics.items() if metric.by_predictor]
+    parts = [
+        outcomes.measure(range(first, len(outcomes), GROUPS), names) for first in range(min(GROUPS, len(outcomes)))
+    ]
+    rows = sorted((row for part in parts for row in part.rows), key=lambda row: (row.example, row.position or 0))
+    return MeasuredOutcomes(outcomes.labels, rows, [part.sums for part in parts])
+
+
+def require_outcomes(task: Task) -> Any:
+    """Return ``task.outcomes``; raise ConfigError if the task has no separate answers."""
+    if task.outcomes is None:
+        why = f"the task {task.name} has no separate answers with targets"
+        help = "`regard score` prints the loss of each text" if task.scores == "texts" else None
+        raise ConfigError("the errors of this run cannot be analyzed", why=why, help=help)
+    return task.outcomes
