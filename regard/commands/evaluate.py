@@ -33,6 +33,7 @@ from regard.errors import ConfigError, ModelError
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
     from regard.tasks.evaluation import Evaluation, ReferenceTest
+    from regard.tasks.run_comparison import RunComparison
 
 EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --metric bleu,chrf",
@@ -75,7 +76,7 @@ Against = Annotated[
     typer.Option(
         "--against",
         metavar="RUN|FILE",
-        help="Compare with another run or with a file of outputs, by paired bootstrap.",
+        help="Compare with another run. A translation model is also compared with a file of outputs.",
         autocompletion=completion.runs_and_files,
     ),
 ]
@@ -168,10 +169,10 @@ def evaluate(
     kind = folder.config.task.kind
     if folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
-        _refuse(search | {"against": against, "engine": engine}, why)
+        _refuse(search | {"engine": engine}, why)
         set_up(device, threads)
         data_settings = {name: value for name, value in windows.items() if value is not None}
-        analysis = _Analysis(output, errors, draw)
+        analysis = _Analysis(output, errors, against, draw)
         _measure(folder, files, names, analysis, as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
         _refuse(windows | {"draw": draw, "errors": errors or None}, why=f"the task of {run} is {kind}")
@@ -187,11 +188,13 @@ class _Analysis(NamedTuple):
 
     output: Path | None
     errors: bool
+    against: Path | None
     draw: Path | None
 
     @property
-    def needs_outcomes(self) -> bool:
-        return self.errors or self.output is not None
+    def options(self) -> dict[str, Any]:
+        """The options that need outcomes, by name; None if not set."""
+        return {"output": self.output, "errors": self.errors or None, "against": self.against}
 
 
 def _measure(
@@ -202,20 +205,48 @@ def _measure(
 
     if analysis.output is not None:
         require_prediction_file(analysis.output)
-    single = {"output": analysis.output, "errors": analysis.errors or None}
-    with several_ranks(refused=single) as peers:
+    other = None if analysis.against is None else _other_run(folder, analysis.against)
+    needs_outcomes = any(value is not None for value in analysis.options.values())
+    with several_ranks(refused=analysis.options) as peers:
         leads = peers is None or peers.rank == 0
         with progress("evaluating", None, unit="examples", hidden=not leads) as advance:
             evaluation = evaluate_run(
-                folder, files, names, progress=advance, peers=peers, outcomes=analysis.needs_outcomes, **options
+                folder, files, names, progress=advance, peers=peers, outcomes=needs_outcomes, **options
             )  # fmt: skip
     if not leads:
         return
     if analysis.output is not None and evaluation.outcomes is not None:
         write_predictions(evaluation.outcomes.rows, analysis.output)
-    print_figures(evaluation, folder.task.metrics, as_json=as_json, errors=analysis.errors)
+    comparison = None if other is None else _comparison(folder, evaluation, other, files, options)
+    print_figures(
+        evaluation, folder.task.metrics, as_json=as_json, errors=analysis.errors, comparison=comparison
+    )  # fmt: skip
     if analysis.draw is not None:
         _draw(evaluation, analysis.draw)
+
+
+def _other_run(run: RunFolder, path: Path) -> RunFolder:
+    """Open the run to compare with; raise ConfigError if it is not comparable."""
+    from regard.runs.run_folder import RunFolder
+    from regard.tasks.measured_outcomes import require_outcomes
+    from regard.tasks.run_comparison import require_comparable
+
+    require_outcomes(run.task)
+    other = RunFolder.open(path)
+    require_comparable(run, other)
+    return other
+
+
+def _comparison(
+    run: RunFolder, evaluation: Evaluation, other: RunFolder, files: list[Path], options: dict[str, Any]
+) -> RunComparison:
+    """Compare an evaluation with that of another run, by its default checkpoint."""
+    from regard.tasks.run_comparison import compare_runs
+
+    assert evaluation.outcomes is not None
+    settings = {name: value for name, value in options.items() if name != "checkpoint"}
+    with progress(f"evaluating {other.path.name}", None, hidden=False):
+        return compare_runs(run, evaluation.outcomes, other, files, **settings)
 
 
 def _compare(

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from regard.commands.comparison_output import comparison_as_json, print_comparison
 from regard.commands.error_output import errors_as_json, print_errors
 from regard.commands.metric_tables import aligned, table_as_json
 from regard.core.wording import pluralize, pluralize_unit
@@ -16,13 +17,15 @@ if TYPE_CHECKING:
     from regard.core.task import Metric
     from regard.metrics.significance import BootstrapDifference
     from regard.tasks.evaluation import Evaluation
+    from regard.tasks.run_comparison import RunComparison
 
 MAX_ROWS = 20  # larger tables are not printed; --json contains them
 
 
 def print_figures(
-    evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool, errors: bool = False
-) -> None:
+    evaluation: Evaluation, metrics: Mapping[str, Metric], *, as_json: bool, errors: bool = False,
+    comparison: RunComparison | None = None,
+) -> None:  # fmt: skip
     """Print the metrics of a task whose metrics are ratios of sums over examples.
 
     Args:
@@ -30,12 +33,15 @@ def print_figures(
         metrics: the metrics of the task.
         as_json: whether to print JSON.
         errors: whether to print the analysis of errors; the evaluation then has ``outcomes``.
+        comparison: the comparison with another run.
     """
     if as_json:
         record = evaluation._asdict() | {"seconds": round(evaluation.seconds, 3), "tables": _tables_as_json(evaluation)}
         record["baseline"] = _baseline_as_json(evaluation)
         if errors and evaluation.outcomes is not None:
             record["errors"] = errors_as_json(evaluation.outcomes.rows)
+        if comparison is not None:
+            record["against"] = comparison_as_json(comparison)
         unused = ("signatures", "outputs", "outcomes")
         return _print_json({name: value for name, value in record.items() if name not in unused})
     width = max(map(len, evaluation.figures))
@@ -49,6 +55,10 @@ def print_figures(
     if errors and evaluation.outcomes is not None:
         print_errors(evaluation.outcomes.rows)
     print(_summary(evaluation))
+    if comparison is not None and evaluation.outcomes is not None:
+        fitted = {name for name, metric in metrics.items() if not metric.ratio}  # to these examples
+        names = [name for name in evaluation.figures if name not in _constant(metrics) | fitted]
+        print_comparison(comparison, names, len(evaluation.outcomes.rows))
 
 
 def _summary(evaluation: Evaluation) -> str:
@@ -72,12 +82,16 @@ def _print_baseline(evaluation: Evaluation) -> None:
 
 def _comparison(evaluation: Evaluation, name: str, metrics: Mapping[str, Metric], *, decimals: int = 4) -> str:
     """Return the figure of the baseline and the difference to it; empty for a metric that no prediction affects."""
-    chance = {metric.baseline for metric in metrics.values()}
-    if evaluation.baseline is None or name not in evaluation.baseline.differences or name in chance:
+    if evaluation.baseline is None or name not in evaluation.baseline.differences or name in _constant(metrics):
         return ""
     difference, error = evaluation.baseline.differences[name]
     spread = "" if math.isnan(error) else f" ± {error:.{decimals}f}"  # too few examples
     return f"  baseline {evaluation.baseline.figures[name]:.{decimals}f}  {difference:+.{decimals}f}{spread}"
+
+
+def _constant(metrics: Mapping[str, Metric]) -> set[str | float | None]:
+    """Return the metrics that no prediction affects: those of models that ignore their inputs."""
+    return {metric.baseline for metric in metrics.values()}
 
 
 def _baseline_as_json(evaluation: Evaluation) -> dict[str, Any] | None:

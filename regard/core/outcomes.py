@@ -74,8 +74,6 @@ class MeasuredRows(NamedTuple):
 class Outcomes(Protocol):
     """The values of evaluated examples with the predictions of a model."""
 
-    labels: tuple[str, ...]  # () for numbers
-
     def __len__(self) -> int:
         """Return the number of values."""
 

@@ -256,8 +256,8 @@ class Task:
     # fits a baseline that reads the inputs; None: the task has no baseline for this config
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
     outcomes: Callable[[Any, Any], Any] | None = None
-    # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons;
-    # None: the task has no separate answers
+    # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
+    # The predictor has ``labels``, () for numbers. None: the task has no separate answers
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
     # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references,
     # and its baselines are ``OutputBaseline``; None: it uses the metrics of validation

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from statistics import fmean
+from typing import NamedTuple
 
 import numpy as np
 
@@ -77,3 +78,28 @@ def _by_frequency(rows: Sequence[OutcomeRow]) -> list[tuple[str, list[OutcomeRow
     common = [row for row in rows if counts[row.outcome.target] > limit]
     parts = (f"rare classes (≤ {limit:,})", rare), (f"common classes (> {limit:,})", common)
     return [*parts] if rare else []
+
+
+class OnlyRight(NamedTuple):
+    """The numbers of targets that only this model, or only the other one, predicts."""
+
+    this: int
+    other: int
+
+    def p_value(self) -> float:
+        """Return the p-value of McNemar's test (1947), exact: the smaller number is binomial with probability ½."""
+        from scipy.stats import binomtest
+
+        total = self.this + self.other
+        return float(binomtest(self.this, total).pvalue) if total else 1.0
+
+
+def only_right(rows: Sequence[OutcomeRow], other_rows: Sequence[OutcomeRow]) -> OnlyRight | None:
+    """Return how many targets only one of two models predicts; None for numbers.
+
+    The rows have the same targets.
+    """
+    if any(row.outcome.error is not None for row in rows):
+        return None
+    pairs = Counter((row.is_right, other.is_right) for row, other in zip(rows, other_rows, strict=True))
+    return OnlyRight(pairs[True, False], pairs[False, True])

@@ -33,10 +33,6 @@ class GraphOutcomes(NamedTuple):
     outputs: Tensor
     targets: Tensor
 
-    @property
-    def labels(self) -> tuple[str, ...]:
-        return self.answer.class_names
-
     def __len__(self) -> int:
         return len(self.nodes)
 

@@ -16,7 +16,6 @@ class MeasuredOutcomes(NamedTuple):
     Value v is in group v mod ``GROUPS``; two runs on the same files therefore have the same groups.
     """
 
-    labels: tuple[str, ...]
     rows: list[OutcomeRow]
     groups: list[MetricSums]
 
@@ -33,7 +32,7 @@ def measure_outcomes(task: Task, predictor: Any, examples: Examples) -> Measured
         outcomes.measure(range(first, len(outcomes), GROUPS), names) for first in range(min(GROUPS, len(outcomes)))
     ]
     rows = sorted((row for part in parts for row in part.rows), key=lambda row: (row.example, row.position or 0))
-    return MeasuredOutcomes(outcomes.labels, rows, [part.sums for part in parts])
+    return MeasuredOutcomes(rows, [part.sums for part in parts])
 
 
 def require_outcomes(task: Task) -> Any:
@@ -41,5 +40,5 @@ def require_outcomes(task: Task) -> Any:
     if task.outcomes is None:
         why = f"the task {task.name} has no separate answers with targets"
         help = "`regard score` prints the loss of each text" if task.scores == "texts" else None
-        raise ConfigError("the errors of this run cannot be analyzed", why=why, help=help)
+        raise ConfigError("the targets of this run cannot be evaluated one by one", why=why, help=help)
     return task.outcomes

@@ -23,7 +23,6 @@ class SupervisedOutcomes:
 
     def __init__(self, predictor: SupervisedPredictor, examples: Any) -> None:
         self._predictor, self._codec, self._examples = predictor, predictor.codec, examples
-        self.labels = predictor.labels
 
     def __len__(self) -> int:
         return len(self._examples.starts) - 1

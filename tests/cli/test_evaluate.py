@@ -142,7 +142,7 @@ def test_a_task_of_one_s_own(regard, own_run: Path, tmp_path: Path) -> None:
     ("more", "what"),
     [
         (["--beam", "2"], "does not apply"),
-        (["--against", "x"], "does not apply"),
+        (["--against", "x"], "cannot be evaluated one by one"),
         (["--metric", "bleu"], "unknown metric bleu"),
     ],
 )

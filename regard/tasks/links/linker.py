@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 else:
     LinkSettings = request_model(LinkedNodeSettings)
 
+CLASSES = "no edge", "edge"
 TOP_K: int = settings_of(LinkedNodeSettings)["top_k"].default
 ROWS = 256  # nodes that are compared with all nodes in one product
 
@@ -51,6 +52,7 @@ class Linker(NodePredictor):
     """A trained link model: ``regard.load("runs/papers")([("17", "90")])``."""
 
     reads_json = True
+    labels = CLASSES
 
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
         super().__init__(net, codecs, config)

@@ -14,8 +14,7 @@ from regard.core.tensors import to_device
 from regard.metrics.ranking import ranking_sums
 from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.links.examples import LinkBatch
-
-CLASSES = "no edge", "edge"
+from regard.tasks.links.linker import CLASSES
 
 
 class EdgeAnswer(PlainClass):

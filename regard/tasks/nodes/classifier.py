@@ -46,6 +46,11 @@ class NodeClassifier(NodePredictor):
         self._whole = graph_tensors(graph, self.device) if config.data.batch_nodes is None else None
         self._some = SomeNodes(graph) if self._whole is None else None
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return self.graph.classes
+
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
         """Return a prediction for each node name; raise DataError for an unknown name."""

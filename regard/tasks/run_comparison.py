@@ -1,0 +1,94 @@
+"""Comparison of two runs of one task on the same files, target by target."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from regard.core.outcomes import OutcomeRow
+from regard.errors import ConfigError
+from regard.metrics.error_analysis import OnlyRight, only_right
+from regard.runs.run_folder import RunFolder
+from regard.tasks.evaluation import config_with_files, open_files
+from regard.tasks.load import load
+from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes
+from regard.training.baseline import BaselineComparison, compare
+
+
+class RunComparison(NamedTuple):
+    """The difference between two runs.
+
+    Attributes:
+        metrics: the metrics of the other run, and the differences with standard errors, by a jackknife over groups of
+            values.
+        right: the numbers of targets that only one run predicts; None for numbers.
+        p: the p-value of McNemar's exact test on these numbers; None for numbers, and if a value has several targets,
+            because they are not independent.
+    """
+
+    metrics: BaselineComparison
+    right: OnlyRight | None
+    p: float | None
+
+
+def require_comparable(run: RunFolder, other: RunFolder) -> None:
+    """Raise ConfigError unless both runs have the same task and the same labels."""
+    if other.config.task.kind != run.config.task.kind:
+        why = f"the task of {run.path} is {run.config.task.kind}, that of {other.path} is {other.config.task.kind}"
+        raise ConfigError("runs of different tasks cannot be compared", where="--against", why=why)
+    labels = [{*load(path).labels} for path in (run.path, other.path)]
+    if labels[0] != labels[1]:
+        first = min(labels[0] ^ labels[1])
+        owner = run if first in labels[0] else other
+        why = f"only {owner.path} has the label {first!r}"
+        if not all(labels):
+            why = "one of them predicts numbers, the other labels"
+        raise ConfigError("runs with different labels cannot be compared", where="--against", why=why)
+
+
+def compare_runs(
+    run: RunFolder, outcomes: MeasuredOutcomes, other: RunFolder, files: Sequence[Path], *,
+    device: str | None = None, **settings: Any,
+) -> RunComparison:  # fmt: skip
+    """Compare a run with another one.
+
+    Args:
+        run: the run.
+        outcomes: its outcomes on the files.
+        other: the other run; see ``require_comparable``.
+        files: the data files.
+        device: see ``tasks.load.load``.
+        settings: changed keys of the section ``data``.
+
+    Raises:
+        ConfigError: if the runs read different targets from the files.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        examples = open_files(other, config_with_files(other, files, settings), Path(folder))
+        other_outcomes = measure_outcomes(other.task, load(other.path, device=device), examples)
+    _require_equal_targets(outcomes.rows, other_outcomes.rows)
+    metrics = compare(run.task.compute_metrics, str(other.path), outcomes.groups, other_outcomes.groups)
+    right = only_right(outcomes.rows, other_outcomes.rows)
+    independent = all(row.position is None for row in outcomes.rows)
+    return RunComparison(metrics, right, right.p_value() if right is not None and independent else None)
+
+
+def _require_equal_targets(rows: Sequence[OutcomeRow], other_rows: Sequence[OutcomeRow]) -> None:
+    """Raise ConfigError if two runs have read different targets."""
+    what, help = "the runs read different targets from these files", "train both with the same columns and limits"
+    if len(rows) != len(other_rows):
+        why = f"the numbers of targets are {len(rows):,} and {len(other_rows):,}"
+        raise ConfigError(what, where="--against", why=why, help=help)
+    for row, other in zip(rows, other_rows, strict=True):
+        if (row.where, row.position, row.input) != (other.where, other.position, other.input) or not _equal(row, other):
+            raise ConfigError(what, where=row.where, why=f"{row.outcome.target} and {other.outcome.target}", help=help)
+
+
+def _equal(row: OutcomeRow, other: OutcomeRow) -> bool:
+    """Return whether two targets are equal; numbers of two scales differ by rounding."""
+    target, expected = row.outcome.target, other.outcome.target
+    if isinstance(target, str) or isinstance(expected, str):
+        return target == expected
+    return abs(target - expected) <= 1e-6 * max(1.0, abs(expected))
