@@ -6,6 +6,7 @@ import math
 
 import pytest
 import torch
+from scipy.optimize import minimize_scalar
 from torch.nn.functional import cross_entropy, linear
 
 from regard.answers.losses import TEMPERATURES, best_temperature, class_loss
@@ -118,16 +119,32 @@ def test_a_decoder_reads_begin_and_all_but_the_last(length: int) -> None:
     assert shift_right(output, 7).tolist() == expected
 
 
-@pytest.mark.parametrize(("examples", "margin"), [(1, 30.0), (5, 3.0), (20, 200.0), (400, 30.0)])
+@pytest.mark.parametrize(("examples", "margin"), [(1, 5.0), (5, 3.0), (20, 6.0), (400, 9.0), (400, 30.0)])
 def test_right_predictions_of_few_examples_do_not_make_a_model_certain(examples: int, margin: float) -> None:
-    """n right ones of two classes are (n + 1/2) / (n + 1) certain, by the step of the temperatures."""
+    """Of two classes, n right examples alone have the probability (n + 1/2) / (n + 1); the prior moves it to T = 1."""
     label = torch.arange(examples) % 2
     logits = margin * torch.nn.functional.one_hot(label, 2).double()
     temperature = best_temperature(class_loss(logits, label, smoothing=0.0, evaluating=True).sums)
-    assert TEMPERATURES[0] < temperature < TEMPERATURES[-1]
-    p = torch.sigmoid(torch.tensor(margin / temperature)).item()
-    steps = [torch.sigmoid(torch.tensor(margin / temperature * 2 ** (step / 8))).item() for step in (-1, 1)]
-    assert steps[0] < (examples + 0.5) / (examples + 1) < steps[1], (p, steps)
+    alone = margin / math.log(2 * examples + 1)  # log-odds of (n + 1/2) : 1/2
+    step = 2 ** (1 / 8)
+    assert min(1, alone) / step <= temperature <= max(1, alone) * step
+
+    def objective(t: float) -> float:
+        """Examples, one more with a uniform label, and the normal prior of log t with the deviation 1/2."""
+        right, wrong = math.log1p(math.exp(-margin / t)), math.log1p(math.exp(margin / t))
+        return examples * right + (right + wrong) / 2 + math.log(t) ** 2 / (2 * 0.5**2)
+
+    best = minimize_scalar(lambda x: objective(math.exp(x)), bounds=(-1.4, 4.2), method="bounded").x
+    assert abs(math.log(temperature) - best) <= math.log(step)
+
+
+def test_few_examples_stay_near_one_and_many_are_followed() -> None:
+    """Copies of the same ten examples, whose likeliest temperature is far from 1, move it further and further."""
+    logits = 6 * torch.nn.functional.one_hot(torch.zeros(10, dtype=torch.int64), 2).double()
+    label = torch.tensor([0] * 7 + [1] * 3)  # likeliest: 6 / log(7 / 3) = 7.1
+    sums = class_loss(logits, label, smoothing=0.0, evaluating=True).sums
+    found = [best_temperature({name: count * value for name, value in sums.items()}) for count in (0.1, 1, 10, 1000)]
+    assert found == sorted(found) and 1 < found[0] < 3 < found[1] and found[-1] == pytest.approx(7.1, rel=0.07)
 
 
 def test_the_temperature_of_many_examples_is_that_of_the_likeliest() -> None:

@@ -227,7 +227,7 @@ def test_features_in_a_file_are_those_in_the_graph(arrays, tmp_path):
 def test_answers_by_neighborhoods_are_those_of_the_whole_graph(arrays, tmp_path):
     model = trained(tmp_path, "run", {"source": str(arrays / "with_x.npz")}, batch_nodes=4)
     data = model.config.data.model_copy(update={"batch_nodes": None})
-    codecs = GraphCodecs(model.graph, model.wide)
+    codecs = GraphCodecs(model.graph, model.wide, model.answer.temperature)
     whole = type(model)(model.net, codecs, model.config.model_copy(update={"data": data}))
     names = ["3", "11", "0", "3", "7", "6"]
     for one, other in zip(model(names), whole(names), strict=True):

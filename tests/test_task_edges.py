@@ -343,7 +343,9 @@ def test_the_loss_of_nodes_is_in_single_precision() -> None:
     config: Any = SimpleNamespace(train=SimpleNamespace(label_smoothing=0.0))
     logits = torch.randn(4, 3, generator=torch.Generator().manual_seed(1)).bfloat16()
     batch: Any = SimpleNamespace(inputs=(), nodes=torch.arange(4), label=torch.tensor([0, 1, 2, 0]), wide=None)
-    terms = task.objective(config)(lambda: logits, batch, ())  # type: ignore[arg-type]
+    net = torch.nn.Identity()
+    net.forward = lambda: logits  # type: ignore[method-assign, assignment]
+    terms = task.objective(config)(net, batch, ())
     assert terms.minimized.dtype == torch.float32
 
 

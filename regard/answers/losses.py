@@ -12,6 +12,7 @@ from regard.metrics.classes import label_set_sums, prediction_sums
 from regard.metrics.numbers import number_sums
 
 # Candidate divisors of logits: 0.25 to 64 in steps of an eighth of an octave, including 1.
+PRIOR = 0.5  # standard deviation of log T: two thirds of networks need a T between 0.6 and 1.6
 TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
 
 
@@ -34,14 +35,16 @@ def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: b
 
 
 def best_temperature(sums: MetricSums) -> float:
-    """Return the divisor of logits that maximizes the likelihood of the examples and of one more with a uniform label.
+    """Return the divisor T of logits that is most probable after these examples and one more with a uniform label.
 
-    Examples that are all predicted correctly carry no information about the error rate: without the additional example,
-    the lowest temperature would fit best. With it, n correct examples of two classes give a probability of about (n +
-    ½) / (n + 1). Guo et al. (2017, §4.2) minimize only the first sum; the difference vanishes with 1 / n.
+    Guo et al. (2017, §4.2) maximize only the likelihood of the examples; both differences vanish with 1 / n. Examples
+    that are all predicted correctly carry no information about the error rate: without the additional example, the
+    lowest temperature would fit best. The prior of log T is normal with mean 0 and deviation ``PRIOR``: without it, a
+    few unusual examples could move T far from 1. A minimum number of examples, with T = 1 below it, has higher losses.
     """
     examples = sums["confusion"].sum().clamp(min=1)
-    return float(TEMPERATURES[int((sums["scaled_nll"] + sums["uniform_nll"] / examples).argmin())])
+    prior = TEMPERATURES.log().square() / (2 * PRIOR**2)
+    return float(TEMPERATURES[int((sums["scaled_nll"] + sums["uniform_nll"] / examples + prior).argmin())])
 
 
 def label_set_loss(logits: Tensor, targets: Tensor) -> LossAndSums:

@@ -90,13 +90,6 @@ class SingleLabel(NamedLabels):
 
     marker: ClassVar[str] = "confusion"
 
-    @classmethod
-    def of(cls, names: tuple[str, ...]) -> Self:
-        """Return an answer with these classes, for data that name them without a column of labels."""
-        answer = cls(())
-        answer.labels = Labels(names, (1,) * len(names))
-        return answer
-
     def value(self, row: Row) -> tuple[str, ...]:
         return (require_label(row, self.columns[0]),)
 

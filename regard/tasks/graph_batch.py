@@ -46,11 +46,13 @@ def graph_tensors(graph: Graph, device: torch.device | None = None) -> GraphTens
 class GraphCodecs(NamedTuple):
     """The graph of a run, and the wide part of its model, if it has one.
 
-    ``wide``: a fitted ``baselines.nodes.NodeBaseline`` or ``baselines.links.LinkBaseline``.
+    ``wide``: a fitted ``baselines.nodes.NodeBaseline`` or ``baselines.links.LinkBaseline``. ``temperature``: of the
+    validation, see ``answers.calibrated_class``.
     """
 
     graph: Graph
     wide: Any = None
+    temperature: float = 1.0
 
 
 class NodeBatch(NamedTuple):

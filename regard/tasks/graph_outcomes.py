@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from regard.core.answer import TaskAnswer
+from regard.answers.calibrated_class import CalibratedClass
 from regard.core.outcomes import MeasuredRows, OutcomeRow
 from regard.core.task import Indices
 from regard.data.graphs import Graph
@@ -26,7 +26,7 @@ class GraphOutcomes(NamedTuple):
         targets: (answers,), classes.
     """
 
-    answer: TaskAnswer
+    answer: CalibratedClass
     where: str
     graph: Graph
     nodes: Indices
@@ -40,6 +40,7 @@ class GraphOutcomes(NamedTuple):
         """See ``core.outcomes.Outcomes``."""
         outputs, targets = self.outputs[[*values]], self.targets[[*values]]
         loss = self.answer.loss(outputs, targets, outputs[:, 0], smoothing=0.0, evaluating=True)
+        measured = self.answer.measure(outputs, targets) if {*names} & {*self.answer.measured} else {}
         degree = np.bincount(self.graph.pairs[0], minlength=self.graph.nodes) - 1  # a node is its own neighbor
         rows = [
             OutcomeRow(
@@ -51,4 +52,4 @@ class GraphOutcomes(NamedTuple):
                 strict=True,
             )
         ]  # fmt: skip
-        return MeasuredRows(rows, loss.sums)
+        return MeasuredRows(rows, loss.sums | measured)

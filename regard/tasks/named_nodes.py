@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from regard.answers.calibrated_class import CalibratedClass
 from regard.core.observation import AttentionMap, Axis, Surface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -16,6 +18,7 @@ from regard.core.wording import did_you_mean, pluralize
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors
+from regard.tasks.graph_outcomes import GraphOutcomes
 
 MAX_SHOWN = 64  # maximum number of neighbors that are shown; of more, those with the greatest weights
 SEARCHED = 10_000  # names that are compared with an unknown name
@@ -23,6 +26,8 @@ SEARCHED = 10_000  # names that are compared with an unknown name
 
 class NodePredictor:
     """A network and the graph it was trained on, which is saved in the run."""
+
+    answer: CalibratedClass  # the classes of nodes, or of pairs of nodes
 
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
         self.net, self.graph, self.wide, self.config = net.eval(), codecs.graph, codecs.wide, config
@@ -39,8 +44,15 @@ class NodePredictor:
     def measure(
         self, examples: Any, indices: Indices, names: Sequence[str], interrupted: Callable[[], bool] = not_interrupted
     ) -> MetricSums:
-        """Return no sums: the objective computes all of them."""
-        return {}
+        """See ``core.task.Predictor``."""
+        if not len(indices) or not {*names} & {*self.answer.measured}:
+            return {}
+        outcomes = self.outcomes(examples, indices)
+        return self.answer.measure(outcomes.outputs, outcomes.targets)
+
+    @abstractmethod
+    def outcomes(self, examples: Any, indices: Indices | None = None) -> GraphOutcomes:
+        """Return the targets and outputs of an evaluation; ``indices``: of these examples, None for all."""
 
     def observed_edges(
         self, net: GraphNet, tensors: GraphTensors, node: int, label: Callable[[int], str],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -238,3 +239,22 @@ def test_a_spreadsheet_computes_no_cell(tmp_path: Path) -> None:
     assert [each["input"] for each in read(tmp_path / "rows.csv")] == expected
     write_predictions(rows, tmp_path / "rows.jsonl")
     assert [each["target"] for each in read(tmp_path / "rows.jsonl")] == texts
+
+
+@pytest.mark.parametrize("kind", ["classification", "nodes", "links", "graphs"])
+def test_probabilities_are_divided_by_the_temperature_of_validation(
+    runs: dict[str, Path], kind: str, tmp_path: Path
+) -> None:
+    """Of two classes, the log-odds of a prediction times the temperature are those of the network."""
+    log_odds = []
+    for temperature in (1.0, 2.0):
+        run = Path(shutil.copytree(runs[kind], tmp_path / str(temperature)))
+        step = json.loads((run / "checkpoints" / "best.json").read_text())["step"]
+        validation = {"step": step, "validation": {"loss": 1.0, "temperature": temperature}}
+        (run / "metrics.jsonl").write_text(json.dumps(validation) + "\n")
+        model = package.load(run)
+        outputs = model([model.read(line) for line in find_task(kind).sample_lines[:2]])
+        _, rows = evaluated(run, tmp_path / "rows.jsonl")
+        p = np.array([*(output.probability for output in outputs), *(row["probability"] for row in rows)])
+        log_odds.append(temperature * np.log(p / (1 - p)))
+    assert np.allclose(*log_odds, rtol=1e-4, atol=1e-5) and np.abs(log_odds[0]).max() > 0.01

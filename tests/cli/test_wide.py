@@ -162,7 +162,7 @@ def test_links_and_nodes_start_with_their_wide_part() -> None:
         case = wide_case(kind)
         net = case.task.build(case.config, case.data.spec).eval()
         predictor: Any = case.task.predictor(net, case.data.codecs, case.config)
-        graph, wide = case.data.codecs
+        graph, wide, _ = case.data.codecs
         if kind == "links":
             found = predictor([("n0", "n1")])[0].probability
             assert found == pytest.approx(1 / (1 + np.exp(-wide.outputs(graph, np.array([[0, 1]]))[0])))

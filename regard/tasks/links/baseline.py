@@ -12,7 +12,8 @@ from regard.baselines.links import LinkBaseline
 from regard.core.baseline import FOLDER, open_saved_baseline, require_wide, save_baseline
 from regard.core.task import Data, Indices, MetricSums, RunFiles
 from regard.tasks.graph_batch import GraphCodecs
-from regard.tasks.links.examples import LinkExamples, link_loss
+from regard.tasks.links.edge_answer import edge_loss
+from regard.tasks.links.examples import LinkExamples
 
 
 class LinksBaseline:
@@ -29,7 +30,7 @@ class LinksBaseline:
         """See ``TaskBaseline``."""
         batch = examples.collate(examples.batches(None)[0])
         outputs = self.model.outputs(examples.graph, batch.ends.numpy().T)
-        return link_loss(torch.from_numpy(outputs), batch.exists).sums
+        return edge_loss(torch.from_numpy(outputs), batch.exists, evaluating=True).sums
 
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)

@@ -7,16 +7,14 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
+from torch import Tensor, nn
 
 from regard.baselines.links import LinkBaseline
 from regard.core.randomness import example_generator
-from regard.core.task import ExampleIndices, LossTerms
+from regard.core.task import ExampleIndices
 from regard.core.wording import pluralize
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.metrics.ranking import ranking_sums
 from regard.tasks.graph_batch import GraphTensors, OneGraph
 from regard.tasks.links.config import LinksDataConfig
 
@@ -62,11 +60,10 @@ class LinkBatch(NamedTuple):
     weight: float
 
 
-def link_loss(logits: Tensor, exists: Tensor) -> LossTerms:
-    """Return the binary cross-entropy of candidates, in nats."""
-    nll = binary_cross_entropy_with_logits(logits, exists.to(logits.dtype), reduction="sum")
-    counts = ranking_sums(logits.detach().double().sigmoid(), exists)
-    return LossTerms(nll, {"nll": nll.detach().double(), "ranking": counts})
+def link_logits(net: nn.Module, batch: LinkBatch) -> Tensor:
+    """Return the logits (candidates,) of edges, with those of the wide part."""
+    logits: Tensor = net(*batch.inputs[:3], batch.ends)
+    return logits if batch.wide is None else logits + batch.wide
 
 
 class LinkExamples(OneGraph):

@@ -17,10 +17,15 @@ from regard.config.setting import settings_of
 from regard.config.setting_models import request_model
 from regard.core.observation import Alternative, AttentionMap, Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.task import Indices
+from regard.core.tensors import to_device
 from regard.core.untrusted_files import json_value, shortened
 from regard.core.wording import pluralize_with_verb
 from regard.errors import DataError
 from regard.tasks.graph_batch import GraphCodecs, graph_tensors
+from regard.tasks.graph_outcomes import GraphOutcomes
+from regard.tasks.links.edge_answer import CLASSES, EdgeAnswer, edge_outputs
+from regard.tasks.links.examples import LinkBatch, link_logits
 from regard.tasks.named_nodes import NodePredictor
 
 if TYPE_CHECKING:
@@ -28,7 +33,6 @@ if TYPE_CHECKING:
 else:
     LinkSettings = request_model(LinkedNodeSettings)
 
-CLASSES = "no edge", "edge"
 TOP_K: int = settings_of(LinkedNodeSettings)["top_k"].default
 ROWS = 256  # nodes that are compared with all nodes in one product
 
@@ -57,6 +61,7 @@ class Linker(NodePredictor):
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
         super().__init__(net, codecs, config)
         self._tensors = graph_tensors(self.graph, self.device)
+        self.answer = EdgeAnswer.of(CLASSES, codecs.temperature)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[Sequence[str]], *, top_k: int = TOP_K) -> list[Any]:
@@ -115,8 +120,17 @@ class Linker(NodePredictor):
         logits: Tensor = self.net(*self._tensors[:3], ends).double().cpu()
         if self.wide is not None:
             logits = logits + torch.from_numpy(self.wide.outputs(self.graph, np.array(pairs, np.int64)))
-        probabilities: list[float] = logits.sigmoid().tolist()
+        probabilities: list[float] = (logits / self.answer.temperature).sigmoid().tolist()
         return probabilities
+
+    @torch.no_grad()
+    def outcomes(self, examples: Any, indices: Indices | None = None) -> GraphOutcomes:
+        """See ``NodePredictor``; the graph is the only example."""
+        (batch_indices,) = examples.batches(None)
+        batch: LinkBatch = to_device(examples.collate(batch_indices), self.device)
+        outputs = edge_outputs(link_logits(self.net, batch).double().cpu())
+        ends, targets = batch.ends.T.cpu().numpy(), batch.exists.long().cpu()
+        return GraphOutcomes(self.answer, examples.where(0), examples.graph, ends, outputs, targets)
 
     def _states(self) -> Tensor:
         z: Tensor = self.net.net(*self._tensors)
@@ -129,7 +143,7 @@ class Linker(NodePredictor):
             logits = logits + torch.from_numpy(self.wide.against_all(self.graph, nodes.cpu().numpy()))
         for row, node in zip(logits, nodes.tolist(), strict=True):
             row[torch.from_numpy(self.graph.neighbors(node))] = -math.inf
-        return logits
+        return logits / self.answer.temperature
 
     def _best(self, z: Tensor, node: int, number: int) -> BestLinks:
         (logits,) = self._logits(z, torch.tensor([node], device=z.device))

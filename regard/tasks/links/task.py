@@ -13,6 +13,7 @@ from typing import Any
 
 from torch import nn
 
+from regard.answers.calibrated_class import validated_temperature
 from regard.core.baseline import FOLDER
 from regard.core.contents import PreparedParts
 from regard.core.state import State
@@ -21,8 +22,6 @@ from regard.core.task import (
     CodecsAndSpec,
     Data,
     LossTerms,
-    Metric,
-    MetricSums,
     Objective,
     ProgressCallback,
     Report,
@@ -34,16 +33,15 @@ from regard.data.column_names import edge_columns
 from regard.data.graphs import Graph, edge_pairs
 from regard.data.rows import column_names, read_rows, text_of
 from regard.errors import DataError
-from regard.metrics.ranking import area_under_curve, average_precision
 from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
 from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
 from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline, wide_part
 from regard.tasks.links.config import LinksConfig
-from regard.tasks.links.examples import LinkBatch, LinkExamples, link_loss, split_edges
+from regard.tasks.links.edge_answer import EdgeAnswer, edge_loss
+from regard.tasks.links.examples import LinkBatch, LinkExamples, link_logits, split_edges
 from regard.tasks.links.linker import Linker
-from regard.tasks.links.outcomes import link_logits, link_outcomes
 
 
 def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
@@ -89,7 +87,8 @@ def _spec(graph: Graph) -> dict[str, int]:
 
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
-    return CodecsAndSpec(GraphCodecs(graph, wide_part(run, None) if run.config.wide else None), _spec(graph))
+    wide = wide_part(run, None) if run.config.wide else None
+    return CodecsAndSpec(GraphCodecs(graph, wide, validated_temperature(run)), _spec(graph))
 
 
 def _build(config: LinksConfig, spec: Mapping[str, int]) -> LinkNet:
@@ -103,16 +102,10 @@ def _objective(config: LinksConfig) -> Objective:
     """Return the binary cross-entropy, in nats, over edges and the same number of pairs without an edge."""
 
     def loss(net: nn.Module, batch: LinkBatch, carry: State = ()) -> LossTerms:
-        return link_loss(link_logits(net, batch), batch.exists)
+        terms = edge_loss(link_logits(net, batch), batch.exists, evaluating=not net.training)
+        return LossTerms(terms.loss.sum(), terms.sums)
 
     return loss
-
-
-def _compute_metrics(sums: MetricSums) -> dict[str, float]:
-    """Return the metrics; ``auc`` is the probability that an edge ranks above a pair without one (1/2 by chance)."""
-    counts = sums["ranking"].double()
-    loss = float(sums["nll"]) / max(float(counts.sum()), 1.0)
-    return {"loss": loss, "auc": area_under_curve(counts), "average_precision": average_precision(counts)}
 
 
 def _sample(folder: Path) -> dict[str, Any]:
@@ -167,14 +160,14 @@ TASK = Task(
     small_spec={"features": 4},
     objective=_objective,
     predictor=Linker,
-    compute_metrics=_compute_metrics,
-    metrics={"auc": Metric(lower_is_better=False, baseline=0.5), "average_precision": Metric(lower_is_better=False)},
+    compute_metrics=EdgeAnswer.compute_metrics,
+    metrics=EdgeAnswer.metrics,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_ends,
     fit_baseline=fit_links_baseline,
     open_baseline=open_links_baseline,
-    outcomes=link_outcomes,
+    outcomes=Linker.outcomes,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),
 )

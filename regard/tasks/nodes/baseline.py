@@ -33,7 +33,7 @@ class NodesBaseline:
         graph, nodes = examples.graph, examples.target_nodes(indices)
         known = np.setdiff1d(training_nodes(graph), nodes)
         outputs = torch.from_numpy(self.model.outputs(graph, known)[nodes])
-        return class_loss(outputs, torch.from_numpy(graph.labels[nodes]), smoothing=0.0, evaluating=False).sums
+        return class_loss(outputs, torch.from_numpy(graph.labels[nodes]), smoothing=0.0, evaluating=True).sums
 
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)

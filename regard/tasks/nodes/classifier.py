@@ -13,13 +13,17 @@ import torch
 from torch import Tensor
 
 from regard.answers.named_labels import DECIMALS, ranked
+from regard.answers.plain_class import PlainClass
 from regard.core.observation import Observation, Prediction, Site
 from regard.core.predictor_interface import require_list
+from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELED
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
+from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.named_nodes import NodePredictor
 from regard.tasks.nodes.baseline import training_nodes
+from regard.tasks.nodes.outcomes import node_outcomes
 from regard.tasks.nodes.sampling import SomeNodes
 
 MAX_ALTERNATIVES = 10  # maximum number of classes that are shown for a node
@@ -43,6 +47,7 @@ class NodeClassifier(NodePredictor):
     def __init__(self, net: Any, codecs: GraphCodecs, config: Any, engine: Any = None) -> None:
         super().__init__(net, codecs, config)
         graph = self.graph
+        self.answer = PlainClass.of(graph.classes, codecs.temperature)
         self._whole = graph_tensors(graph, self.device) if config.data.batch_nodes is None else None
         self._some = SomeNodes(graph) if self._whole is None else None
 
@@ -73,7 +78,7 @@ class NodeClassifier(NodePredictor):
             logits = logits[torch.from_numpy(place)]
         if self._added is not None:
             logits = logits.double().cpu() + self._added[list(nodes)]
-        return logits.double().log_softmax(-1).cpu()
+        return self.answer.probabilities(logits.double()).log().cpu()
 
     @cached_property
     def _added(self) -> Tensor | None:
@@ -81,6 +86,10 @@ class NodeClassifier(NodePredictor):
         if self.wide is None:
             return None
         return torch.from_numpy(self.wide.outputs(self.graph, training_nodes(self.graph)))
+
+    def outcomes(self, examples: Any, indices: Indices | None = None) -> GraphOutcomes:
+        """See ``NodePredictor``."""
+        return node_outcomes(self.net, self.answer, examples, indices)
 
     @torch.no_grad()
     def hidden(self, nodes: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:

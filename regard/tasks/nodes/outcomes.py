@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from regard.answers.plain_class import PlainClass
+from regard.answers.calibrated_class import CalibratedClass
+from regard.core.task import ExampleIndices, Indices
 from regard.core.tensors import to_device
 from regard.tasks.graph_batch import NodeBatch
 from regard.tasks.graph_outcomes import GraphOutcomes
@@ -21,10 +23,17 @@ def node_logits(net: nn.Module, batch: NodeBatch) -> Tensor:
 
 
 @torch.no_grad()
-def node_outcomes(predictor: Any, examples: Any) -> GraphOutcomes:
-    """See ``core.task.Task.outcomes``."""
-    batches = [to_device(examples.collate(batch), predictor.device) for batch in examples.batches(None)]
-    outputs = torch.cat([node_logits(predictor.net, batch).double().cpu() for batch in batches])
-    targets, nodes = torch.cat([batch.label.cpu() for batch in batches]), examples.target_nodes(None)
-    graph = examples.graph
-    return GraphOutcomes(PlainClass.of(graph.classes), graph.where, graph, nodes[:, None], outputs, targets)
+def node_outcomes(
+    net: nn.Module, answer: CalibratedClass, examples: Any, indices: Indices | None = None
+) -> GraphOutcomes:
+    """Return the outcomes of an evaluation; ``indices``: of these examples, None for all."""
+    outputs, targets, nodes, device = list[Tensor](), list[Tensor](), list[Indices](), next(net.parameters()).device
+    for batch in examples.batches(None):
+        index = batch.index if indices is None else batch.index[np.isin(batch.index, indices)]
+        if len(index):
+            tensors: NodeBatch = to_device(examples.collate(ExampleIndices(index, np.zeros_like(index))), device)
+            outputs.append(node_logits(net, tensors).double().cpu())
+            targets.append(tensors.label.cpu())
+            nodes.append(examples.target_nodes(index))
+    graph, chosen = examples.graph, np.concatenate(nodes)[:, None]
+    return GraphOutcomes(answer, graph.where, graph, chosen, torch.cat(outputs), torch.cat(targets))

@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 from torch import nn
 
+from regard.answers.calibrated_class import validated_temperature
 from regard.answers.losses import class_loss
-from regard.answers.named_labels import CLASS_METRICS
+from regard.answers.plain_class import PlainClass
 from regard.core.contents import PreparedParts
 from regard.core.state import State
 from regard.core.task import (
@@ -33,14 +34,14 @@ from regard.core.wording import pluralize
 from regard.data.column_names import NODES
 from regard.data.graphs import Graph
 from regard.errors import DataError
-from regard.metrics.classes import class_metrics, class_tables
+from regard.metrics.classes import class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import GraphCodecs, NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
 from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
-from regard.tasks.nodes.outcomes import node_logits, node_outcomes
+from regard.tasks.nodes.outcomes import node_logits
 from regard.tasks.nodes.sampling import SampledNodes
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -86,7 +87,8 @@ def _spec(graph: Graph) -> dict[str, int]:
 
 def _open(run: RunFiles) -> CodecsAndSpec:
     graph = open_saved(run)
-    return CodecsAndSpec(GraphCodecs(graph, wide_part(run, None, graph) if run.config.wide else None), _spec(graph))
+    wide = wide_part(run, None, graph) if run.config.wide else None
+    return CodecsAndSpec(GraphCodecs(graph, wide, validated_temperature(run)), _spec(graph))
 
 
 def _build(config: NodesConfig, spec: Mapping[str, int]) -> GraphNet:
@@ -98,7 +100,8 @@ def _objective(config: NodesConfig) -> Objective:
     smoothing = config.train.label_smoothing
 
     def loss(net: nn.Module, batch: NodeBatch, carry: State = ()) -> LossTerms:
-        terms = class_loss(node_logits(net, batch), batch.label, smoothing=smoothing, evaluating=False)
+        evaluating = not net.training
+        terms = class_loss(node_logits(net, batch), batch.label, smoothing=smoothing, evaluating=evaluating)
         return LossTerms(terms.loss.sum(), terms.sums)
 
     return loss
@@ -156,8 +159,8 @@ TASK = Task(
     small_spec={"features": 4, "classes": 2},
     objective=_objective,
     predictor=NodeClassifier,
-    compute_metrics=class_metrics,
-    metrics=CLASS_METRICS,
+    compute_metrics=PlainClass.compute_metrics,
+    metrics=PlainClass.metrics,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_names,
@@ -165,6 +168,6 @@ TASK = Task(
     tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
     open_baseline=open_nodes_baseline,
-    outcomes=node_outcomes,
+    outcomes=NodeClassifier.outcomes,
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),
 )
