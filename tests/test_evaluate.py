@@ -55,6 +55,9 @@ def test_word_and_phoneme_error_rates_by_pencil() -> None:
     ]
     wer, per = evaluate("wer", outputs, references), evaluate("per", outputs, references)
     assert wer.value == 75.0
+    exact = evaluate("exact", outputs, references)
+    assert exact.value == 25.0 and not exact.lower_is_better
+    assert exact.signature.startswith("EXACT|nrefs:var|match:any|version:regard-")
     assert per.value == pytest.approx(100 * (0 + 1 + 3 + 1) / (6 + 4 + 4 + 1))
     assert wer.lower_is_better and per.lower_is_better
     assert wer.signature.startswith("WER|nrefs:var|match:any|version:regard-")

@@ -23,7 +23,7 @@ def worsened(share: float, seed: int = 1) -> list[str]:
     return [line.replace("green", "x") if draw.random() < share else line for line in REFERENCES]
 
 
-@pytest.mark.parametrize("metric", ["bleu", "chrf", "wer", "per"])
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "exact", "wer", "per"])
 def test_a_large_difference_is_none_of_chance_and_none_is(metric: str) -> None:
     good, bad = worsened(0.05), worsened(0.9)
     found = compare_outputs(metric, good, bad, EXAMPLES)

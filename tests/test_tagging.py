@@ -308,11 +308,12 @@ def test_entities_are_counted_by_sentence_and_told_with_their_words(tmp_path: Pa
     parts = [torch.from_numpy(np.log(part)) for table in tables for part in (table[:2], table[2:4], table[4:])]
     tagger._compute = lambda rows, at_end=False: [NetOutputs(part, {}) for part in parts]  # type: ignore[method-assign]
     sums = tagger.measure(train, np.arange(len(train)), ["entity_f1"])
-    assert sums["spans"].tolist() == [6, 5, 5]
+    assert sums["spans"].tolist() == [6, 5, 5] and sums["exact"].tolist() == [2, 3]
     objective = find_task("tagging").objective(run.config)
     whole = [objective(net.eval(), train.collate(each), ()).sums for each in train.batches(None)]
     added = {name: sum(each[name] for each in whole) for name in whole[0]} | sums
     assert find_task("tagging").compute_metrics(added)["entity_f1"] == pytest.approx(2 * 5 / 11)
+    assert find_task("tagging").compute_metrics(added)["exact"] == pytest.approx(2 / 3)
     out = tagger([["Ann", "Smith", "saw", "New", "York"]] * 3)
     assert out[0].spans == (TagSpan("PER", 0, 2), TagSpan("LOC", 3, 5)) and out[0].tags == tags
     assert json.loads(tagger.write(out[1], json=True))["spans"][0] == {

@@ -43,6 +43,7 @@ class TagSequence(NamedLabels):
         **CLASS_METRICS,
         "accuracy": Metric(lower_is_better=False, baseline="most_frequent_tag"),
         "most_frequent_tag": Metric(lower_is_better=False),
+        "exact": Metric(lower_is_better=False, by_predictor=True),
         "entity_f1": Metric(lower_is_better=False, by_predictor=True),
     }
 
@@ -53,7 +54,7 @@ class TagSequence(NamedLabels):
 
     @property
     def measured(self) -> Collection[str]:
-        return ("entity_f1",) if self.span_scheme.scheme is not None else ()
+        return ("exact", "entity_f1") if self.span_scheme.scheme is not None else ("exact",)
 
     def value(self, row: Row) -> TaggedTokens:
         return TaggedTokens(*aligned_tokens(row, self.columns))
@@ -96,19 +97,28 @@ class TagSequence(NamedLabels):
     def compute_metrics(sums: MetricSums) -> dict[str, float]:
         """Compute the metrics; ``most_frequent_tag`` is the accuracy of the baseline.
 
-        ``entity_f1``: 2 · correct / (true + predicted) spans.
+        ``exact``: the share of sentences with every predicted tag right. ``entity_f1``: 2 · correct / (true +
+        predicted) spans.
         """
         metrics = {**class_metrics(sums), "most_frequent_tag": float(sums["baseline_right"] / sums["confusion"].sum())}
+        if "exact" in sums:
+            metrics["exact"] = float(sums["exact"][0] / sums["exact"][1].clamp(min=1))
         if "spans" in sums:
             true, predicted, both = sums["spans"].tolist()
             metrics["entity_f1"] = 2 * both / max(true + predicted, 1.0)
         return metrics
 
     def measure(self, outputs: Tensor, targets: Tensor) -> MetricSums:
-        """Count the true, the predicted and the correctly predicted spans of a sentence."""
-        true = {*spans([self.labels.names[number] for number in targets.tolist()])}
-        predicted = {*self.predict(outputs, NoSettings(), InputContext()).spans}
-        return {"spans": torch.tensor([len(true), len(predicted), len(true & predicted)], dtype=torch.float64)}
+        """Count the sentence, also if its tags are right; and true, predicted and correctly predicted spans."""
+        output = self.predict(outputs, NoSettings(), InputContext())
+        tags = tuple(self.labels.names[number] for number in targets.tolist())
+        is_right = self.span_scheme.output_tags(tags) == output.tags
+        sums = {"exact": torch.tensor([float(is_right), 1.0], dtype=torch.float64)}
+        if self.span_scheme.scheme is not None:
+            true, predicted = {*spans(tags)}, {*output.spans}
+            counts = [len(true), len(predicted), len(true & predicted)]
+            sums["spans"] = torch.tensor(counts, dtype=torch.float64)
+        return sums
 
     def predict(self, outputs: Tensor, settings: NoSettings, context: InputContext) -> Tagging:
         """Predict the most likely tags; for span tags, the most likely valid sequence."""

@@ -41,7 +41,8 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/book test.txt --stride 64",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "
-    "lowercased) · wer (percentage of items whose output equals no reference: the word error rate of pronunciation) · "
+    "lowercased) · exact (percentage of outputs that equal a reference) · "
+    "wer (percentage of items whose output equals no reference: the word error rate of pronunciation) · "
     "per (edits per reference token, to the nearest reference). For wer and per, lines with equal sources are one item "
     "with several references.",
 )

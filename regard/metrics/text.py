@@ -5,6 +5,7 @@ Every score has a signature of its computation; only scores with equal signature
     bleu         sacreBLEU on plain text, cased, with its own tokenizer
     bleu-tok-lc  BLEU on tokenized, lowercased text, as in papers; the text must already be tokenized
     chrf, ter    sacreBLEU
+    exact        percentage of outputs that equal one of their references, ignoring white space
     wer          percentage of items whose output equals none of their references: the *word* error rate of the
         literature on pronunciation, in which an item is a word (not the edit rate of speech recognition)
     per          phoneme error rate: 100 × edits to the nearest reference / its tokens, over all items
@@ -87,8 +88,8 @@ def metric_sums(
 ) -> list[float]:
     """Return the sums of which a metric is a ratio; the sums of parts of a test set add up.
 
-    These are sacreBLEU's sufficient statistics (n-gram counts and lengths; edits and words), (errors, items) for wer,
-    (edits, tokens) for per, and (sum of F1, items) for ROUGE.
+    These are sacreBLEU's sufficient statistics (n-gram counts and lengths; edits and words), (equal, items) for exact,
+    (errors, items) for wer, (edits, tokens) for per, and (sum of F1, items) for ROUGE.
     """
     return _measured(metric, outputs, references, language)[0]
 
@@ -161,16 +162,20 @@ def item_counts(
 ) -> Sequence[tuple[float, float]]:
     """Return (errors, total) of each item.
 
-    For wer, errors are 0 or 1 of 1, ignoring white space. For per, they are the edits to the nearest reference, of its
-    tokens; among references with equal edits, the longest counts. For ROUGE, (F1, 1).
+    For wer, errors are 0 or 1 of 1, ignoring white space; for exact, equal outputs are 1. For per, they are the edits
+    to the nearest reference, of its tokens; among references with equal edits, the longest counts. For ROUGE, (F1, 1).
     """
     if metric in ROUGE:
         return rouge_counts(metric, outputs, references)
-    count = {"wer": _word_errors, "per": _token_errors}[metric]
+    count = {"exact": _equal_outputs, "wer": _word_errors, "per": _token_errors}[metric]
     return [
         count(output.split(), [reference.split() for reference in accepted])
         for output, accepted in zip(outputs, references, strict=True)
     ]
+
+
+def _equal_outputs(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
+    return int(output in references), 1
 
 
 def _word_errors(output: list[str], references: Sequence[list[str]]) -> tuple[int, int]:
@@ -194,7 +199,9 @@ def edit_distance(left: Sequence[str], right: Sequence[str]) -> int:
 
 def _signature(name: str, references: Sequence[Sequence[str]]) -> str:
     version = f"version:regard-{VERSION}"
-    how = {"WER": f"match:any|{version}", "PER": f"match:nearest|tok:space|{version}"}.get(name) or rouge_signature()
+    match_any = f"match:any|{version}"
+    known = {"EXACT": match_any, "WER": match_any, "PER": f"match:nearest|tok:space|{version}"}
+    how = known.get(name) or rouge_signature()
     counts = {len(accepted) for accepted in references}
     number = str(counts.pop()) if len(counts) == 1 else "var"
     return f"{name}|nrefs:{number}|{how}"
@@ -235,6 +242,7 @@ METRICS = {
     "bleu-tok-lc": _Metric(False, False),
     "chrf": _Metric(False, False),
     "ter": _Metric(True, False),
+    "exact": _Metric(False, False),
     "wer": _Metric(True, True),
     "per": _Metric(True, True),
     **{name: _Metric(False, False) for name in ROUGE},

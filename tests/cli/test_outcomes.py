@@ -118,6 +118,10 @@ def expected(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[st
             float(row["probability"]) if row["prediction"] == "edge" else 1 - float(row["probability"]) for row in rows
         ]
         figures["auc"] = sklearn.roc_auc_score([label == "edge" for label in target], edge)
+    if "exact" in names:
+        right = [row.get("output", row["prediction"]) == row["target"] for row in rows]
+        sentences = [int(row["example"]) for row in rows]
+        figures["exact"] = np.mean([all(np.array(right)[np.array(sentences) == each]) for each in {*sentences}])
     if "entity_f1" in names:
         sides = [
             [(n, *span) for n, tags in by_example(rows, name) for span in spans(tags)] for name in ("target", "output")

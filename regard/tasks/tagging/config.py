@@ -46,7 +46,7 @@ class TaggedDataConfig(DataSection):
 class TaggingConfig(EncoderRunConfig):
     """Config of a tagger's run. Frozen; the saved file has a value for every key."""
 
-    metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error", "entity_f1")
+    metric_names: ClassVar[tuple[str, ...]] = ("accuracy", "macro_f1", "calibration_error", "exact", "entity_f1")
 
     data: TaggedDataConfig
     model: TaggerModelConfig = TaggerModelConfig()

@@ -21,7 +21,7 @@ from regard.models.position_config import LearnedConfig
 from regard.models.summary import one_line_summary
 from regard.runs.run_config import Confidence, DataSection, Proposal, RunConfig
 
-METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "wer", "per", "rouge-1", "rouge-2", "rouge-l")
+METRIC_NAMES = ("bleu", "bleu-tok-lc", "chrf", "ter", "exact", "wer", "per", "rouge-1", "rouge-2", "rouge-l")
 
 
 class DataConfig(DataSection):
