@@ -40,6 +40,7 @@ EPILOG = epilog(
     "regard evaluate runs/m30k test.en test.de --against runs/gru",
     "regard evaluate runs/m30k test.en test.de --against outputs.txt --json",
     "regard evaluate runs/book test.txt --stride 64",
+    "regard evaluate runs/reviews test.csv --errors -o predictions.csv",
     notes="Metrics of translation: bleu, chrf, ter (sacreBLEU) · bleu-tok-lc (BLEU as papers report it, tokenized and "
     "lowercased) · exact (percentage of outputs that equal a reference) · "
     "wer (percentage of items whose output equals no reference: the word error rate of pronunciation) · "

@@ -40,6 +40,7 @@ def test_names() -> None:
     assert completion.metrics("bleu,chrf,") == [
         "bleu,chrf,bleu-tok-lc",
         "bleu,chrf,ter",
+        "bleu,chrf,exact",
         "bleu,chrf,wer",
         "bleu,chrf,per",
         "bleu,chrf,rouge-1",

@@ -7,22 +7,25 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 from sklearn import metrics as sklearn
 
 import regard as package
 from regard.answers.spans import spans
 from regard.commands.prediction_files import write_predictions
-from regard.core.outcomes import OutcomeRow, TargetOutcome
-from regard.core.task import find_task
+from regard.core.outcomes import MeasuredRows, OutcomeRow, TargetOutcome
+from regard.core.task import Metric, find_task
 from regard.core.task_table import TASKS
 from regard.errors import ConfigError
 from regard.metrics.error_analysis import confusions, slices, worst_rows
 from regard.runs.run_folder import RunFolder
+from regard.tasks.measured_outcomes import measure_outcomes
 from regard.testing import TaskCase
 from tests.laws import frames_task
 
@@ -148,6 +151,8 @@ def test_rows_give_the_printed_metrics(
         assert value == pytest.approx(figures[name], rel=1e-5, abs=1e-6), name
     assert all(row["location"].startswith(files_of(run)[0]) for row in rows)
     assert [int(row["example"]) for row in rows] == sorted(int(row["example"]) for row in rows)
+    for row in rows if kind in ("label sets", "tagging", "spans") else ():  # without a temperature
+        assert float(row["target_probability"]) == pytest.approx(np.exp(-float(row["loss"])), rel=1e-4)
 
 
 @pytest.fixture(scope="module")
@@ -175,6 +180,34 @@ def test_the_input_of_a_next_item_is_the_items_before_it(runs: dict[str, Path], 
     for row in rows:
         session, place = sessions[row["example"] - 1], row["position"] - 1
         assert (row["input"], row["target"]) == (" ".join(session[:place]), session[place])
+
+
+def test_an_unknown_item_is_a_miss_without_a_loss(runs: dict[str, Path], tmp_path: Path) -> None:
+    (tmp_path / "test.txt").write_text("i0 i9 i1\n")
+    found = package.evaluate(runs["next-item"], tmp_path / "test.txt", outcomes=True)
+    assert found.outcomes is not None
+    first, unknown, last = found.outcomes.rows
+    assert (unknown.outcome.target, unknown.loss, unknown.outcome.target_probability) == ("i9", None, None)
+    assert unknown.outcome.rank == 7 and not unknown.is_right  # of six items
+    assert found.figures["loss"] == pytest.approx(((first.loss or 0) + (last.loss or 0)) / 2, rel=1e-5)
+
+
+def test_every_value_is_measured_once() -> None:
+    """Of 40 values, group g has the values g, g + 16 and g + 32; the rows are in the order of the values."""
+
+    class Forty:
+        def __len__(self) -> int:
+            return 40
+
+        def measure(self, values: Sequence[int], names: Sequence[str]) -> MeasuredRows:
+            assert names == ["decoded"]
+            return MeasuredRows([row(value + 1, "a", "a") for value in values], {"seen": torch.tensor([*values][-1])})
+
+    metrics = {"decoded": Metric(lower_is_better=True, by_predictor=True), "other": Metric(lower_is_better=True)}
+    task: Any = SimpleNamespace(metrics=metrics, outcomes=lambda predictor, examples: Forty())
+    measured = measure_outcomes(task, None, None)  # type: ignore[arg-type]
+    assert [each.example for each in measured.rows] == [*range(1, 41)]
+    assert [int(sums["seen"]) for sums in measured.groups] == [*range(32, 40), *range(24, 32)]
 
 
 @pytest.mark.parametrize("kind", ["classification", "tagging"])
@@ -228,6 +261,8 @@ def test_worst_rows_confusions_and_slices_by_hand() -> None:
 
 def test_slices_of_one_part_are_omitted() -> None:
     assert slices([row(n, label, "a") for n, label in enumerate("aabb")]).rows == ()
+    halves = slices([row(n, label, "a") for n, label in enumerate("aabc")]).rows
+    assert halves == (("rare classes (≤ 1)", 2, 0.0, 1.0), ("common classes (> 1)", 2, 1.0, 1.0))
     numbers = [row(n, 3.0, 3.0 + n, length=n, loss=None if n else 2.0) for n in (0, 4)]
     assert slices(numbers).columns == ("slice", "n", "mae", "loss")
     assert [each[:3] for each in slices(numbers).rows] == [("length 0", 1, 0.0), ("length 4", 1, 4.0)]
