@@ -14,7 +14,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from regard.core.atomic_files import write_bytes, write_json
+from regard.core.atomic_files import explain_os_errors, write_bytes, write_json
 from regard.core.codec_files import MALFORMED, open_codec_file
 from regard.core.task import RunFiles
 from regard.core.untrusted_files import SMALL
@@ -101,10 +101,12 @@ def save_baseline(folder: Path, model: FittedBaseline, figures: Mapping[str, flo
     from safetensors.numpy import save
 
     saved = model.save()
-    folder.mkdir(parents=True, exist_ok=True)
-    write_bytes(folder / ARRAYS_FILE, save({name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}))
-    settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings)}
-    write_json(folder / SETTINGS_FILE, settings | {"private": saved.private, "figures": dict(figures)})
+    with explain_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        arrays = {name: np.ascontiguousarray(part) for name, part in saved.arrays.items()}
+        write_bytes(folder / ARRAYS_FILE, save(arrays))
+        settings = {"kind": model.kind, "description": model.description, "settings": dict(saved.settings)}
+        write_json(folder / SETTINGS_FILE, settings | {"private": saved.private, "figures": dict(figures)})
 
 
 def copy_baseline(folder: Path, target: Path) -> None:

@@ -225,11 +225,11 @@ def test_blank_lines_under_a_head_of_texts_and_labels_make_no_tagger(tmp_path: P
 
 def test_a_file_that_the_named_task_does_not_choose_is_no_recipe(tmp_path: Path) -> None:
     path = write(tmp_path, "x.txt", "a dog runs\n" * 30)
-    with pytest.raises(ConfigError, match="the task masked does not read this file") as caught:
-        find_config([str(path)], [], ["task.kind=masked"])
+    with pytest.raises(ConfigError, match="the task graphs does not read this file") as caught:
+        find_config([str(path)], [], ["task.kind=graphs"])
     assert caught.value.where == str(path)
-    with pytest.raises(ConfigError, match="the task masked does not read this file"):
-        find_config([str(tmp_path / "*.txt")], [], ["task.kind=masked"])
+    with pytest.raises(ConfigError, match="the task graphs does not read this file"):
+        find_config([str(tmp_path / "*.txt")], [], ["task.kind=graphs"])
 
 
 @pytest.mark.parametrize(("name", "task"), [("book.txt", "tagging"), ("book.txt", "nodes"), ("pairs.tsv", "graphs")])

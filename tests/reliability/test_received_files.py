@@ -88,6 +88,12 @@ def told(shelf: Shelf) -> None:
     run.environment_changes()
 
 
+def baseline(shelf: Shelf) -> None:
+    run = RunFolder.open(shelf.path / "run")
+    opened = run.task.open_baseline(run, run.task.open(run).codecs)
+    assert opened is not None and opened.description
+
+
 def cut(name: str) -> Read:
     def read(shelf: Shelf) -> None:
         found = load_tokenizer(shelf.path / "tokenizers", name)
@@ -163,6 +169,8 @@ READERS: dict[str, list[Read]] = {
     "run/environment.json": [told],
     "run/metrics.jsonl": [told, exported],
     "run/alignment.json": [aligner],
+    "run/baseline/baseline.json": [baseline, told],
+    "run/baseline/baseline.safetensors": [baseline],
     "run/tokenizer/joint.json": [run_of],
     "run/data/train-0/corpus.json": [corpus, told],
     "run/data/train-0/source.offsets": [corpus],
