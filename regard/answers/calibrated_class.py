@@ -64,7 +64,7 @@ class CalibratedClass(SingleLabel):
         return (outputs / self.temperature).softmax(-1)
 
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
-        return class_outcomes(self.labels.names, self.probabilities(outputs).log(), targets)
+        return class_outcomes(self.labels.names.__getitem__, self.probabilities(outputs).log(), targets)
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         return ranked(self.labels.names, self.probabilities(outputs).log())

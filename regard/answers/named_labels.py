@@ -82,7 +82,7 @@ class NamedLabels(AnswerBase):
         return class_tables(sums, self.labels.names)
 
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
-        return class_outcomes(self.labels.names, outputs.log_softmax(-1), targets)
+        return class_outcomes(self.labels.names.__getitem__, outputs.log_softmax(-1), targets)
 
 
 class SingleLabel(NamedLabels):

@@ -134,7 +134,7 @@ class NextItem(AnswerBase):
         return jsonlib.dumps(present, ensure_ascii=False)
 
     def outcomes(self, outputs: Tensor, targets: Tensor) -> list[TargetOutcome]:
-        return item_outcomes(self.class_names, outputs[:, FIRST:], targets - FIRST)
+        return item_outcomes(self.tokenizer, FIRST, outputs, targets)
 
     def alternatives(self, outputs: Tensor) -> tuple[Alternative, ...]:
         names, log_p = self._best(outputs[FIRST:].log_softmax(-1), MAX_ALTERNATIVES)
