@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from regard.answers import losses
+from regard.answers import losses, outcomes
 from regard.answers.followers import Followers
 from regard.answers.label_set import SeveralLabels
 from regard.answers.named_labels import ranked, to_json
@@ -228,6 +228,14 @@ DECLARED = {
     ),
     "the least likely first": caught(
         Edit(ranked, "descending=True", "descending=False"), "SeveralLabels", "alternatives_are_ranked"
+    ),
+    "outcomes with the least likely label": caught(
+        Edit(outcomes.class_outcomes, "log_p.exp().max(-1)", "log_p.exp().min(-1)"),
+        "OneClass", "outcomes_have_the_prediction",
+    ),
+    "ranked items named by their tokens": caught(
+        Edit(outcomes.item_outcomes, "pieces([item + first])", "pieces([item + first + 1])"),
+        "NextItem", "outcomes_have_the_prediction",
     ),
     "the label next to the predicted one": caught(
         Edit(OneClass.predict, "names[best]", "names[best - 1]"), "OneClass", "memorized_outputs_predict_their_targets"
