@@ -17,11 +17,12 @@ import numpy.typing as npt
 from regard.core.atomic_files import explain_os_errors, write_bytes, write_json
 from regard.core.codec_files import MALFORMED, open_codec_file
 from regard.core.task import RunFiles
-from regard.core.untrusted_files import SMALL
+from regard.core.untrusted_files import SMALL, read_bytes
 from regard.core.wording import describe_error
 from regard.errors import ModelError
 
 FOLDER, SETTINGS_FILE, ARRAYS_FILE = "baseline", "baseline.json", "baseline.safetensors"
+MAX_BYTES = 1 << 32  # of the arrays
 Floats = npt.NDArray[np.float64]
 
 
@@ -160,7 +161,7 @@ def open_baseline(folder: Path, kind: str) -> SavedBaseline | None:
     Raises ModelError if its files are damaged.
     """
     from safetensors import SafetensorError
-    from safetensors.numpy import load_file
+    from safetensors.numpy import load
 
     if not (folder / SETTINGS_FILE).exists():
         return None
@@ -173,7 +174,7 @@ def open_baseline(folder: Path, kind: str) -> SavedBaseline | None:
     settings = open_codec_file(folder / SETTINGS_FILE, parse, limit=SMALL)
     path = folder / ARRAYS_FILE
     try:
-        return SavedBaseline(load_file(path), settings)
+        return SavedBaseline(load(read_bytes(path, MAX_BYTES)), settings)  # a pipe would block
     except (OSError, SafetensorError, *MALFORMED) as error:
         what, help = f"the baseline {path.name} cannot be read", "copy the whole run folder again"
         raise ModelError(what, where=str(path), why=describe_error(error), help=help) from error
