@@ -140,16 +140,21 @@ def settings(*more: str) -> list[str]:
 
 
 def test_the_commands_of_a_diverged_run_train_one_that_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last loss of such a training is huge or zero, by chance: of eight seeds, some end with a huge one."""
     monkeypatch.chdir(tmp_path)
-    result = regard(
-        "train", review_table(tmp_path), *settings("train.epochs=5", "train.lr=100", *SLOW), "--name", "hot"
-    )
-    assert result.exit_code == 0, result.output
-    line = next(line for line in result.stderr.splitlines() if line.startswith("warning: training diverged"))
-    assert line in regard("info", "runs/hot").stdout
+    table, lines = review_table(tmp_path), list[str]()
+    for seed in range(8):
+        given = settings("train.epochs=6", "train.lr=100", f"seed={seed}", *SLOW)
+        result = regard("train", table, *given, "--name", f"hot-{seed}")
+        assert result.exit_code == 0, result.output
+        lines = [line for line in result.stderr.splitlines() if line.startswith("warning: training diverged")]
+        if lines:
+            break
+    (line,) = lines
+    assert line in regard("info", f"runs/hot-{seed}").stdout
     again = regard(*shlex.split(line.partition("regard ")[2]))
     assert again.exit_code == 0, again.output
-    assert "diverged" not in again.stderr and Path("runs/hot-2/config.toml").is_file()
+    assert "diverged" not in again.stderr and Path(f"runs/hot-{seed}-2/config.toml").is_file()
 
 
 def test_the_command_of_a_run_that_overfits_stops_earlier(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
