@@ -26,7 +26,8 @@ from whole_graphs import write
 import regard
 from regard.tasks.find_config import find_config
 
-METRICS = {"links": ("auc", "average_precision")}
+CALIBRATION = ("calibration_error", "scaled_calibration_error")
+METRICS = {"links": ("auc", "average_precision", *CALIBRATION)}
 
 
 def measured(problem: str, given: argparse.Namespace, seed: int, folder: Path, overrides: list[str]) -> Any:
@@ -56,7 +57,7 @@ def main() -> None:
                 if given.deep:
                     parts["deep"] = measured(problem, given, seed, Path(place), ["model.wide=false"]).figures
             for name, figures in parts.items():
-                for metric in METRICS.get(problem, ("accuracy", "calibration_error")):
+                for metric in figures.keys() & {*METRICS.get(problem, ("accuracy", *CALIBRATION))}:
                     values.setdefault(f"{metric}, {name}", []).append(figures[metric])
         for name, found in sorted(values.items()):
             spread = statistics.stdev(found) if len(found) > 1 else 0.0
