@@ -216,11 +216,15 @@ _TESTS: dict[str, Stages] = {
     ),
     **each("fields", "graphs node_features", DECLARED + GRAPHS + (tasks("graphs", "nodes"),)),
     **each(
-        "answers", "answer_base label_set losses named_labels number one_class plain_class",
+        "answers",
+        "answer_base calibrated_class label_set losses named_labels number number_scale one_class plain_class",
         DECLARED + stages("test_classification test_losses", "cli/test_classifier", "parity/test_scikit_learn"),
     ),
     **each("answers", "spans tag_codecs tag_sequence", DECLARED + stages("test_tagging test_tag_schemes")),
+    **each("answers", "tagged_tokens", DECLARED + stages("test_tagging")),
     **each("answers", "followers next_item", DECLARED + stages("test_next_item")),
+    **each("answers", "outcomes", DECLARED + stages("cli/test_outcomes")),
+    **each("metrics", "error_analysis", stages("cli/test_outcomes", "cli/test_run_comparison")),
     **each("search", "contract coverage_penalty draws", (*stages("test_coverage_penalty"), SETTINGS, SEARCH)),
     **each("tasks", "supervised supervised_predictor net_outputs", SUPERVISED),
     **each("tasks", "influence", stages("inspection/test_influence", "cli/test_inspect_tasks")),
@@ -228,6 +232,10 @@ _TESTS: dict[str, Stages] = {
     **each("tasks", "detect_files find_config split", CHOOSING),
     **each("tasks", "row_inputs prediction load", stages("cli/test_kinds", "cli/test_file_forms", "cli/test_score")),
     **each("tasks", "evaluation evaluate", EVALUATED),
+    **each(
+        "tasks", "supervised_outcomes graph_outcomes measured_outcomes run_comparison",
+        stages("cli/test_outcomes", "cli/test_run_comparison"),
+    ),
     **each("tasks", "automatic_engine", stages("test_engine_choice", "cli/test_automatic_engine")),
     **each(
         "tasks", "detect_graph_files graph_batch graph_parts graph_run_config named_nodes",
