@@ -11,8 +11,8 @@ from regard.core.task import MetricSums
 from regard.metrics.classes import label_set_sums, prediction_sums
 from regard.metrics.numbers import number_sums
 
+PRIOR = 0.5  # standard deviation of log T, of the prior of temperatures T
 # Candidate divisors of logits: 0.25 to 64 in steps of an eighth of an octave, including 1.
-PRIOR = 0.5  # standard deviation of log T: two thirds of networks need a T between 0.6 and 1.6
 TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
 
 

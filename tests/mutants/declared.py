@@ -10,7 +10,6 @@ from regard.answers.next_item import NextItem
 from regard.answers.number import Number
 from regard.answers.number_scale import Scale
 from regard.answers.one_class import OneClass
-from regard.answers.outcomes import class_outcomes
 from regard.answers.plain_class import PlainClass
 from regard.core.field import Padded
 from regard.data.graph_union import PackedGraphs
@@ -173,10 +172,6 @@ DECLARED = {
     ),
     "the least likely label": caught(
         Edit(PlainClass.predict, "max(p,", "min(p,"), "PlainClass", "memorized_outputs_predict_their_targets"
-    ),
-    "an outcome that predicts its target": caught(
-        Edit(class_outcomes, "names[number], p, own_p", "names[target], p, own_p"),
-        "OneClass", "outcomes_have_the_prediction",
     ),
     "a label in the place of JSON": caught(
         Edit(PlainClass.write, "if not json:", "if json:"), "PlainClass", "a_prediction_is_one_line"
