@@ -11,7 +11,7 @@ import pytest
 from regard.config.settings import TRAINING_ENDS
 from regard.core.task import find_task
 from regard.data.reading import CorpusConfig, read_pairs
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.automatic_training import (
@@ -141,6 +141,15 @@ def test_a_training_has_enough_updates_and_a_planned_end(tokens: int, given: dic
         batch = given.get("batch_tokens", settings["batch_tokens"])
         assert settings["epochs"] >= 20 and settings["epochs"] * tokens / batch >= min(300, 20 * tokens / batch)
         assert settings["epochs"] == 20 or (settings["epochs"] - 1) * tokens / batch < 300
+
+
+@pytest.mark.parametrize("key", ["minutes", "steps", "tokens", "epochs", "batch_tokens"])
+@pytest.mark.parametrize("value", ["abc", "[1]", "-3", "0"])
+def test_a_value_that_is_no_number_is_refused_with_its_key(tmp_path: Path, key: str, value: str) -> None:
+    for name, content in (("a.tsv", "a b\tc d\n"), ("a.txt", "a b c\n")):
+        (tmp_path / name).write_text(content * 300)
+        with pytest.raises(ConfigError, match=key):
+            find_config([str(tmp_path / name)], [], [f"train.{key}={value}"])
 
 
 def test_the_optimizer_of_the_user_replaces_the_chosen_one() -> None:

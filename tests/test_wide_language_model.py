@@ -18,7 +18,7 @@ from regard.core.task import find_task
 from regard.data.tokenizers.tokenizer import END
 from regard.inference.interpolated_model import InterpolatedModel
 from regard.models.ngram_gate import NgramGate
-from regard.tasks.language_model.wide import FOLDS, WideExamples, fit_ngrams, folds, held_out_models
+from regard.tasks.language_model.wide import FOLDS, WideExamples, fit_ngrams, fold_of, held_out_models
 from regard.testing import TaskCase
 
 TEXT = "the cat sat on the mat\nthe rat sat on the hat\n" * 30
@@ -83,11 +83,11 @@ def test_a_token_of_training_is_predicted_without_its_fold() -> None:
     whole = fit_ngrams(examples, case.data.spec["types"])
     models = held_out_models(examples, whole)
     own, held_out = WideExamples(examples, [whole]), WideExamples(examples, models)
-    assert len(models) == len({*folds(len(examples), FOLDS).tolist()}) > 1
+    fold = fold_of(np.arange(len(examples)), len(examples), FOLDS)
+    assert len(models) == len({*fold.tolist()}) > 1
     (batch, *_) = examples.batches(None)
     seen, unseen = (part.collate(batch).wide[..., 0].sum() for part in (own, held_out))
     assert unseen < seen
-    fold = folds(len(examples), FOLDS)
     expected = fit_ngrams(examples, whole.types, chosen=fold != fold[-1], longest=whole.longest)
     assert all(np.array_equal(a.counts, b.counts) for a, b in zip(models[-1].orders, expected.orders, strict=True))
 

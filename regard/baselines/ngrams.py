@@ -131,9 +131,9 @@ class NgramBaseline:
         codes = _codes(_symbols(tokens, self.longest))
         for number, (order, context) in enumerate(zip(self.orders, codes, strict=False)):  # no order: uniform
             place, known = _lookup(order.contexts, context)
-            gram, seen = _lookup(order.grams, place * self.types + tokens.targets)
+            gram, counted = _lookup(order.grams, place * self.types + tokens.targets)
             total = order.totals[place].astype(np.float64)
-            share = np.where(seen, order.counts[gram] - order.discount(order.counts[gram]), 0) / total
+            share = np.where(counted, order.counts[gram] - order.discount(order.counts[gram]), 0) / total
             backed_off = share + order.discounted[place] / total * probability
             probability = np.where(known, backed_off, probability)
             longest, totals = np.where(known, number, longest), np.where(known, total, totals)

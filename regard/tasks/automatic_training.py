@@ -27,7 +27,7 @@ def newer_parts(overrides: Mapping[str, Any]) -> dict[str, Any]:
     """Return ``NEWER_PARTS``; {} if the user sets another architecture, mixer or execution, which may refuse them."""
     model = overrides.get("model", {})
     sides = [model, *(model[side] for side in ("encoder", "decoder") if isinstance(model.get(side), Mapping))]
-    kinds = {side.get("kind", "transformer") for side in sides}
+    kinds = {str(side.get("kind", "transformer")) for side in sides}
     kinds.add(PRESETS.get(str(model.get("preset")), {}).get("kind", "transformer"))
     refusing = any({"mixer", "execution"} & side.keys() for side in sides)
     return {} if refusing or kinds != {"transformer"} else NEWER_PARTS
@@ -52,15 +52,19 @@ def is_short(overrides: Mapping[str, Any], *, tokens: float, epochs: int) -> boo
         tokens: approximate number of tokens of the training data.
         epochs: passes over the data, unless the user sets another end.
     """
-    batch = overrides.get("batch_tokens") or batch_tokens(tokens, overrides)
-    seen = {
-        "minutes": lambda minutes: minutes <= SHORT_MINUTES,
-        "steps": lambda steps: steps <= FEW_UPDATES,
-        "tokens": lambda number: number <= FEW_UPDATES * batch,
-        "epochs": lambda number: number * tokens <= FEW_UPDATES * batch,
-    }
-    ends = {key: overrides[key] for key in seen if overrides.get(key) is not None} or {"epochs": epochs}
-    return any(seen[key](value) for key, value in ends.items())
+    batch = _number(overrides, "batch_tokens") or batch_tokens(tokens, overrides)
+    limits = {
+        "minutes": SHORT_MINUTES, "steps": FEW_UPDATES, "tokens": FEW_UPDATES * batch,
+        "epochs": FEW_UPDATES * batch / max(tokens, 1),
+    }  # fmt: skip
+    ends = {key: number for key in limits if (number := _number(overrides, key)) is not None} or {"epochs": epochs}
+    return any(number <= limits[key] for key, number in ends.items())
+
+
+def _number(overrides: Mapping[str, Any], key: str) -> float | None:
+    """Return a key that the user sets; None if it is unset or no positive number, which validation reports later."""
+    value = overrides.get(key)
+    return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
 def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = BATCH) -> int:
@@ -71,8 +75,8 @@ def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = 
         overrides: the keys of ``train`` that the user sets.
         largest: limit of the batch, in tokens.
     """
-    minutes = overrides.get("minutes")
-    short = isinstance(minutes, int | float) and minutes <= SHORT_MINUTES
+    minutes = _number(overrides, "minutes")
+    short = minutes is not None and minutes <= SHORT_MINUTES
     size = int(tokens / UPDATES_PER_EPOCH) // 64 * 64
     return min(SHORT_BATCH, largest) if short and size > SHORT_BATCH else min(largest, max(size, MIN_BATCH))
 
@@ -117,7 +121,7 @@ def training_settings(
             settings.pop("learning_rate", None)
     ends = {key for key in TRAINING_ENDS if key in overrides}
     if not ends:
-        updates = tokens / (overrides.get("batch_tokens") or batch)
+        updates = tokens / (_number(overrides, "batch_tokens") or batch)
         settings["epochs"] = max(epochs, math.ceil(MIN_UPDATES / max(updates, 1)))
         if patience is not None:
             settings["early_stopping"] = math.ceil(patience * settings["epochs"] / epochs)

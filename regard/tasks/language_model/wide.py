@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from regard.baselines.ngrams import MAX_TOKENS, ContextTokens, NgramBaseline
-from regard.core.task import ExampleIndices
+from regard.core.task import ExampleIndices, Indices
 from regard.data.windows import TokenBatch
 from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
 
@@ -39,7 +39,7 @@ class WideExamples:
         batch: TokenBatch = self.examples.collate(examples)
         tokens, _ = tokens_of_batch(batch)
         rows = np.nonzero(batch.valid.numpy())[0]
-        fold = folds(len(self), len(self.models))[np.maximum(batch.index.numpy(), 0)[rows]]
+        fold = fold_of(np.maximum(batch.index.numpy(), 0), len(self), len(self.models))[rows]
         values = np.zeros((len(fold), 2), np.float32)
         for number in np.unique(fold).tolist():  # whole rows, whose contexts are complete
             own = fold == number
@@ -50,9 +50,9 @@ class WideExamples:
         return batch._replace(wide=wide)
 
 
-def folds(examples: int, number: int) -> npt.NDArray[np.int64]:
-    """Return the fold of each example: consecutive examples, in ``number`` parts."""
-    return np.arange(examples) * number // max(examples, 1)
+def fold_of(index: Indices, examples: int, number: int) -> Indices:
+    """Return the fold of examples: all of them, consecutive ones together, are divided into ``number`` parts."""
+    return np.asarray(index) * number // max(examples, 1)
 
 
 def fit_ngrams(
@@ -90,7 +90,7 @@ def _chosen(batch: ExampleIndices, chosen: npt.NDArray[np.bool_]) -> ExampleIndi
 
 def held_out_models(examples: Any, model: NgramBaseline) -> list[NgramBaseline]:
     """Return n-grams like ``model``, each fitted without one fold of the training data."""
-    fold = folds(len(examples), FOLDS)
+    fold = fold_of(np.arange(len(examples)), len(examples), FOLDS)
     return [
         fit_ngrams(examples, model.types, chosen=fold != number, longest=model.longest)
         for number in np.unique(fold).tolist()
