@@ -13,7 +13,7 @@ import torch
 from regard.baselines.ngrams import ContextTokens, NgramBaseline, _count, discounts
 from regard.core.baseline import FOLDER, SETTINGS_FILE, SavedBaseline
 from regard.core.task import find_task
-from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
+from regard.tasks.language_model.wide import tokens_of_batch
 from regard.testing import TaskCase
 
 Sequences = list[list[int]]

@@ -13,8 +13,7 @@ from regard.core.baseline import FOLDER, open_baseline, open_saved_baseline, sav
 from regard.core.task import Data, ExampleIndices, Indices, MetricSums, RunFiles
 from regard.data.tokenizers.notes import FRAME_END
 from regard.tasks.language_model.scoring import text_sizes
-from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
-from regard.tasks.language_model.wide import fit_ngrams
+from regard.tasks.language_model.wide import fit_ngrams, tokens_of_batch
 
 AT_ONCE = 256  # windows that are read together
 

@@ -8,11 +8,11 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from regard.baselines.ngrams import MAX_TOKENS, ContextTokens, NgramBaseline
 from regard.core.task import ExampleIndices, Indices
 from regard.data.windows import TokenBatch
-from regard.tasks.language_model.tokens_of_batch import tokens_of_batch
 
 FOLDS = 5
 
@@ -95,3 +95,14 @@ def held_out_models(examples: Any, model: NgramBaseline) -> list[NgramBaseline]:
         fit_ngrams(examples, model.types, chosen=fold != number, longest=model.longest)
         for number in np.unique(fold).tolist()
     ]
+
+
+def tokens_of_batch(batch: TokenBatch) -> tuple[ContextTokens, Any]:
+    """Return the valid targets of a batch, row by row, and which of them count in the loss."""
+    valid, (rows, length) = batch.valid.numpy(), batch.input.shape
+    depth = np.tile(np.arange(length), (rows, 1))
+    if isinstance(batch.position, Tensor):
+        depth = np.minimum(depth, batch.position.numpy())
+    counted = batch.loss_mask.numpy() if isinstance(batch.loss_mask, Tensor) else valid
+    inputs, targets = batch.input.numpy(), batch.target.numpy()
+    return ContextTokens(inputs[valid], depth[valid], targets[valid]), counted[valid]
