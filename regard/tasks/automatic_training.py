@@ -128,3 +128,17 @@ def training_settings(
     if ends != {"early_stopping"}:
         settings["schedule"] = "linear"
     return settings
+
+
+def two_workers(overrides: Mapping[str, Any]) -> dict[str, int]:
+    """Return two workers for a CPU with several threads, unless ``overrides`` sets workers or shards.
+
+    On a CPU, two workers with a shard each are faster than one worker with twice the threads that computes both shards
+    in turn (``bench/nanogpt_speed.py``).
+    """
+    if {"workers", "shards"} & overrides.keys():
+        return {}
+    import torch  # here, because an invalid config does not need it
+
+    threads = overrides.get("threads") or torch.get_num_threads()
+    return {"workers": 2} if isinstance(threads, int) and threads > 1 and not torch.cuda.is_available() else {}

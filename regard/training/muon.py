@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from regard.training.row_parts import rows_like, shard_like, whole
 
 STEPS = 5
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+TOGETHER = 1 << 22  # weights that are updated at once
 TINY = 1e-7  # lower bound of the norm of a gradient
 AS_ADAM = 0.2  # root mean square of AdamW's updates (Liu et al. 2025)
 ENDS = (Input, Head, nn.Embedding)  # modules with lookup tables and output projections, not hidden matrices
@@ -57,36 +58,70 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for groups in self._runs():
+            momenta = [self._momentum(group).chunk(group["stacked"]) for group in groups]
+            changes = iter(orthogonalize_each([matrix for matrices in momenta for matrix in matrices]))
+            for group, matrices in zip(groups, momenta, strict=True):
+                (weight,), rate = group["params"], group["lr"]
+                change = torch.cat([next(changes) for _ in matrices])
+                weight.mul_(1 - rate * group["weight_decay"])
+                size = AS_ADAM * math.sqrt(max(matrices[0].shape))
+                weight.add_(rows_like(change, group["parameter"]), alpha=-size * rate)
+
+    def _runs(self) -> Iterator[list[dict[str, Any]]]:
+        """Yield successive groups with about ``TOGETHER`` weights, since all of their updates are in memory at once."""
+        groups, size = list[dict[str, Any]](), 0
         for group in self.param_groups:
-            (weight,) = group["params"]
-            state: dict[str, Any] = self.state[weight]
-            if not state:
-                state["momentum_buffer"] = torch.zeros_like(weight)
-            buffer, rate = state["momentum_buffer"], group["lr"]
-            buffer.lerp_(weight.grad, 1 - group["momentum"])
-            rows = weight.grad.lerp(buffer, group["momentum"]).to(group["format"])
-            momentum = whole(shard_like(rows, group["parameter"]))
-            change = torch.cat([orthogonalize(matrix) for matrix in momentum.chunk(group["stacked"])])
-            largest = max(len(momentum) // group["stacked"], momentum.shape[1])
-            weight.mul_(1 - rate * group["weight_decay"])
-            weight.add_(rows_like(change, group["parameter"]), alpha=-AS_ADAM * math.sqrt(largest) * rate)
+            groups.append(group)
+            size += group["parameter"].numel()
+            if size >= TOGETHER:
+                yield groups
+                groups, size = [], 0
+        if groups:
+            yield groups
+
+    def _momentum(self, group: dict[str, Any]) -> Tensor:
+        """Update the momentum of a weight; return Nesterov's momentum of the whole parameter."""
+        (weight,) = group["params"]
+        state: dict[str, Any] = self.state[weight]
+        if not state:
+            state["momentum_buffer"] = torch.zeros_like(weight)
+        buffer = state["momentum_buffer"]
+        buffer.lerp_(weight.grad, 1 - group["momentum"])
+        rows = weight.grad.lerp(buffer, group["momentum"]).to(group["format"])
+        return whole(shard_like(rows, group["parameter"]))
 
 
-def orthogonalize(matrix: Float[Tensor, "rows columns"]) -> Float[Tensor, "rows columns"]:
-    """Return approximately U Vᵀ for the matrix U Σ Vᵀ, in its number format: all singular values are near 1.
+def orthogonalize_each(matrices: Sequence[Tensor]) -> list[Tensor]:
+    """Return ``orthogonalize`` of each matrix; those of equal shape and format are computed as one batch.
 
-    X ← a X + (b A + c A²) X with A = X Xᵀ, five times from X = matrix / ‖matrix‖_F. Each step maps a singular value σ
-    to a σ + b σ³ + c σ⁵. The coefficients (Jordan et al. 2024) are steep at 0 and do not converge: an initial σ above
-    0.002 ends between 0.68 and 1.21; a smaller one ends lower.
+    Small matrices are computed twice as fast as one by one.
+    """
+    alike: dict[tuple[Any, ...], list[int]] = {}
+    for index, matrix in enumerate(matrices):
+        alike.setdefault((matrix.shape, matrix.dtype, matrix.device), []).append(index)
+    results = list(matrices)
+    for indices in alike.values():
+        for index, result in zip(indices, orthogonalize(torch.stack([matrices[i] for i in indices])), strict=True):
+            results[index] = result
+    return results
+
+
+def orthogonalize(matrices: Float[Tensor, "batch rows columns"]) -> Float[Tensor, "batch rows columns"]:
+    """Return approximately U Vᵀ for each matrix U Σ Vᵀ, in its number format: all singular values are near 1.
+
+    X ← a X + (b A + c A²) X with A = X Xᵀ, five times from X = M / ‖M‖_F for a matrix M. Each step maps a singular
+    value σ to a σ + b σ³ + c σ⁵. The coefficients (Jordan et al. 2024) are steep at 0 and do not converge: an initial σ
+    above 0.002 ends between 0.68 and 1.21; a smaller one ends lower.
     """
     a, b, c = COEFFICIENTS
-    tall = len(matrix) > matrix.shape[1]
-    x = matrix.T if tall else matrix  # use the smaller one of the products X Xᵀ and Xᵀ X
-    x = x / x.norm().clamp(min=TINY)
+    tall = matrices.shape[1] > matrices.shape[2]
+    x = matrices.mT if tall else matrices  # use the smaller one of the products X Xᵀ and Xᵀ X
+    x = x / torch.linalg.matrix_norm(x, keepdim=True).clamp(min=TINY)
     for _ in range(STEPS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
+        gram = x @ x.mT
+        x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if tall else x
 
 
 def hidden_matrices(net: nn.Module) -> dict[str, int]:

@@ -29,7 +29,7 @@ from regard.data.tables import is_table
 from regard.errors import DataError
 from regard.models.causal_config import PRESETS
 from regard.runs.run_config import Proposal
-from regard.tasks.automatic_training import is_short, newer_parts, optimizer_settings, training_settings
+from regard.tasks.automatic_training import is_short, newer_parts, optimizer_settings, training_settings, two_workers
 from regard.tasks.detect_files import DetectedCorpus, describe_columns, detect_corpus, held_out_parts, refuse_rows
 
 CHARACTERS = 512  # up to 512 different characters, a small text has one piece per character
@@ -117,7 +117,7 @@ def _training(overrides: Mapping[str, Any], size: _Size, tokens: float, newer: M
     optimizer |= {"betas": [0.9, 0.95], "weight_decay": 0.1}
     settings = training_settings(overrides, tokens=tokens, epochs=size.epochs, optimizer=optimizer)
     settings["batch_tokens"] = max(settings["batch_tokens"], 4 * size.context)
-    return settings | division(overrides)
+    return settings | two_workers(overrides)
 
 
 def _described(corpus: DetectedCorpus | None, overrides: Mapping[str, Any]) -> list[str]:
@@ -231,20 +231,6 @@ def _held_out(files: Sequence[Path], valid: Sequence[Path], number: int) -> tupl
 
 def _validation_files(files: Sequence[Path]) -> str:
     return f"validation: {', '.join(map(str, files))}"
-
-
-def division(overrides: Mapping[str, Any]) -> dict[str, int]:
-    """Return two workers for a CPU with several threads, unless ``overrides`` sets workers or shards.
-
-    On a CPU, two workers with a shard each are faster than one worker with twice the threads that computes both shards
-    in turn (``bench/nanogpt_speed.py``).
-    """
-    if {"workers", "shards"} & overrides.keys():
-        return {}
-    import torch  # here, because an invalid config does not need it
-
-    threads = overrides.get("threads") or torch.get_num_threads()
-    return {"workers": 2} if isinstance(threads, int) and threads > 1 and not torch.cuda.is_available() else {}
 
 
 def _parts(files: Sequence[Path], valid: Sequence[Path], count: int) -> tuple[dict[str, Any], str]:

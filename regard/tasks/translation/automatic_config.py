@@ -13,7 +13,7 @@ from regard.data.pair_languages import pair_languages
 from regard.data.reading import CorpusConfig, read_pairs
 from regard.data.tokenizers.white_space import has_layout
 from regard.runs.run_config import Proposal
-from regard.tasks.automatic_training import is_short, newer_parts, optimizer_settings, training_settings
+from regard.tasks.automatic_training import is_short, newer_parts, optimizer_settings, training_settings, two_workers
 from regard.tasks.detect_files import describe_columns, detect_corpus, held_out_parts
 from regard.tasks.translation.edge_signs import EdgeSigns
 
@@ -109,6 +109,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     short = is_short(overrides, tokens=pieces, epochs=size.epochs)
     optimizer = optimizer_settings(newer, size.width, short=short)
     settings = training_settings(overrides, tokens=pieces, epochs=size.epochs, optimizer=optimizer)
+    settings |= two_workers(overrides)
     model: dict[str, Any] = {"preset": size.preset, "norm": "pre", **newer}
     ends = [key for key in TRAINING_ENDS if key in overrides]
     if ends:
