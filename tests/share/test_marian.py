@@ -222,7 +222,7 @@ def test_an_export_comes_back_as_it_was(
         found, wanted = our_logits(back, source, target), our_logits(of, source, target)
         torch.testing.assert_close(found[:, kept], wanted[:, kept], rtol=1e-5, atol=1e-5)
     assert back.search.beam == 5 and back.search.length_offset == 0.0
-    assert json.loads((folder / "generation_config.json").read_text())["early_stopping"] == "never"
+    assert json.loads((folder / "generation_config.json").read_text())["early_stopping"] is True
 
 
 @pytest.mark.parametrize(("shape", "told"), UNSAYABLE, ids=[told for _, told in UNSAYABLE])

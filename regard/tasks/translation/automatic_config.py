@@ -133,8 +133,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, language_reasons = _languages(train, valid)
     reasons += language_reasons
-    search = {"early_stopping": True}  # half the steps of a beam for the same BLEU
-    tables = {"data": {**parts, **data, **order, **languages}, "model": model, "train": settings, "search": search}
+    tables = {"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}
     return Proposal(tables, reasons)
 
 

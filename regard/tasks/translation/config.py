@@ -146,6 +146,9 @@ class TranslationConfig(RunConfig):
         for own in sides:
             if isinstance(own, dict) and own.get("kind") == "recurrent":
                 own.setdefault("scale_embedding", False)
+        search = values.setdefault("search", {}) if isinstance(values, dict) else None
+        if isinstance(search, dict):
+            search.setdefault("early_stopping", False)
 
     @model_validator(mode="after")
     def _shared_matrix_needs_joint_vocabulary(self) -> Self:
