@@ -45,7 +45,7 @@ def harmonize(
     voice: Voice,
     steps: Steps = 1,
     tempo: Tempo = 90,
-    passes: Passes = 2,
+    passes: Passes = 0,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -54,7 +54,7 @@ def harmonize(
 
     Each sounding frame gets a pitch for each new voice, between the pitches of the neighboring voices. If no pitch is
     left between them, the new voice takes the pitch of a neighbor. The most probable pitch is set first; the other
-    pitches are predicted given those already set. Then each new pitch is predicted again, given all others.
+    pitches are predicted given those already set. ``--passes`` then predicts each new pitch again.
     """
     from regard.commands.progress import progress
     from regard.core.atomic_files import explain_os_errors

@@ -1,9 +1,9 @@
 """Harmonization by a masked model of music: each frame has known pitches, and gaps for new voices.
 
 The most probable pitch of all gaps is set first, and later predictions read it, which keeps voices consistent (as in
-easy-first tagging; Shen et al. 2007). Then each pitch is predicted again, given all others (iterated conditional modes,
-Besag 1986: Gibbs sampling that takes the most probable value). Pieces longer than the context are harmonized in
-windows from left to right.
+easy-first tagging; Shen et al. 2007). On request, each pitch is then predicted again, given all others (iterated
+conditional modes, Besag 1986: Gibbs sampling that takes the most probable value). Pieces longer than the context are
+harmonized in windows from left to right.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from regard.errors import ConfigError, DataError
 from regard.tasks.masked.filler import Filler
 
 FIRST = FRAME_END + 1  # the token of pitch 0
-PASSES = 2  # by default
 KEPT = 2 / 3  # share of a window that is final; the next window harmonizes the rest again, with more of the piece
 
 
@@ -46,7 +45,7 @@ _Row = list[_Voice]
 
 
 def harmonize(
-    filler: Filler, frames: Sequence[Frame], voices: Sequence[int], *, passes: int = PASSES,
+    filler: Filler, frames: Sequence[Frame], voices: Sequence[int], *, passes: int = 0,
     done: Callable[[int], None] = lambda count: None, interrupted: Callable[[], bool] = not_interrupted,
 ) -> Harmony:  # fmt: skip
     """Predict new voices for all frames that have pitches.
