@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.baselines.gaps import HIDDEN, HiddenTokens
+from regard.baselines.gaps import HiddenTokens
 from regard.data.notes import Frame, frames_of
-from regard.data.tokenizers.notes import FIRST
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
 from regard.tasks.masked.baseline import MaskedBaseline, open_masked_baseline
@@ -35,26 +35,27 @@ class ChordFiller:
 
     def __init__(self, filler: Filler, baseline: MaskedBaseline) -> None:
         self.tokenizer, self.mask, self.context = filler.tokenizer, filler.mask, filler.context
-        self.device, self.model, self.chords = torch.device("cpu"), self, baseline.model
+        self.tables = baseline.model
 
-    def __call__(self, row: Tensor, span: object) -> Tensor:
-        tokens = row[0].numpy()
-        hidden = tokens == self.mask
-        gaps = HiddenTokens(np.where(hidden, HIDDEN, tokens), hidden, np.where(hidden, FIRST, tokens))
-        log_p = torch.full((1, len(tokens), len(self.tokenizer)), -torch.inf, dtype=torch.float64)
-        p: Any = self.chords
-        log_p[0, torch.from_numpy(hidden), FIRST:] = torch.from_numpy(np.log(p.pitch_probabilities(gaps)))
-        return log_p
+    def log_probabilities(self, tokens: Tensor) -> Tensor:
+        """See ``Filler``."""
+        evidence = self.tables.evidence(HiddenTokens.unknown([*tokens.numpy()], self.mask))
+        return torch.from_numpy(evidence.log_probabilities)
 
-    def log_probabilities(self, features: Tensor) -> Tensor:
-        return features
+
+def network_alone(filler: Filler) -> Filler:
+    """Return the same without its wide part."""
+    alone = copy(filler)
+    alone.tables = None
+    return alone
 
 
 def main() -> None:
     run, file, voices = RunFolder.open(Path(sys.argv[1])), Path(sys.argv[2]), sorted(map(int, sys.argv[3:]))
     filler: Any = load(run.path)
     baseline = open_masked_baseline(run, filler)
-    models = {"network": filler} | ({"tables of chords": ChordFiller(filler, baseline)} if baseline else {})
+    models = {"model": filler} | ({"network alone": network_alone(filler)} if filler.tables else {})
+    models |= {"tables of chords": ChordFiller(filler, baseline)} if baseline else {}
     rights = {name: np.array([right(model, piece, voices) for piece in pieces(file)]) for name, model in models.items()}
     for name, counts in rights.items():
         print(f"{name}: {100 * counts[:, 0].sum() / counts[:, 1].sum():.1f} % of {counts[:, 1].sum():,} pitches")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from regard.baselines.chords import ChordBaseline
+from regard.baselines.context_product import BUCKETS, SIZES
 from regard.baselines.context_tables import FEWEST
 from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.baselines.neighbors import OUTSIDE, NeighborBaseline
@@ -89,6 +90,38 @@ def test_probabilities_sum_to_one_and_are_those_of_candidates(kind: str) -> None
     logs, best = model.predict(tokens)
     np.testing.assert_allclose(np.exp(logs), p[np.arange(len(outcomes)), outcomes], rtol=1e-9)
     np.testing.assert_allclose(p[np.arange(len(outcomes)), best - offset], p.max(1), rtol=1e-9)
+
+
+@KINDS
+def test_the_evidence_is_the_distribution_of_tokens(kind: str) -> None:
+    """Also for tokens that are not known, by which neither probabilities nor buckets may change."""
+    model, tokens = learned(kind), hidden_of(kind)
+    evidence = model.evidence(tokens)
+    p = np.exp(evidence.log_probabilities)
+    assert p.sum(1).max() < 1 + 1e-5
+    assert p.sum(1).min() > (0.95 if kind == "chords" else 1 - 1e-5)  # intervals beyond the last pitch
+    targets = tokens.tokens[tokens.chosen]
+    logs, best = model.predict(tokens)
+    np.testing.assert_allclose(evidence.log_probabilities[np.arange(len(targets)), targets], logs, rtol=1e-5)
+    np.testing.assert_allclose(p[np.arange(len(best)), best], p.max(1), rtol=1e-5)
+    read = np.where(tokens.chosen, CASES[kind][2], tokens.tokens)
+    unknown = model.evidence(HiddenTokens.unknown([read], CASES[kind][2]))
+    np.testing.assert_array_equal(unknown.log_probabilities, evidence.log_probabilities)
+    np.testing.assert_array_equal(unknown.buckets, evidence.buckets)
+    assert evidence.buckets.min() >= 0 and evidence.buckets.max() < BUCKETS
+    assert len(np.unique(evidence.buckets, axis=0)) > 1
+
+
+def test_buckets_are_levels_and_shares() -> None:
+    """Of "4 5 6" between begin and end, all contexts are known; beside a hidden token none is."""
+    texts = [np.array([BEGIN, 4, 5, 6, END])] * 3
+    model = NeighborBaseline()
+    model.learn(texts, [], TYPES)
+    alone, beside = (
+        model.evidence(HiddenTokens.of(texts[:1], [np.isin(np.arange(5), hidden)])).buckets for hidden in ([2], [2, 3])
+    )
+    assert (alone // SIZES).tolist() == [[0, 4, 4, 2]]
+    assert (beside[:1] // SIZES).tolist() == [[0, 4, 0, 0]] and beside[0, 2] == beside[0, 3] == 0
 
 
 @KINDS
@@ -248,8 +281,7 @@ def test_chords_are_known_at_every_height() -> None:
     logs, best = model.predict(HiddenTokens.of([high], [np.arange(len(high)) == 2]))
     assert best.tolist() == [FIRST + 94] and logs[0] > math.log(0.8)
     tokens = HiddenTokens.of([high], [np.arange(len(high)) == 2])
-    pitches = ChordBaseline.pitch_probabilities(model, tokens)  # type: ignore[arg-type]
-    assert pitches.shape == (1, PITCHES) and pitches.argmax() == 94
+    assert model.evidence(tokens).log_probabilities.argmax() == FIRST + 94
 
 
 def test_transposed_pieces_are_counted_once() -> None:

@@ -31,13 +31,11 @@ class _Certain:
     """A masked model of music, sure of one pitch for each gap: that of ``wanted`` for the pitch below."""
 
     tokenizer, mask, context = NOTES, len(NOTES), 24
-    device = torch.device("cpu")
 
     def __init__(self, wanted: dict[int, int], others: float = 0.0) -> None:
         self.wanted, self.read, self.others = wanted, list[list[int]](), others
-        self.model = self
 
-    def __call__(self, tokens: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
+    def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
         (row,) = tokens.tolist()
         self.read.append(row)
         found = torch.full((len(row), len(NOTES) + 1), self.others)
@@ -45,10 +43,7 @@ class _Certain:
             if token == self.mask:
                 known = [each for each in row[:at] if each not in (self.mask, 2)]
                 found[at, 5 + self.wanted.get(known[-1] - 5 if known else -1, 64)] = 1 - 0.001 * at
-        return found[None]
-
-    def log_probabilities(self, features: torch.Tensor) -> torch.Tensor:
-        return features.log()
+        return found[tokens[0] == self.mask].log()
 
 
 def test_a_gap_gets_the_likeliest_pitch_between_its_neighbors() -> None:
@@ -66,9 +61,36 @@ def test_voices_without_room_meet() -> None:
 
 def test_what_is_set_first_is_read_by_the_others() -> None:
     model: Any = _Certain({48: 55, 50: 57}, others=0.001)
-    harmonize(model, [(48, 60), (50, 62)], [2])
+    harmonize(model, [(48, 60), (50, 62)], [2], passes=0)
     assert [row.count(NOTES_MASK) for row in model.read] == [2, 1]
     assert 5 + 55 in model.read[1], "the surer one, which is the first here"
+
+
+class _Agreeing(_Certain):
+    """A model that fills both gaps at once badly, and each as the pitch of the other frame, if that is known."""
+
+    def log_probabilities(self, tokens: torch.Tensor) -> torch.Tensor:
+        (row,) = tokens.tolist()
+        self.read.append(row)
+        found = torch.full((row.count(self.mask), len(NOTES) + 1), 1e-6)
+        inner = [token - 5 for token in row if token not in (2, 3, 4, self.mask) and 50 <= token - 5 < 60]
+        found[:, 5 + (inner[0] + 1 if inner else 55)] = 1
+        return found.log()
+
+
+def test_each_pitch_is_predicted_again_given_all_others() -> None:
+    """55 first, then 56 given it; in a pass, 57 given 56, and 58 given 57."""
+    model: Any = _Agreeing({})
+    frames = [(48, 60), (48, 60)]
+    assert harmonize(model, frames, [2], passes=0).frames == [(48, 55, 60), (48, 56, 60)]
+    assert harmonize(model, frames, [2], passes=1).frames == [(48, 57, 60), (48, 58, 60)]
+    assert [row.count(NOTES_MASK) for row in model.read[2:]] == [2, 1, 1, 1]
+
+
+def test_passes_end_when_no_pitch_changes() -> None:
+    model: Any = _Certain({48: 55}, others=0.001)
+    harmonize(model, [(48, 60)] * 2, [2], passes=9)
+    assert len(model.read) == 2 + 2
 
 
 def test_a_long_piece_is_read_in_windows_and_every_frame_gets_its_voices() -> None:

@@ -67,14 +67,18 @@ class ChordBaseline(GapBaseline):
         self.types, self.levels = types, (3, 2, 2, 2)
         return np.arange(END_OF_FRAME + 1) > 0
 
+    def key(self, text: Numbers) -> bytes:
+        """Return the same for pieces that differ in height, or in their first frame, which may be a prompt, only."""
+        rest = text[int((text == FRAME_END).argmax()) :]
+        pitches = rest[rest >= FIRST]
+        lowest = int(pitches.min()) if len(pitches) else 0
+        return np.where(rest >= FIRST, rest - lowest + RELATIVE, rest).tobytes()
+
     def distinct(self, texts: Sequence[Numbers]) -> list[int]:
-        """Return one of the pieces that differ in height, or in their first frame, which may be a prompt, only."""
+        """Return one of the texts of each key."""
         first = dict[bytes, int]()
         for index, text in enumerate(texts):
-            rest = text[int((text == FRAME_END).argmax()) :]
-            pitches = rest[rest >= FIRST]
-            lowest = int(pitches.min()) if len(pitches) else 0
-            first.setdefault(np.where(rest >= FIRST, rest - lowest + RELATIVE, rest).tobytes(), index)
+            first.setdefault(self.key(text), index)
         return list(first.values())
 
     def counted(self, texts: Sequence[Numbers]) -> HiddenTokens:
@@ -96,12 +100,15 @@ class ChordBaseline(GapBaseline):
         outcomes = np.where(targets == FRAME_END, END_OF_FRAME, targets - reference + UNISON)
         return contexts, outcomes, targets - outcomes
 
-    def pitch_probabilities(self, tokens: HiddenTokens) -> Floats:
-        """Return (gaps, pitches) the probability of each pitch at the chosen positions."""
+    def token_distribution(self, tokens: HiddenTokens) -> tuple[Floats, Numbers]:
         frames = _frames(tokens)
         reference = _reference(frames)
-        p = self.product.distribution(_contexts(frames, reference), len(reference))
-        return np.asarray(np.take_along_axis(p, np.arange(FIRST, FIRST + PITCHES) - reference[:, None] + UNISON, 1))
+        outcomes, buckets = self.product.evidence(_contexts(frames, reference), len(reference))
+        p = np.zeros((len(reference), self.types))
+        p[:, FRAME_END] = outcomes[:, END_OF_FRAME]
+        pitches = np.arange(FIRST, FIRST + PITCHES)
+        p[:, FIRST:] = np.take_along_axis(outcomes, pitches - reference[:, None] + UNISON, 1)
+        return p, buckets
 
 
 def _hidden_tokens(text: Numbers, random: np.random.Generator) -> Flags:

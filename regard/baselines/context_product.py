@@ -11,6 +11,8 @@ import numpy.typing as npt
 from regard.baselines.context_tables import Codes, ContextEntries, ContextTable, Numbers, count_chain, open_table
 from regard.core.baseline import Floats, SavedBaseline
 
+CHAINS, LEVELS, SIZES = 4, 4, 4  # chains, their longest context, and classes of the knowledge about it
+BUCKETS = (LEVELS + 1) * SIZES  # of a chain
 BLOCK = 1 << 20  # gaps × outcomes that are read at once
 TRIED = 1_000_000  # candidates by which the exponents are chosen
 START, STEPS = (0.8, 0.8, -0.6), (0.2, 0.1, 0.05)  # of the search for exponents
@@ -79,7 +81,7 @@ class ContextProduct:
         """Choose the exponents by coordinate search on gaps that were not counted."""
         blocks, read = list[tuple[_Candidates, Numbers]](), 0
         for start, end in self._blocks(len(outcomes)):
-            candidates = self._candidates(contexts.part(start, end), outcomes[start:end])
+            candidates = self._candidates(self._entries(contexts.part(start, end)), outcomes[start:end])
             blocks.append((candidates, outcomes[start:end]))
             read += len(candidates.gap)
             if read >= TRIED:
@@ -108,7 +110,7 @@ class ContextProduct:
         """Return (gaps,) the log-probability of each outcome, and the most probable outcome of each gap."""
         logs, best = np.zeros(len(outcomes)), np.zeros(len(outcomes), np.int64)
         for start, end in self._blocks(len(outcomes)):
-            candidates = self._candidates(contexts.part(start, end), outcomes[start:end])
+            candidates = self._candidates(self._entries(contexts.part(start, end)), outcomes[start:end])
             p = self._probabilities(candidates, self.exponents)
             logs[start:end] = np.log(_of(candidates, p, outcomes[start:end]))
             best[start:end] = _best(candidates, p)
@@ -116,33 +118,46 @@ class ContextProduct:
 
     def distribution(self, contexts: GapContexts, gaps: int) -> Floats:
         """Return (gaps, types) the probability of every outcome."""
-        p = np.zeros((gaps, len(self.popularity)))
+        return self.evidence(contexts, gaps)[0]
+
+    def evidence(self, contexts: GapContexts, gaps: int) -> tuple[Floats, Numbers]:
+        """Return the probability of every outcome, and what it rests on.
+
+        Returns:
+            (gaps, types) probabilities, and (gaps, ``CHAINS``) buckets of the longest known context of each chain: its
+            level × ``SIZES`` + the class of the share that it leaves to shorter contexts; 0 if none is known.
+        """
+        p, buckets = np.zeros((gaps, len(self.popularity))), np.zeros((gaps, CHAINS), np.int64)
         for start, end in self._blocks(gaps):
-            candidates = self._candidates(contexts.part(start, end), None, gaps=end - start)
-            p[start + candidates.gap, candidates.outcome] = self._probabilities(candidates, self.exponents)
-        return p
+            chains = self._entries(contexts.part(start, end))
+            candidates = self._candidates(chains, None, gaps=end - start)
+            known, remaining = self._shares(candidates, self.exponents)
+            p[start:end] = remaining[:, None] * self._powers(self.exponents)
+            p[start + candidates.gap, candidates.outcome] = known
+            buckets[start:end] = np.stack([_buckets(chain, end - start) for chain in chains], 1)
+        return p, buckets
 
     def _blocks(self, gaps: int) -> Iterator[tuple[int, int]]:
         size = max(BLOCK // len(self.popularity), 1)
         yield from ((start, min(start + size, gaps)) for start in range(0, gaps, size))
 
-    def _candidates(self, contexts: GapContexts, outcomes: Numbers | None, gaps: int = 0) -> _Candidates:
-        """Return the candidates of a block: those of its tables, ``outcomes`` and the most popular one.
-
-        All outcomes are candidates if ``outcomes`` is None.
-        """
-        gaps, types = gaps if outcomes is None else len(outcomes), len(self.popularity)
-        chains = [
+    def _entries(self, contexts: GapContexts) -> list[list[ContextEntries]]:
+        """Return what the tables of each chain know about these gaps."""
+        return [
             [table.entries(codes) for table, codes in zip(tables, chain, strict=True)]
             for tables, chain in zip(self.tables, contexts, strict=True)
         ]
+
+    def _candidates(
+        self, chains: Sequence[Sequence[ContextEntries]], outcomes: Numbers | None, gaps: int = 0
+    ) -> _Candidates:
+        """Return the candidates of a block: those of its tables, ``outcomes`` and the most popular one."""
+        gaps, types = gaps if outcomes is None else len(outcomes), len(self.popularity)
         marked, first = np.zeros(gaps * types, bool), np.arange(gaps) * types
         for entries in (entries for chain in chains for entries in chain):
             marked[entries.row * types + entries.outcome] = True
         marked[first + int(self.popularity.argmax())] = True  # so the most probable outcome is a candidate
-        if outcomes is None:
-            marked[:] = np.tile(self.popularity > 0, gaps)
-        else:
+        if outcomes is not None:
             marked[first + outcomes] = True
         pairs = np.flatnonzero(marked)
         gap, outcome = np.divmod(pairs, types)
@@ -164,17 +179,24 @@ class ContextProduct:
 
     def _probabilities(self, candidates: _Candidates, exponents: Floats) -> Floats:
         """Return (candidates,) their probabilities."""
-        possible = self.popularity > 0
-        powers = np.zeros(len(self.popularity))
-        powers[possible] = self.popularity[possible] ** exponents.sum()
-        gaps = candidates.outside.shape[1]
-        scores = np.exp(exponents @ candidates.logs)
+        return self._shares(candidates, exponents)[0]
+
+    def _shares(self, candidates: _Candidates, exponents: Floats) -> tuple[Floats, Floats]:
+        """Return (candidates,) their probabilities, and (gaps,) those of any other outcome, divided by its power."""
+        powers, gaps = self._powers(exponents), candidates.outside.shape[1]
+        scores, outside = (np.exp(_weighted(exponents, logs)) for logs in (candidates.logs, candidates.outside))
         rest = np.maximum(powers.sum() - np.bincount(candidates.gap, powers[candidates.outcome], gaps), 0)
-        total = np.bincount(candidates.gap, scores, gaps) + np.exp(exponents @ candidates.outside) * rest
-        p = scores / total[candidates.gap]
+        total = np.bincount(candidates.gap, scores, gaps) + outside * rest
+        p, remaining = scores / total[candidates.gap], outside / total
         for share, backoff in candidates.both:
-            p = share + backoff[candidates.gap] * p
-        return np.asarray(p)
+            p, remaining = share + backoff[candidates.gap] * p, backoff * remaining
+        return p, remaining
+
+    def _powers(self, exponents: Floats) -> Floats:
+        """Return (types,) the popularity of each outcome to the power of the sum of the exponents; 0 stays 0."""
+        possible, powers = self.popularity > 0, np.zeros(len(self.popularity))
+        powers[possible] = self.popularity[possible] ** exponents.sum()
+        return powers
 
     def save(self) -> SavedBaseline:
         arrays = {"popularity": self.popularity, "exponents": self.exponents}
@@ -217,6 +239,20 @@ def _valid(exponents: Floats) -> bool:
     """Return whether the most probable outcome is a candidate with these exponents."""
     a, b, c = exponents
     return bool(np.isfinite(exponents).all() and a >= 0 and b >= 0 and a + b + c >= 0)
+
+
+def _weighted(exponents: Floats, logs: Floats) -> Floats:
+    """Return the weighted sum of rows; a column has equal bits in any block."""
+    a, b, c = (weight * row for weight, row in zip(exponents, logs, strict=True))
+    return np.asarray(a + b + c)
+
+
+def _buckets(chain: Sequence[ContextEntries], gaps: int) -> Numbers:
+    buckets = np.zeros(gaps, np.int64)
+    for level, entries in enumerate(chain, start=1):
+        size = np.minimum((1 - entries.backoff) * SIZES, SIZES - 1).astype(np.int64)
+        buckets = np.where(entries.backoff < 1, level * SIZES + size, buckets)
+    return buckets
 
 
 def _scattered(place: npt.NDArray[np.int32], values: Floats, length: int) -> Floats:

@@ -12,8 +12,10 @@ import numpy.typing as npt
 from regard.baselines.context_product import ContextProduct, GapContexts
 from regard.baselines.context_tables import Numbers
 from regard.core.baseline import Floats, SavedBaseline
+from regard.data.tokenizers.tokenizer import UNKNOWN
 
 HIDDEN = -1  # in place of a hidden token
+FLOOR = -30.0  # least log-probability of ``GapEvidence``
 Flags = npt.NDArray[np.bool_]
 
 
@@ -37,6 +39,24 @@ class HiddenTokens(NamedTuple):
             return cls(np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, np.int64))
         tokens, chosen = np.concatenate(texts).astype(np.int64), np.concatenate(hidden)
         return cls(np.where(chosen, HIDDEN, tokens), chosen, tokens)
+
+    @classmethod
+    def unknown(cls, rows: Sequence[Numbers], mask: int) -> HiddenTokens:
+        """Return texts whose hidden tokens, read as ``mask``, are not known."""
+        read = np.concatenate(rows).astype(np.int64)
+        return cls(np.where(read == mask, HIDDEN, read), read == mask, np.where(read == mask, UNKNOWN, read))
+
+
+class GapEvidence(NamedTuple):
+    """The distribution of hidden tokens, and what it rests on.
+
+    Attributes:
+        log_probabilities: (gaps, types) float32, at least ``FLOOR``, also for tokens that are never hidden.
+        buckets: (gaps, chains) see ``ContextProduct.evidence``.
+    """
+
+    log_probabilities: npt.NDArray[np.float32]
+    buckets: Numbers
 
 
 class GapBaseline(ABC):
@@ -66,21 +86,34 @@ class GapBaseline(ABC):
     def gaps(self, tokens: HiddenTokens) -> tuple[GapContexts, Numbers, Numbers]:
         """Return the contexts of the chosen positions, their outcomes, and (gaps,) token − outcome."""
 
-    def learn(self, texts: Sequence[Numbers], hidden: Sequence[Flags], types: int) -> None:
+    @abstractmethod
+    def token_distribution(self, tokens: HiddenTokens) -> tuple[Floats, Numbers]:
+        """Return (gaps, types) the probability of each token, and ``GapEvidence.buckets``."""
+
+    def learn(
+        self, texts: Sequence[Numbers], hidden: Sequence[Flags], types: int, *, exponents: Floats | None = None
+    ) -> None:
         """Fit the tables on all texts, and the exponents on the first of them with tables of the others.
 
         Args:
             texts: tokens of each text, with the begin and the end token.
             hidden: positions that evaluation hides, of the first texts.
             types: size of the vocabulary.
+            exponents: of the product, if they are known; ``hidden`` is then not read.
         """
         allowed, distinct = self.begin(types), self.distinct(texts)
         tried = [index for index in distinct if index < len(hidden)]
-        if 0 < len(tried) < len(distinct):
+        if exponents is not None:
+            self.product.exponents = exponents
+        elif 0 < len(tried) < len(distinct):
             self._count([texts[index] for index in distinct if index >= len(hidden)], allowed)
             tokens = HiddenTokens.of([texts[index] for index in tried], [hidden[index] for index in tried])
             self.product.fit_exponents(*self.gaps(tokens)[:2])
         self._count([texts[index] for index in distinct], allowed)
+
+    def key(self, text: Numbers) -> bytes:
+        """Return the content of a text, by which texts belong to one fold."""
+        return text.tobytes()
 
     def distinct(self, texts: Sequence[Numbers]) -> list[int]:
         """Return the texts that are counted."""
@@ -95,6 +128,12 @@ class GapBaseline(ABC):
         contexts, outcomes, offset = self.gaps(tokens)
         logs, best = self.product.predict(contexts, outcomes)
         return logs, best + offset
+
+    def evidence(self, tokens: HiddenTokens) -> GapEvidence:
+        """Return the distribution at each chosen position."""
+        p, buckets = self.token_distribution(tokens)
+        logs = np.log(np.maximum(p, np.exp(FLOOR)))
+        return GapEvidence(logs.astype(np.float32), buckets)
 
     def save(self) -> SavedBaseline:
         saved = self.product.save()

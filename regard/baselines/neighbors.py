@@ -11,6 +11,7 @@ from regard.baselines.context_product import GapContexts
 from regard.baselines.context_tables import UNKNOWN, Codes, Numbers, code
 from regard.baselines.gaps import HIDDEN, Flags, GapBaseline, HiddenTokens
 from regard.baselines.ngrams import FEW_TYPES
+from regard.core.baseline import Floats
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS
 
 REACH = {True: 4, False: 2}  # tokens on each side, for few types and for many
@@ -39,7 +40,7 @@ class NeighborBaseline(GapBaseline):
         return np.arange(types) >= len(SPECIALS)
 
     def counted(self, texts: Sequence[Numbers]) -> HiddenTokens:
-        tokens = np.concatenate(texts).astype(np.int64)
+        tokens = np.concatenate([np.zeros(0, np.int64), *texts]).astype(np.int64)
         return HiddenTokens(tokens, tokens > END, tokens)
 
     def gaps(self, tokens: HiddenTokens) -> tuple[GapContexts, Numbers, Numbers]:
@@ -50,6 +51,10 @@ class NeighborBaseline(GapBaseline):
         outcomes = tokens.tokens[positions]
         chains = [_codes(1, left, 1), _codes(2, right, 1), _codes(3, both, 2)]
         return GapContexts([], *chains), outcomes, np.zeros_like(outcomes)
+
+    def token_distribution(self, tokens: HiddenTokens) -> tuple[Floats, Numbers]:
+        contexts, outcomes, _ = self.gaps(tokens)
+        return self.product.evidence(contexts, len(outcomes))
 
 
 def _neighbors(tokens: HiddenTokens, positions: Numbers, distances: range) -> list[Numbers]:

@@ -24,6 +24,10 @@ Voice = Annotated[
     typer.Option(min=1, max=16, metavar="N", help="Add voice N, counted from 1 (the lowest); may be repeated."),
 ]
 Steps = Annotated[int, typer.Option(min=1, max=48, metavar="N", help="Use N frames per quarter note, as in training.")]
+Passes = Annotated[
+    int,
+    typer.Option(min=0, max=100, metavar="N", help="Predict each new pitch again, given all others, up to N times."),
+]
 Tempo = Annotated[int, typer.Option(min=1, max=1000, metavar="N", help="Set the tempo in quarter notes per minute.")]
 
 
@@ -41,6 +45,7 @@ def harmonize(
     voice: Voice,
     steps: Steps = 1,
     tempo: Tempo = 90,
+    passes: Passes = 0,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
     threads: Threads = None,
@@ -49,7 +54,7 @@ def harmonize(
 
     Each sounding frame gets a pitch for each new voice, between the pitches of the neighboring voices. If no pitch is
     left between them, the new voice takes the pitch of a neighbor. The most probable pitch is set first; the other
-    pitches are predicted given those already set.
+    pitches are predicted given those already set. ``--passes`` then predicts each new pitch again.
     """
     from regard.commands.progress import progress
     from regard.core.atomic_files import explain_os_errors
@@ -69,7 +74,7 @@ def harmonize(
         raise ConfigError("the piece has no notes", where=str(file))
     model = open_predictor(run, checkpoint=checkpoint, device=device, threads=threads)
     with progress("harmonizing", len(frames), unit="frames") as done:
-        harmony = harmonize(model, frames, voice, done=done)
+        harmony = harmonize(model, frames, voice, passes=passes, done=done)
     with explain_os_errors(output):
         output.parent.mkdir(parents=True, exist_ok=True)
         write_midi(harmony.frames, output, steps=steps, tempo=tempo)

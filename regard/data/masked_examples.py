@@ -25,7 +25,10 @@ EDGES = 2  # BEGIN and END of every piece
 
 
 class MaskedBatch(NamedTuple):
-    """Texts with masked tokens; positions beyond the end are PAD and invalid. ``weight`` counts chosen positions."""
+    """Texts with masked tokens; positions beyond the end are PAD and invalid. ``weight`` counts chosen positions.
+
+    ``tables`` and ``buckets``: evidence of tables for each chosen position, row by row, if the model has a wide part.
+    """
 
     input: Tensor  # (rows, length) int64
     target: Tensor  # (rows, length) int64: the original tokens
@@ -33,6 +36,8 @@ class MaskedBatch(NamedTuple):
     chosen: Tensor  # (rows, length) bool: positions to predict
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
+    tables: Tensor | tuple[()] = ()  # (chosen, types) float32
+    buckets: Tensor | tuple[()] = ()  # (chosen, chains) int64
 
 
 class MaskedExamples:
@@ -81,7 +86,7 @@ class MaskedExamples:
 
     @cached_property
     def _counts(self) -> npt.NDArray[np.int64]:
-        if self.config.unit != "word":
+        if self.config.unit not in ("word", "voice"):
             return number_masked(self._pieces[:, 2], self.config.share)
         return np.array([self._masked(index, 0).chosen.sum() for index in range(len(self))], np.int64)
 
@@ -105,6 +110,12 @@ class MaskedExamples:
         begin, end, _ = self._pieces[index]
         inner = self.streams[self._stream[index]].tokens[begin:end].astype(np.int64)
         return np.concatenate([[BEGIN], inner, [END]])
+
+    def document(self, index: int) -> Tokens:
+        """Return the tokens of the whole document of a piece, BEGIN and END included."""
+        stream = self.streams[self._stream[index]]
+        number = int(np.searchsorted(stream.offsets, self._pieces[index, 0], side="right")) - 1
+        return np.asarray(stream.tokens[stream.offsets[number] : stream.offsets[number + 1]]).astype(np.int64)
 
     def chosen(self, index: int) -> Flags:
         """Return a mask of the positions that evaluation predicts."""

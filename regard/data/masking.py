@@ -9,11 +9,13 @@ import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from regard.config.explain import InvalidCombination
+from regard.data.tokenizers.notes import FRAME_END
 from regard.data.tokenizers.tokenizer import END, SPECIALS, Tokenizer
 
 Tokens = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 LONGEST_SPAN = 10  # tokens, as in SpanBERT
+STRETCH = (4, 32)  # frames of a hidden voice
 MARKS = ("▁", "Ġ")  # a piece that begins with one begins a word
 
 
@@ -22,9 +24,10 @@ class MaskingConfig(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    unit: Literal["token", "word", "span"] = Field(
+    unit: Literal["token", "word", "span", "voice"] = Field(
         "token",
-        description="unit of masking: tokens; words with all of their pieces; spans of tokens (Joshi et al. 2020)",
+        description="unit of masking: tokens; words with all of their pieces; spans of tokens (Joshi et al. 2020); of "
+        "music, some voices over 4 to 32 frames (Huang et al. 2017)",
     )
     share: float = Field(0.15, gt=0, le=1, description="share of a text's tokens that is predicted, at least one")
     mask: float = Field(0.8, ge=0, le=1, description="share of these that training replaces by the mask")
@@ -112,6 +115,8 @@ def _chosen(tokens: Tokens, config: MaskingConfig, random: np.random.Generator, 
         return _words(tokens, maskable, count, random, starts)
     if config.unit == "span":
         return _spans(maskable, count, config.span, random)
+    if config.unit == "voice" and (tokens > FRAME_END).any():
+        return _voices(tokens, config.share, random)
     chosen = np.zeros(len(tokens), bool)
     chosen[random.permutation(np.flatnonzero(maskable))[:count]] = True
     return chosen
@@ -145,4 +150,23 @@ def _spans(maskable: Flags, count: int, mean: float, random: np.random.Generator
             if not maskable[position] or chosen[position]:
                 break
             chosen[position] = True
+    return chosen
+
+
+def voice_numbers(tokens: Tokens) -> Tokens:
+    """Return the number of each pitch in its frame, from 0, the lowest; negative for other tokens."""
+    index = np.arange(len(tokens))
+    return np.where(tokens > FRAME_END, index - np.maximum.accumulate(np.where(tokens <= FRAME_END, index, -1)) - 1, -1)
+
+
+def _voices(tokens: Tokens, share: float, random: np.random.Generator) -> Flags:
+    """Choose all but at least one of the voices over stretches of frames, until the share of pitches is chosen."""
+    frame, voice = np.cumsum(tokens == FRAME_END), voice_numbers(tokens)
+    count, voices = int(number_masked((voice >= 0).sum(), share)), int(voice.max()) + 1
+    chosen = np.zeros(len(tokens), bool)
+    while chosen.sum() < count:
+        hidden = random.permutation(voices)[: random.integers(1, max(voices, 2))]
+        length = random.integers(STRETCH[0], STRETCH[1], endpoint=True)
+        begin = random.integers(1 - length, frame[-1], endpoint=True)  # as often at the ends as elsewhere
+        chosen |= np.isin(voice, hidden) & (frame >= begin) & (frame < begin + length)
     return chosen

@@ -54,6 +54,11 @@ class MaskedModelConfig(NetConfig):
         "all", description="share one matrix between embedding and output projection, or none"
     )
     output_bias: bool = Field(True, description="add a bias to the output logits, as in BERT")
+    wide: bool = Field(
+        False,
+        description="multiply the distribution of the network by that of the baseline, with learned exponents by the "
+        "contexts that the tables know; they start at the baseline alone",
+    )
 
     @model_validator(mode="after")
     def _sees_both_sides(self) -> MaskedModelConfig:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from regard.attention.contract import Encoded, Encoder, mean_state
 from regard.attention.span import Span
 from regard.models.build import ARCHITECTURES
+from regard.models.gap_gate import GapGate
 from regard.models.head import Head
 from regard.models.input import Input, TokenInput, embedding_matrix
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
@@ -20,12 +21,15 @@ from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
 class MaskedModel(nn.Module):
     """P(token | all visible tokens) at each position (Devlin et al. 2019, without the layer before the output).
 
-    Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted.
+    Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted. ``gate``:
+    exponents of a product with tables, which the objective and the predictor use; the outputs of the model are those of
+    the network alone.
     """
 
     def __init__(self, encoder: Encoder, head: Head) -> None:
         super().__init__()
         self.encoder, self.head = encoder, head
+        self.gate: GapGate | None = None
 
     def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Float[Tensor, "rows length width"]:
         """Return the features of each position, given all valid positions of its row."""

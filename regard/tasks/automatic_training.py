@@ -81,16 +81,16 @@ def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = 
     return min(SHORT_BATCH, largest) if short and size > SHORT_BATCH else min(largest, max(size, MIN_BATCH))
 
 
-def count_tokens(lengths: Iterable[int]) -> int:
+def count_tokens(lengths: Iterable[int], limit: int = ENOUGH) -> int:
     """Return the sum of the lengths of examples, as far as the choice depends on it: large data is not read whole."""
     total = 0
     try:
         for length in lengths:
             total += length
-            if total >= ENOUGH:
+            if total >= limit:
                 break
     except RegardError:  # reported by the next reader
-        return ENOUGH
+        return limit
     return total
 
 

@@ -39,23 +39,23 @@ def _trusted() -> Iterator[None]:
         yield
 
 
-def _with_ngrams() -> TaskCase:
-    """A language model that is interpolated with n-grams."""
-    task = find_task("language-model")
+def _wide(kind: str) -> TaskCase:
+    """A model whose distribution is combined with that of a baseline."""
+    task = find_task(kind)
 
     def sample(folder: Path) -> Any:
         tables = dict(task.sample(folder))
         return tables | {"model": tables["model"] | {"wide": True}}
 
-    return TaskCase(replace(task, sample=sample), "language-model")
+    return TaskCase(replace(task, sample=sample), kind)
 
 
-@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams"])
+@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams", "tables"])
 def case(request: pytest.FixtureRequest) -> TaskCase:
     if request.param == "frames":
         return TaskCase(frames_task.TASK, "classification")
-    if request.param == "n-grams":
-        return _with_ngrams()
+    if request.param in ("n-grams", "tables"):
+        return _wide("language-model" if request.param == "n-grams" else "masked")
     return TaskCase(find_task(request.param), request.param)
 
 

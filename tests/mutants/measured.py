@@ -9,6 +9,7 @@ import torch
 from regard.answers.spans import _may_follow, find_scheme
 from regard.answers.tag_codecs import SpanScheme
 from regard.attention.mask import Segments
+from regard.baselines.gaps import HiddenTokens
 from regard.core.task import find_task
 from regard.data.graphs import Graph
 from regard.data.lanes import _Segments
@@ -25,10 +26,20 @@ from regard.search.choice import _choose as choose_rows
 from regard.search.choice import draw_limited
 from regard.tasks.language_model.scoring import score_windows
 from regard.tasks.links import task as links_task
+from regard.tasks.masked import task as masked_task
+from regard.tasks.masked.wide import held_out_tables
 from regard.tasks.nodes import task as nodes_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.training.validation import Validator
-from tests import test_generation, test_links, test_molecules, test_packed_documents, test_sampling, test_tag_schemes
+from tests import (
+    test_generation,
+    test_links,
+    test_molecules,
+    test_packed_documents,
+    test_sampling,
+    test_tag_schemes,
+    test_wide_masked,
+)
 from tests.data import test_counted_targets
 from tests.hand import test_directed_graphs
 from tests.parity import test_scikit_learn
@@ -209,4 +220,21 @@ SAMPLING = {
     ),
 }
 
-MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING, **VALIDATION}
+WIDE = {
+    "tables that read the hidden token": Mutant(
+        Edit(HiddenTokens.of.__func__, "np.where(chosen, HIDDEN, tokens)", "tokens"),
+        test_wide_masked.test_no_chosen_token_is_read_by_the_tables,
+        {"kind": "words"},
+    ),
+    "tables of a fold that know its texts": Mutant(
+        Edit(held_out_tables, "fold != number", "fold >= 0"),
+        test_wide_masked.test_a_token_of_training_is_predicted_without_its_fold,
+        {"kind": "music"},
+    ),
+    "tables with the network's gradient": Mutant(
+        Edit(masked_task._objective, "with torch.no_grad():\n                own", "if True:\n                own"),
+        test_wide_masked.test_the_network_learns_from_its_own_loss_and_the_gate_from_the_product,
+        {"kind": "words"},
+    ),
+}
+MEASURED: dict[str, Mutant] = {**TAGGING, **METRICS, **GRAPHS, **TEXTS, **SAMPLING, **VALIDATION, **WIDE}

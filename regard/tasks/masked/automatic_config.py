@@ -11,10 +11,11 @@ from regard.data.documents import Cut, is_json_lines, read_documents
 from regard.data.stream import TextConfig
 from regard.data.tables import is_table
 from regard.runs.run_config import Proposal
-from regard.tasks.automatic_training import BATCH, UPDATES_PER_EPOCH, count_tokens, training_settings
+from regard.tasks.automatic_training import count_tokens, training_settings
 
 HELD_OUT = 0.1  # share of the distinct texts
 CONTEXTS = (64, 128, 256)  # words
+MAX_WIDE = 1_000_000  # words up to which the wide part is chosen
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal:
@@ -34,20 +35,22 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
                 longest = max(longest, words)
                 yield words
 
-    tokens = count_tokens(lengths())
+    tokens = count_tokens(lengths(), MAX_WIDE)
+    wide = tokens < MAX_WIDE and bool(overrides.get("baseline", True))
     context = next((size for size in CONTEXTS if longest + 2 <= size), CONTEXTS[-1])
     adamw = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
     settings = training_settings(overrides, tokens=tokens, epochs=20, optimizer=adamw, largest=2048)
     parts, held_out = _parts(files, valid)
     reasons = [
-        f"text → masked model of words ({'at least ' if tokens >= BATCH * UPDATES_PER_EPOCH else ''}"
+        f"text → masked model of words ({'at least ' if tokens >= MAX_WIDE else ''}"
         f"{pluralize(tokens, 'word')}, a text is a {kind.replace('-', ' ')}, context {context}, preset `tiny`)",
         held_out,
+        *(["probabilities: those of the network, multiplied by those of tables (model.wide)"] if wide else []),
     ]
     config = {
         "task": {"kind": "masked"},
         "data": {**parts, "documents": kind, "context": context, "tokenizer": {"kind": "word", "size": 8_000}},
-        "model": {"preset": "tiny"},
+        "model": {"preset": "tiny", "wide": wide},
         "train": settings,
     }
     return Proposal(config, reasons)

@@ -11,7 +11,7 @@ import torch
 from regard.baselines.chords import ChordBaseline
 from regard.baselines.gaps import Flags, GapBaseline, HiddenTokens
 from regard.baselines.neighbors import MAX_TYPES, NeighborBaseline
-from regard.core.baseline import FOLDER, open_saved_baseline, save_baseline
+from regard.core.baseline import FOLDER, Floats, open_saved_baseline, save_baseline
 from regard.core.task import Data, Indices, MetricSums, RunFiles
 from regard.data.masked_examples import MaskedExamples
 from regard.data.masking import Tokens
@@ -68,36 +68,61 @@ def _parts(examples: MaskedExamples, indices: Indices) -> list[list[int]]:
     return parts
 
 
-def make_model(run: RunFiles) -> GapBaseline:
+def make_tables(run: RunFiles) -> GapBaseline:
     """Return the model without tables: chords for music, else neighbors."""
     return ChordBaseline() if run.config.data.tokenizer.kind == "notes" else NeighborBaseline()
 
 
 def fit_masked_baseline(run: RunFiles, data: Data) -> MaskedBaseline | None:
-    """Fit the baseline on the texts of the training data; None for a vocabulary of more than ``MAX_TYPES``."""
-    types, examples = data.spec["types"], cast("MaskedExamples", data.train)
+    """Fit the baseline on the texts of the training data, unless it is the wide part, which is fitted already.
+
+    Returns None for a vocabulary of more than ``MAX_TYPES``.
+    """
+    if data.codecs.wide is not None:
+        return MaskedBaseline(data.codecs.wide)
+    types = data.spec["types"]
     if types > MAX_TYPES:
         return None
+    return MaskedBaseline(fit_tables(cast("MaskedExamples", data.train), make_tables(run), types))
+
+
+def fit_tables(
+    examples: MaskedExamples, model: GapBaseline, types: int, *, chosen: Flags | None = None,
+    exponents: Floats | None = None,
+) -> GapBaseline:  # fmt: skip
+    """Fit tables on about ``MAX_TOKENS`` tokens of the training data, in the random order of the first epoch.
+
+    Args:
+        examples: training data.
+        model: tables to fit, which are returned.
+        types: size of the vocabulary.
+        chosen: (examples,) whether an example is read; None: all are.
+        exponents: see ``GapBaseline.learn``.
+    """
     texts, indices, number = list[Tokens](), list[int](), 0
     for batch in examples.batches(0):
-        for index in batch.index.tolist():
+        for index in batch.index.tolist() if chosen is None else batch.index[chosen[batch.index]].tolist():
             indices.append(index)
             texts.append(examples.text(index))
             number += len(texts[-1])
         if number >= MAX_TOKENS:
             break
-    hidden: list[Flags] = [examples.chosen(index) for index in indices[: min(int(len(texts) * HELD_OUT), MAX_HELD_OUT)]]
-    model = make_model(run)
-    model.learn(texts, hidden, types)
-    return MaskedBaseline(model)
+    tried = 0 if exponents is not None else min(int(len(texts) * HELD_OUT), MAX_HELD_OUT)
+    model.learn(texts, [examples.chosen(index) for index in indices[:tried]], types, exponents=exponents)
+    return model
 
 
 def open_masked_baseline(run: RunFiles, codecs: Any) -> MaskedBaseline | None:
     """Open the saved baseline of a run; None if the run has no baseline. Raises ModelError if it is damaged."""
+    model = codecs.wide or open_tables(run, len(codecs.tokenizer))
+    return None if model is None else MaskedBaseline(model)
+
+
+def open_tables(run: RunFiles, types: int) -> GapBaseline | None:
+    """Open the saved tables of a run; None without them. Raises ModelError if they are damaged."""
 
     def check(model: GapBaseline) -> None:
-        if model.types != len(codecs.tokenizer):
+        if model.types != types:
             raise ValueError("the vocabulary of the baseline differs from that of the run")
 
-    model = open_saved_baseline(run.path / FOLDER, make_model(run), check)
-    return None if model is None else MaskedBaseline(model)
+    return open_saved_baseline(run.path / FOLDER, make_tables(run), check)

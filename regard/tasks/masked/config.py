@@ -18,6 +18,7 @@ from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.masked_config import MaskedModelConfig
 from regard.models.position_config import LearnedConfig
+from regard.models.wide_config import require_baseline
 from regard.runs.run_config import DataSection, Proposal, RunConfig
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class MaskedConfig(RunConfig):
     fill: FillConfig = FillConfig()
 
     @property
+    def wide(self) -> bool:
+        return self.model.wide
+
+    @property
     def width(self) -> int:
         return self.model.encoder.features
 
@@ -130,6 +135,22 @@ class MaskedConfig(RunConfig):
         if isinstance(model, dict) and isinstance(data, dict):
             filled["model"] = {"longest": data.get("context", CONTEXT)} | model
         return filled
+
+    @model_validator(mode="after")
+    def _check_wide(self) -> Self:
+        require_baseline(self.wide, self.train.baseline)
+        return self
+
+    @model_validator(mode="after")
+    def _check_voices(self) -> Self:
+        if self.masking.unit == "voice" and self.data.tokenizer.kind != "notes":
+            raise InvalidCombination(
+                "masking.unit",
+                "data.tokenizer.kind",
+                why="only music has voices",
+                help="--set masking.unit=span, or --set data.tokenizer.kind=notes",
+            )
+        return self
 
     @model_validator(mode="after")
     def _check_context(self) -> Self:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from regard.attention.observe import attention_maps, observe_calls, shared_copy
 from regard.attention.span import Span
+from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
@@ -58,8 +59,10 @@ class Filler:
 
     def __init__(
         self, model: MaskedModel, tokenizer: Tokenizer, settings: FillConfig, *, context: int,
-        frequencies: Tensor | None = None,
+        frequencies: Tensor | None = None, tables: GapBaseline | None = None,
     ) -> None:  # fmt: skip
+        """Initialize; ``tables``: the wide part, by whose distribution that of the network is multiplied."""
+        self.tables = tables
         self.model, self.tokenizer, self.settings, self.context = model.eval(), tokenizer, settings, context
         self.mask, self._frequencies = len(tokenizer), frequencies
         self.device = model.head.weight.device
@@ -126,12 +129,10 @@ class Filler:
         for part in positions.split(ROWS):
             if interrupted():
                 raise KeyboardInterrupt
-            number = torch.arange(len(part))
             read = row.repeat(len(part), 1)
-            read[number, part] = self.mask
-            features = self._features(read)[number.to(self.device), part.to(self.device)]
-            log_p = self.model.log_probabilities(features).double().cpu()
-            scores += log_p[number, row[part]].tolist()
+            read[torch.arange(len(part)), part] = self.mask
+            log_p = self.log_probabilities(read).double()
+            scores += log_p[torch.arange(len(part)), row[part]].tolist()
         return scores
 
     @torch.no_grad()
@@ -174,10 +175,7 @@ class Filler:
                                   FillRequest(top_k=self.settings.top_k), predict)  # fmt: skip
 
     def _fill(self, text: str, number: int) -> Filled:
-        tokens = torch.tensor(self._tokens(text))
-        positions = (tokens == self.mask).nonzero()[:, 0]
-        features = self._features(tokens[None])[0, positions.to(self.device)]
-        log_p = self.model.log_probabilities(features).cpu()
+        log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
         log_p[:, : len(SPECIALS)] = log_p[:, self.mask] = -torch.inf
         value, piece = log_p.topk(min(number, self.mask - len(SPECIALS)))
         gaps = tuple(
@@ -188,10 +186,17 @@ class Filler:
         filled = "".join(gap[0].text + part for gap, part in zip(gaps, rest, strict=True))
         return Filled(first + filled, gaps)
 
-    def _features(self, tokens: Tensor) -> Tensor:
-        tokens = tokens.to(self.device)
-        features: Tensor = self.model(tokens, Span.without_padding(tokens))
-        return features
+    @torch.no_grad()
+    def log_probabilities(self, tokens: Tensor) -> Tensor:
+        """Return (masks, types) log-probabilities at each mask of ``tokens`` (rows, length), row by row."""
+        read = tokens.to(self.device)
+        features: Tensor = self.model(read, Span.without_padding(read))[read == self.mask]
+        log_p = self.model.log_probabilities(features)
+        if self.tables is not None and self.model.gate is not None:
+            evidence = self.tables.evidence(HiddenTokens.unknown([*tokens.numpy()], self.mask))
+            tables, buckets = (torch.from_numpy(values).to(self.device) for values in evidence)
+            log_p = self.model.gate(log_p, tables, buckets)
+        return log_p.cpu()
 
     def _text(self, piece: int) -> str:
         """Return the text of a piece, without the leading space of a ``byte-bpe`` piece, which the text already has."""

@@ -1,7 +1,9 @@
 """Harmonization by a masked model of music: each frame has known pitches, and gaps for new voices.
 
 The most probable pitch of all gaps is set first, and later predictions read it, which keeps voices consistent (as in
-easy-first tagging; Shen et al. 2007). Pieces longer than the context are harmonized in windows from left to right.
+easy-first tagging; Shen et al. 2007). On request, each pitch is then predicted again, given all others (iterated
+conditional modes, Besag 1986: Gibbs sampling that takes the most probable value). Pieces longer than the context are
+harmonized in windows from left to right.
 """
 
 from __future__ import annotations
@@ -12,7 +14,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from regard.attention.span import Span
 from regard.core.task import not_interrupted
 from regard.core.wording import pluralize
 from regard.data.notes import PITCHES, Frame
@@ -40,9 +41,12 @@ class _Voice:
         self.pitch, self.gap, self.probability = pitch, pitch is None, 1.0
 
 
+_Row = list[_Voice]
+
+
 def harmonize(
-    filler: Filler, frames: Sequence[Frame], voices: Sequence[int], *, done: Callable[[int], None] = lambda count: None,
-    interrupted: Callable[[], bool] = not_interrupted,
+    filler: Filler, frames: Sequence[Frame], voices: Sequence[int], *, passes: int = 0,
+    done: Callable[[int], None] = lambda count: None, interrupted: Callable[[], bool] = not_interrupted,
 ) -> Harmony:  # fmt: skip
     """Predict new voices for all frames that have pitches.
 
@@ -51,6 +55,7 @@ def harmonize(
         frames: known pitches of each frame, in ascending order.
         voices: positions of the new voices among all voices, from 1, the lowest: 2 is the tenor of four voices; 1, 2
             and 3 are the voices below a melody.
+        passes: maximum number of times that each new pitch is predicted again, given all others.
         done: called with the number of frames that are finished.
         interrupted: called before each pass of the model.
 
@@ -63,7 +68,7 @@ def harmonize(
     begin = 0
     while begin < len(rows):
         first, end = _window(rows, begin, filler.context - 2)
-        _fill(filler, rows[first:end], begin - first, interrupted)
+        _fill(filler, rows[first:end], begin - first, passes, interrupted)
         ready = end if end == len(rows) else begin + max(int(KEPT * (end - begin)), 1)
         for voice in (voice for row in rows[ready:end] for voice in row if voice.gap):
             voice.pitch = None
@@ -77,7 +82,7 @@ def harmonize(
     )
 
 
-def _with_gaps(frame: Frame, new_voices: Sequence[int], number: int) -> list[_Voice]:
+def _with_gaps(frame: Frame, new_voices: Sequence[int], number: int) -> _Row:
     if not frame:
         return []
     count = len(frame) + len(new_voices)
@@ -93,7 +98,7 @@ def _with_gaps(frame: Frame, new_voices: Sequence[int], number: int) -> list[_Vo
     return [_Voice(None if place in new_voices else next(known)) for place in range(1, count + 1)]
 
 
-def _window(rows: Sequence[Sequence[_Voice]], begin: int, limit: int) -> tuple[int, int]:
+def _window(rows: Sequence[_Row], begin: int, limit: int) -> tuple[int, int]:
     """Return the frames from first to end of a window; finished frames have up to half of its tokens."""
     sizes = [len(row) + 1 for row in rows]
     first, size = begin, 0
@@ -110,42 +115,56 @@ def _window(rows: Sequence[Sequence[_Voice]], begin: int, limit: int) -> tuple[i
     return first, end
 
 
-@torch.no_grad()
-def _fill(filler: Filler, rows: Sequence[Sequence[_Voice]], begin: int, interrupted: Callable[[], bool]) -> None:
-    """Set the pitches of the gaps in rows from ``begin``, the most probable of all first."""
-    left = [
+def _fill(filler: Filler, rows: Sequence[_Row], begin: int, passes: int, interrupted: Callable[[], bool]) -> None:
+    """Set the pitches of gaps in rows from ``begin``: the most probable of all first, then each given all others."""
+    gaps = [
         (row, place) for row in rows[begin:] for place, voice in enumerate(row) if voice.gap and voice.pitch is None
     ]
+    left = list(gaps)
     while left:
-        if interrupted():
-            raise KeyboardInterrupt
-        tokens, positions = [BEGIN], {}
-        for row in rows:
-            for place, voice in enumerate(row):
-                positions[id(row), place] = len(tokens)
-                tokens.append(filler.mask if voice.pitch is None else FIRST + voice.pitch)
-            tokens.append(FRAME_END)
-        tokens.append(END)
-        p = _pitch_probabilities(filler, tokens, [positions[id(row), place] for row, place in left])
-        for number, (row, place) in enumerate(left):
-            low, high = _between(row, place)
-            p[number, : max(low, 0)] = 0
-            p[number, max(high, 0) :] = 0
+        p = _probabilities(filler, rows, left, interrupted)
         if not (p > 0).any():  # no pitch is left between adjacent known voices
-            return
+            break
         number, pitch = divmod(int(p.argmax()), PITCHES)
         row, place = left.pop(number)
         row[place].pitch, row[place].probability = pitch, float(p[number, pitch])
+    for _ in range(passes):
+        changed = False
+        for row, place in gaps:
+            before, row[place].pitch = row[place].pitch, None
+            if before is None:
+                continue
+            (p,) = _probabilities(filler, rows, [(row, place)], interrupted)
+            row[place].pitch, row[place].probability = int(p.argmax()), float(p.max())
+            changed = changed or row[place].pitch != before
+        if not changed:
+            break
 
 
-def _pitch_probabilities(filler: Filler, tokens: list[int], positions: list[int]) -> Tensor:
-    """Return the probabilities (gaps, pitches) at these positions."""
-    row = torch.tensor([tokens], device=filler.device)
-    features = filler.model(row, Span.without_padding(row))[0, positions]
-    return filler.model.log_probabilities(features).double().exp().cpu()[:, FIRST : FIRST + PITCHES]
+def _probabilities(
+    filler: Filler, rows: Sequence[_Row], gaps: Sequence[tuple[_Row, int]], interrupted: Callable[[], bool]
+) -> Tensor:
+    """Return (gaps, pitches) the probabilities of the pitches that fit between the known ones; 0 for others."""
+    if interrupted():
+        raise KeyboardInterrupt
+    tokens, masks = [BEGIN], dict[tuple[int, int], int]()
+    for row in rows:
+        for place, voice in enumerate(row):
+            if voice.pitch is None:
+                masks[id(row), place] = len(masks)
+            tokens.append(filler.mask if voice.pitch is None else FIRST + voice.pitch)
+        tokens.append(FRAME_END)
+    tokens.append(END)
+    log_p = filler.log_probabilities(torch.tensor([tokens]))[[masks[id(row), place] for row, place in gaps]]
+    p = log_p.double().exp()[:, FIRST : FIRST + PITCHES]
+    for number, (row, place) in enumerate(gaps):
+        low, high = _between(row, place)
+        p[number, : max(low, 0)] = 0
+        p[number, max(high, 0) :] = 0
+    return p
 
 
-def _between(row: Sequence[_Voice], place: int) -> tuple[int, int]:
+def _between(row: _Row, place: int) -> tuple[int, int]:
     """Return the lowest and the first excluded pitch of a voice: between known pitches, with room for other gaps."""
     below = [(index, voice.pitch) for index, voice in enumerate(row[:place]) if voice.pitch is not None]
     above = [(index, voice.pitch) for index, voice in enumerate(row) if index > place and voice.pitch is not None]

@@ -13,7 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.span import Span
+from regard.baselines.context_product import BUCKETS, CHAINS
+from regard.baselines.gaps import GapBaseline
+from regard.baselines.neighbors import MAX_TYPES
 from regard.core import atomic_files
+from regard.core.baseline import FOLDER, require_wide, save_baseline
 from regard.core.codec_files import open_codec_file, save_codec_file
 from regard.core.export_forms import EncoderForm
 from regard.core.task import (
@@ -39,30 +43,44 @@ from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
-from regard.errors import DataError
+from regard.errors import ConfigError, DataError
 from regard.fields.vocabularies import make_text_tokenizer
+from regard.models.cross_entropy import Loss
+from regard.models.gap_gate import GapGate
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
-from regard.tasks.masked.baseline import fit_masked_baseline, open_masked_baseline
+from regard.tasks.masked.baseline import (
+    fit_masked_baseline,
+    fit_tables,
+    make_tables,
+    open_masked_baseline,
+    open_tables,
+)
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
+from regard.tasks.masked.wide import WideMaskedExamples, held_out_tables
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
 COUNTS = "counts.json"  # number of each type in the training data, for the unigram baseline
 
 
 class MaskedCodec(NamedTuple):
-    """Tokenizer of a run, and the frequency of each type in the training data if known."""
+    """Tokenizer of a run, the frequency of each type in the training data if known, and the tables of a wide part."""
 
     tokenizer: Tokenizer
     frequencies: Tensor | None
+    wide: GapBaseline | None = None
 
 
 def _open(run: RunFiles) -> CodecsAndSpec:
+    codecs = _codecs(run)
+    wide = require_wide(open_tables(run, len(codecs.tokenizer)), run) if run.config.wide else None
+    return CodecsAndSpec(codecs._replace(wide=wide), {"types": len(codecs.tokenizer)})
+
+
+def _codecs(run: RunFiles) -> MaskedCodec:
     tokenizer = load_tokenizer(run.tokenizers, "text")
-    return CodecsAndSpec(
-        MaskedCodec(tokenizer, _frequencies(run.tokenizers / COUNTS, len(tokenizer))), {"types": len(tokenizer)}
-    )
+    return MaskedCodec(tokenizer, _frequencies(run.tokenizers / COUNTS, len(tokenizer)))
 
 
 def _frequencies(path: Path, types: int) -> Tensor | None:
@@ -100,8 +118,25 @@ def _prepare(run: RunFiles, log: Report, progress: ProgressCallback | None = Non
             where = ", ".join(stream.name for stream in texts_of_part.streams)
             raise DataError(f"there is nothing to mask ({part})", where=where, why="all tokens are unknown")
     digests = {stream.folder.name: stream.content for streams in parts.values() for stream in streams}
-    codecs, spec = _open(run)
-    return Data(examples["train"], examples.get("valid"), codecs, spec, digests, config.data.context)
+    codecs, train, valid = _codecs(run), examples["train"], examples.get("valid")
+    if config.wide:
+        codecs, train, valid = _with_tables(run, codecs, train, valid)
+    return Data(train, valid, codecs, {"types": len(tokenizer)}, digests, config.data.context)
+
+
+def _with_tables(run: RunFiles, codecs: MaskedCodec, train: Any, valid: Any) -> tuple[MaskedCodec, Any, Any]:
+    """Return the codecs with the wide part, which is fitted on ``train`` or opened, and examples with its evidence."""
+    types = len(codecs.tokenizer)
+    trains = run.contents != {}  # an evaluation accepts any contents
+    if trains and not (run.path / FOLDER).exists():
+        if types > MAX_TYPES:
+            what, why = "the vocabulary is too large for the tables of model.wide", f"it has {types:,} types"
+            raise ConfigError(what, where="data.tokenizer.size", why=why, help="--set model.wide=false")
+        save_baseline(run.path / FOLDER, fit_tables(train, make_tables(run), types), {})
+    tables = require_wide(open_tables(run, types), run)
+    models = held_out_tables(train, tables, lambda: make_tables(run)) if trains else [tables]
+    wide_valid = None if valid is None else WideMaskedExamples(valid, [tables])
+    return codecs._replace(wide=tables), WideMaskedExamples(train, models), wide_valid
 
 
 def _lines(data: MaskedDataConfig) -> Iterator[str]:
@@ -136,7 +171,10 @@ def _examples(config: MaskedConfig, streams: list[DocumentStream], tokenizer: To
 
 
 def _build(config: MaskedConfig, spec: Mapping[str, int]) -> MaskedModel:
-    return build_masked_model(config.model, spec["types"])
+    built = build_masked_model(config.model, spec["types"])
+    if config.wide:
+        built.gate = GapGate(CHAINS, BUCKETS)
+    return built
 
 
 def _objective(config: MaskedConfig) -> Objective:
@@ -146,11 +184,18 @@ def _objective(config: MaskedConfig) -> Objective:
     def loss(net: nn.Module, batch: MaskedBatch, carry: Carry = ()) -> LossTerms:
         model = cast(MaskedModel, net)
         features, targets = model(batch.input, Span.of(batch.valid))[batch.chosen], batch.target[batch.chosen]
-        terms = model.head.loss(features, targets, smoothing=smoothing)
+        terms, scores = model.head.loss(features, targets, smoothing=smoothing), None
+        if model.gate is not None:
+            with torch.no_grad():
+                own = model.log_probabilities(features)
+            scores = model.gate(own, batch.tables, batch.buckets)
+            mixed = -scores.gather(1, targets[:, None]).sum()
+            terms = Loss(mixed + terms.smoothed - terms.smoothed.detach(), mixed)  # the gradients of both
         sums = {"nll": terms.nll.detach(), "tokens": batch.chosen.sum()}
         if not net.training:
             with torch.no_grad():
-                sums["correct"] = (model.head(features).argmax(-1) == targets).sum()
+                scores = model.head(features) if scores is None else scores
+                sums["correct"] = (scores.argmax(-1) == targets).sum()
         return LossTerms(terms.smoothed, sums)
 
     return loss
@@ -177,7 +222,7 @@ def _exp(nats: float) -> float:
 def _predictor(net: nn.Module, codecs: MaskedCodec, config: MaskedConfig, *, engine: str | None = None) -> Filler:
     return Filler(
         cast(MaskedModel, net), codecs.tokenizer, config.fill, context=config.data.context,
-        frequencies=codecs.frequencies,
+        frequencies=codecs.frequencies, tables=codecs.wide,
     )  # fmt: skip
 
 
@@ -217,8 +262,9 @@ def _read_texts(config: Any, path: Path, selected: Sequence[str | int]) -> Itera
 def _export_form(config: MaskedConfig) -> EncoderForm:
     data = config.data
     corpora = (data.valid or data.train)[:1]
+    obstacles = {"its distribution is multiplied by that of tables": "model.wide=false"} if config.wide else {}
     return EncoderForm(
-        head="mask", longest=data.context,
+        head="mask", longest=data.context, obstacles=obstacles,
         texts=lambda: (document.text for corpus in corpora for document in read_documents(corpus, data.cut)),
     )  # fmt: skip
 
