@@ -54,6 +54,13 @@ class MaskedModelConfig(NetConfig):
         "all", description="share one matrix between embedding and output projection, or none"
     )
     output_bias: bool = Field(True, description="add a bias to the output logits, as in BERT")
+    transform: Literal["none", "relu", "gelu", "gelu-tanh", "swish"] = Field(
+        "none", description="activation of a dense layer with a norm before the output projection, as in BERT"
+    )
+    head: bool = Field(
+        True,
+        description="false: an imported encoder without a masked head, which can only start other models",
+    )
 
     @model_validator(mode="after")
     def _sees_both_sides(self) -> MaskedModelConfig:

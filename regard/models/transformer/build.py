@@ -15,7 +15,7 @@ from regard.models.head import Head
 from regard.models.input import Input
 from regard.models.language_model import LanguageModel
 from regard.models.parts import absolute_position, reader
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import build_mixer
@@ -26,10 +26,14 @@ from regard.models.transformer.transformer import TransformerDecoder, Transforme
 Part = TypeVar("Part", bound=nn.Module)
 
 
-def encoder(config: TransformerStackConfig, input: Input) -> TransformerEncoder:
+def encoder(config: TransformerEncoderConfig, input: Input) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
     layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
-    _configure(config, input, layers, where="model.encoder")
+    _configure(config, input, layers, where="model.encoder", scale=config.embedding_scale)
+    if config.embedding_norm:
+        input.add_norm(normalization(config.normalization, config.width, epsilon=config.normalization_epsilon))
+    if config.segments:
+        _add_segments(config, input)
     return _initial(TransformerEncoder(input, layers, _last_norm(config), EXECUTIONS[config.execution]()), config)
 
 
@@ -71,6 +75,15 @@ def _configure(
                 help=help,
             ) from problem
     input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=scale)
+
+
+def _add_segments(config: TransformerEncoderConfig, input: Input) -> None:
+    try:
+        input.add_segments(config.segments)
+    except ValueError as problem:
+        where, why = "model.encoder.segments", str(problem)
+        raise ConfigError("segments are not available for this input", where=where, why=why,
+                          help=f"--set {where}=0") from problem  # fmt: skip
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:

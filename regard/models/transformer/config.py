@@ -108,6 +108,17 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
 class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
     """N layers of a mixer of the source and a feed-forward (Vaswani et al. 2017)."""
 
+    embedding_scale: float | None = Field(
+        None, gt=0, le=LARGEST, description="factor of the embeddings; default: √width, as in the paper; BERT: 1"
+    )
+    embedding_norm: bool = Field(False, description="normalize the sum of embeddings and positions, as in BERT")
+    segments: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="number of learned vectors that mark the texts of a row, as in BERT: 2 for a pair; 0: none",
+    )
+
 
 class TransformerDecoderConfig(TransformerStackConfig):
     """N layers of a mixer of the target, attention to the source, and a feed-forward (Vaswani et al. 2017)."""
