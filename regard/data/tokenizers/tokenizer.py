@@ -16,6 +16,7 @@ from regard.core.atomic_files import explain_os_errors
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 FORMAT = {"format": "regard-tokenizer", "version": 1}
+IMPORTED = ("listed", "wordpiece")  # kinds that only imported models have
 FIXED = {"byte": 260, "notes": 133}  # kinds with a fixed vocabulary, and its size
 
 
@@ -25,7 +26,8 @@ class TokenizerConfig(BaseModel):
     Attributes:
         kind: the type of pieces. ``byte-bpe`` merges UTF-8 bytes, as GPT-2 does, and decodes exactly. ``listed`` is for
             imported models: SentencePiece's pieces, numbered by a list. ``notes`` are the pitches of music. ``k-mer``:
-            overlapping substrings of ``k`` letters, for DNA.
+            overlapping substrings of ``k`` letters, for DNA. ``wordpiece`` is for imported models: the longest pieces
+            of each word, as in BERT.
         library: the library that trains ``bpe`` and ``unigram``.
         size: vocabulary size, the four special pieces included. By default, ``bpe`` and ``unigram`` have 8,000 pieces,
             or the maximum for a smaller corpus; other kinds keep all pieces of the corpus.
@@ -38,7 +40,17 @@ class TokenizerConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal[
-        "bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenized", "listed", "notes", "k-mer"
+        "bpe",
+        "unigram",
+        "byte-bpe",
+        "word",
+        "character",
+        "byte",
+        "pretokenized",
+        "listed",
+        "notes",
+        "k-mer",
+        "wordpiece",
     ] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))

@@ -40,6 +40,12 @@ class ClassificationConfig(EncoderRunConfig):
             return self.data.max_length
         return (self.data.max_length + 1) * len(self.data.text) + 1
 
+    @classmethod
+    def fitting_length(cls, positions: int, data: Mapping[str, Any]) -> int:
+        text = data.get("text")
+        texts = len(text) if isinstance(text, list | tuple) else 1
+        return (positions - 1) // max(texts, 1) - 1
+
     @property
     def summary(self) -> str:
         side, affixes = (

@@ -39,7 +39,7 @@ from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
-from regard.errors import DataError
+from regard.errors import DataError, ModelError
 from regard.fields.vocabularies import make_text_tokenizer
 from regard.models.masked_model import MaskedModel, build_masked_model
 from regard.tasks.held_out_samples import validated_on
@@ -175,6 +175,12 @@ def _exp(nats: float) -> float:
 
 
 def _predictor(net: nn.Module, codecs: MaskedCodec, config: MaskedConfig, *, engine: str | None = None) -> Filler:
+    if not config.model.head:
+        raise ModelError(
+            "this run cannot fill gaps", where="model.head",
+            why="it was imported from a folder without a masked head",
+            help="use it as the start of another model: --set model.encoder.from=RUN",
+        )  # fmt: skip
     return Filler(
         cast(MaskedModel, net), codecs.tokenizer, config.fill, context=config.data.context,
         frequencies=codecs.frequencies,
