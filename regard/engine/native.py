@@ -250,6 +250,8 @@ def encoder_obstacle(encoder: Encoder) -> str | None:
         return "its layers add token vectors to the attention values"
     if encoder.embedding.segments is not None or type(encoder.embedding.norm) is not nn.Identity:
         return "its embeddings have segments or a norm"
+    if encoder.embedding.token_dropout or type(encoder.layers[0].around_mixer.norm) is nn.Identity:
+        return "its first layer has no norm, or its embeddings have token dropout"
     for layer in cast(Iterable[TransformerLayer], encoder.layers):
         reason = layer_obstacle(layer, None, own={Padding()}) or native_obstacle(layer)
         if reason is not None:

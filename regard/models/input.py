@@ -13,7 +13,7 @@ from torch.nn.functional import embedding
 
 from regard.attention.positions.absolute import NoPosition, Position
 from regard.attention.span import Span
-from regard.data.tokenizers.tokenizer import END
+from regard.data.tokenizers.tokenizer import END, PAD
 from regard.models.dropout import Dropout
 
 Vectors = Float[Tensor, "rows length width"]
@@ -63,6 +63,10 @@ class Input(nn.Module, ABC):
         """Normalize the sum of vectors and positions with ``norm``, as in BERT."""
         self.norm = norm
 
+    def drop_tokens(self, share: float) -> None:
+        """Scale for inputs of which this share was masked. Raises ValueError for inputs without tokens."""
+        raise ValueError("token dropout requires an input of tokens, which this input is not")
+
     def add_segments(self, segments: int) -> None:
         """Add a table of vectors of the texts of a row. Raises ValueError for inputs without tokens."""
         raise ValueError("segments require an input of tokens, which this input is not")
@@ -102,13 +106,17 @@ class TokenInput(Input):
 
     ``segments`` (segments, width), from ``add_segments``: a vector of each text of a row, which is added to E[token]
     (Devlin et al. 2019, §3). A text ends with END; texts after the last segment share its vector.
+
+    ``token_dropout`` s, from ``drop_tokens``: as in ESM-2's code (Lin et al. 2023). E is multiplied by (1 − s) / (1 −
+    share of ``mask`` in the row). The vector of ``mask`` is 0. ``mask``: token of masked models; None: unknown.
     """
 
     values: nn.Parameter | None
     segments: nn.Parameter | None
 
-    def __init__(self, weight: nn.Parameter) -> None:
+    def __init__(self, weight: nn.Parameter, *, mask: int | None = None) -> None:
         super().__init__(weight.shape[1], scale=math.sqrt(weight.shape[1]))
+        self.mask, self.token_dropout = mask, 0.0
         self.register_parameter("values", None)
         self.register_parameter("segments", None)
         self.weight = weight
@@ -121,7 +129,20 @@ class TokenInput(Input):
 
     def vectors(self, inputs: Int[Tensor, "rows length"]) -> Vectors:
         vectors = embedding(inputs, self.weight)
+        if self.token_dropout:
+            vectors = self._without_masks(vectors, inputs)
         return vectors if self.segments is None else vectors + embedding(self._segment(inputs), self.segments)
+
+    def drop_tokens(self, share: float) -> None:
+        self.token_dropout = share
+
+    def _without_masks(self, vectors: Vectors, inputs: Int[Tensor, "rows length"]) -> Vectors:
+        if self.mask is None:
+            return vectors * (1 - self.token_dropout)
+        masked = inputs == self.mask
+        share = masked.sum(-1, keepdim=True) / (inputs != PAD).sum(-1, keepdim=True).clamp(min=1)
+        factor = (~masked).to(vectors.dtype) * (1 - self.token_dropout) / (1 - share).clamp(min=1e-6)
+        return vectors * factor[..., None]
 
     def _segment(self, inputs: Int[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
         """Return the segment of each token: the number of texts that end before it, at most that of the last row."""
@@ -158,6 +179,9 @@ class AffixInput(Input):
 
     def add_segments(self, segments: int) -> None:
         self.tokens.add_segments(segments)
+
+    def drop_tokens(self, share: float) -> None:
+        self.tokens.drop_tokens(share)
 
     def vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Vectors:
         buckets = inputs[..., 1:]

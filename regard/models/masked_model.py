@@ -49,7 +49,7 @@ def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
     if isinstance(side, ContextMeanConfig):
         encoder = ContextMeanEncoder(TokenInput(embedding).configure(dropout=side.dropout), side.window)
     else:
-        encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding))
+        encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding, mask=types))
     bias = nn.Parameter(torch.zeros(types + 1)) if config.output_bias else None
     return MaskedModel(encoder, Head(projection, bias), _transform(config, encoder.width, std))
 

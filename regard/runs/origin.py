@@ -130,8 +130,10 @@ def _reading_differences(config: RunConfig, source: RunConfig) -> Iterator[tuple
 def _of_tables(prefix: Key, source: Any, config: Any) -> Iterator[tuple[Key, Any, Any]]:
     """Yield the keys with different values in two tables, except those of training: key, source's value, new value."""
     source_values, values = dict(_leaves(source.model_dump(), prefix)), dict(_leaves(config.model_dump(), prefix))
+    defaults = {(*prefix, name): field.default for name, field in type(config).model_fields.items()}
     for key in dict.fromkeys([*values, *source_values]):
-        unset = key not in source_values and not values[key]  # an option of encoders that a decoder lacks
+        # A decoder lacks the options of encoders, whose defaults are its own behavior.
+        unset = key not in source_values and values[key] == defaults.get(key)
         if values.get(key) != source_values.get(key) and not unset and not FREE & {*key}:
             yield key, source_values.get(key), values.get(key)
 

@@ -27,13 +27,15 @@ from regard.runs.size_check import sketch
 from regard.share.bert import BERT, DISTILBERT, ROBERTA
 from regard.share.causal_family import Packing
 from regard.share.encoder_vocabulary import EncoderVocabulary, read_encoder_vocabulary
+from regard.share.esm import ESM
 from regard.share.foreign_tensors import ForeignTensors, open_tensors
 from regard.share.marian_folder import invalid_folder, json_of, validation_as_model_error
+from regard.share.modernbert import MODERNBERT
 from regard.share.pretrained_encoder import EncoderSettings, PretrainedEncoder
 from regard.tasks.masked.config import MaskedConfig
 from regard.tasks.masked.task import TASK
 
-ENCODERS = {family.kind: family for family in (BERT, ROBERTA, DISTILBERT)}
+ENCODERS = {family.kind: family for family in (BERT, ROBERTA, DISTILBERT, MODERNBERT, ESM)}
 SMALL = 1 << 20
 
 
@@ -81,7 +83,11 @@ def _write(path: Path, config: MaskedConfig, vocabulary: EncoderVocabulary, mode
 
 
 def _config(name: str, settings: EncoderSettings, vocabulary: EncoderVocabulary, *, has_head: bool) -> MaskedConfig:
-    head = {"transform": settings.transform, "output_bias": True} if has_head else {"head": False, "output_bias": False}
+    head = (
+        {"transform": settings.transform, "output_bias": settings.output_bias}
+        if has_head
+        else {"head": False, "output_bias": False}
+    )
     values: dict[str, Any] = {
         "format": FORMAT,
         "name": name,
@@ -147,13 +153,14 @@ class _Source:
         encoder: Any = self.config.model.encoder
         packings = self.family.packings(self.settings, encoder)
         named = [packing._replace(name=self.prefix + packing.name) for packing in packings]
-        return [*named, *(self.family.head if self.has_head else ())]
+        return [*named, *(self.family.head(self.settings) if self.has_head else ())]
 
     def _tables(self) -> dict[str, str]:
         """Return the tensors with a row or a number for each type, by parameter."""
         tables = {"encoder.embedding.weight": self.prefix + self.family.table}
         if self.has_head:
-            tables["head.bias"] = self.tensors.first(list(self.family.bias))
+            if self.settings.output_bias:
+                tables["head.bias"] = self.tensors.first(list(self.family.bias))
             if self.config.model.share == "none":
                 tables["head.weight"] = self.family.output
         return tables
@@ -175,6 +182,12 @@ class _Source:
 
     @torch.no_grad()
     def _fill(self, model: nn.Module, packings: list[Packing], tables: dict[str, str]) -> None:
+        """Copy the tensors of the folder. A bias that the folder lacks, as of the norms of ModernBERT, is 0."""
+        filled = {*tables, *(name for packing in packings for name in packing.parameters)}
+        for unfilled, bias in model.named_parameters():
+            if unfilled not in filled:
+                assert unfilled.endswith(".bias"), unfilled
+                bias.zero_()
         for packing in packings:
             for name, part in zip(packing.parameters, packing.unpack(self.tensors[packing.name]), strict=True):
                 model.get_parameter(name).copy_(part)

@@ -55,6 +55,16 @@ class EncoderSettings(BaseModel):
         """Return the activation of the layer before the output (``model.transform``)."""
         return "gelu"
 
+    @property
+    def transform_biases(self) -> tuple[bool, bool]:
+        """Return whether the dense layer and the norm before the output have a bias."""
+        return True, True
+
+    @property
+    def output_bias(self) -> bool:
+        """Return whether the output has a bias."""
+        return True
+
 
 class BertSettings(EncoderSettings):
     """Keys of ``config.json`` of BERT; RoBERTa and ESM use the same names."""
@@ -137,12 +147,10 @@ class PretrainedEncoder:
     specials: tuple[str, str, str, str, str]
     listed: Callable[[dict[str, int], dict[str, Any]], dict[str, Any]] | None = None
 
-    @property
-    def head(self) -> Iterator[Packing]:
+    def head(self, settings: EncoderSettings) -> Iterator[Packing]:
         """Yield the tensors of the layer before the output."""
-        dense, norm = self.transform
-        yield from norm_names(dense, "transform.dense")
-        yield from norm_names(norm, "transform.norm")
+        for name, part, bias in zip(self.transform, ("dense", "norm"), settings.transform_biases, strict=True):
+            yield from norm_names(name, f"transform.{part}", bias=bias)
 
 
 def packed(names: Names) -> Iterator[Packing]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ TEXTS = [
     "the cat sat", "The Cats, sat on the mat.", "", " ", "caf\u00e9 e\u0301", "unable", "[CLS] the [MASK]",
     "zebra \u4e2d\u6587 \U0001f600", "a" * 130, "it's  the\tend", "</s> the <mask>",
 ]  # fmt: skip
+PROTEINS = ["MKTAYIAKQR", "mkt", "MK12X", "M K\tT", "", " ", "MK 1 2 X", "A\u00e9\u4e2dB", "J" * 130, "MKZ-.O"]
 SIZES = {
     "hidden_size": 16, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 24,
     "max_position_embeddings": 160, "initializer_range": 0.3,
@@ -49,6 +51,40 @@ def byte_pairs() -> Any:
     return transformers.RobertaTokenizer(vocab=vocab, merges=merges)
 
 
+def modern_pairs() -> Any:
+    """A byte-level tokenizer like that of ModernBERT: special pieces are added last, and runs of spaces are pieces."""
+    transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
+    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+
+    library = Tokenizer(models.BPE(vocab={piece: row for row, piece in enumerate(
+        ["|pad|", *sorted(pre_tokenizers.ByteLevel.alphabet()), "th", "\u0120th", "\u0120the"])},
+        merges=[("t", "h"), ("\u0120", "th"), ("\u0120th", "e")]))  # fmt: skip
+    library.normalizer, library.decoder = normalizers.NFC(), decoders.ByteLevel()
+    library.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    library.add_tokens([AddedToken("  ", normalized=True)])
+    library.add_special_tokens(["[UNK]", "[CLS]", "[SEP]", "[PAD]"])
+    library.add_special_tokens([AddedToken("[MASK]", lstrip=True, special=True)])
+    frame = [(piece, library.token_to_id(piece)) for piece in ("[SEP]", "[CLS]")]
+    library.post_processor = processors.BertProcessing(*frame)
+    names = {f"{role}_token": f"[{role.upper()}]" for role in ("unk", "cls", "sep", "pad", "mask")}
+    return transformers.PreTrainedTokenizerFast(tokenizer_object=library, **names)
+
+
+class Residues:
+    """The tokenizer of ESM, which reads a list of pieces."""
+
+    def __new__(cls) -> Any:
+        transformers = pytest.importorskip("transformers", reason="needs transformers: pip install transformers")
+        pieces = ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
+        with tempfile.TemporaryDirectory() as folder:
+            (Path(folder) / "vocab.txt").write_text("\n".join(pieces))
+            return transformers.EsmTokenizer(f"{folder}/vocab.txt")
+
+
+MODERN = {
+    "hidden_size": 16, "num_hidden_layers": 5, "num_attention_heads": 2, "intermediate_size": 20, "local_attention": 6,
+    "max_position_embeddings": 160, "initializer_range": 0.3,
+}  # fmt: skip
 KINDS: dict[str, tuple[str, dict[str, Any], Callable[[], Any]]] = {
     "bert": ("Bert", SIZES, wordpieces),
     "bert, cased": ("Bert", SIZES | {"hidden_act": "gelu_new", "type_vocab_size": 3, "tie_word_embeddings": False},
@@ -59,6 +95,13 @@ KINDS: dict[str, tuple[str, dict[str, Any], Callable[[], Any]]] = {
         "dim": 16, "n_layers": 2, "n_heads": 4, "hidden_dim": 20, "max_position_embeddings": 160,
         "initializer_range": 0.3, "activation": "gelu",
     }, wordpieces),
+    "modernbert": ("ModernBert", MODERN, modern_pairs),
+    "modernbert, with biases": ("ModernBert", MODERN | {
+        "norm_bias": True, "attention_bias": True, "classifier_bias": True, "decoder_bias": False,
+        "global_attn_every_n_layers": 1,
+    }, modern_pairs),
+    "esm": ("Esm", SIZES | {"position_embedding_type": "rotary", "token_dropout": True}, Residues),
+    "esm, learned positions": ("Esm", SIZES | {"emb_layer_norm_before": True, "max_position_embeddings": 44}, Residues),
 }  # fmt: skip
 
 
@@ -102,10 +145,10 @@ def test_states_logits_and_ids_are_the_same(kind: str, tmp_path: Path) -> None:
     own, net, types = filler.tokenizer, filler.model, theirs.config.vocab_size
     rows = torch.tensor(rows_of(own, reader, types))
     assert len(rows) == len(own) + 1 == types and len({*rows.tolist()}) == types
-    for text in TEXTS:
+    for text in PROTEINS if kind.startswith("esm") else TEXTS:
         assert rows[[BEGIN, *own.encode(text), END]].tolist() == own_view(reader, text), text
     tokens = torch.randint(4, types, (3, 40), generator=torch.Generator().manual_seed(0))
-    tokens[:, 0], tokens[0, 5], tokens[1, 9] = BEGIN, END, END
+    tokens[:, 0], tokens[0, 5], tokens[1, 9], tokens[2, 7] = BEGIN, END, END, types - 1
     valid = torch.ones_like(tokens, dtype=torch.bool)
     valid[1, 30:] = False
     tokens[~valid] = 0
@@ -123,7 +166,8 @@ def test_states_logits_and_ids_are_the_same(kind: str, tmp_path: Path) -> None:
 
 def own_view(reader: Any, text: str) -> list[int]:
     """The ids that transformers returns, with special pieces that the text spells as text."""
-    ids: list[int] = reader(text, split_special_tokens=True)["input_ids"]
+    plain = {} if type(reader).__name__ == "EsmTokenizer" else {"split_special_tokens": True}
+    ids: list[int] = reader(text, **plain)["input_ids"]
     return ids
 
 
