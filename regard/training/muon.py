@@ -59,6 +59,8 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             (weight,) = group["params"]
+            if weight.grad is None:
+                continue
             state: dict[str, Any] = self.state[weight]
             if not state:
                 state["momentum_buffer"] = torch.zeros_like(weight)

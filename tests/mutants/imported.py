@@ -1,4 +1,4 @@
-"""Wrong versions of imported encoders, each with the comparison with transformers that catches it."""
+"""Wrong versions of imported encoders and of their fine-tuning, each with the test that catches it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from regard.models.transformer.build import encoder
 from regard.share.bert import RobertaSettings
 from regard.share.encoder_vocabulary import read_encoder_vocabulary
 from regard.share.modernbert import ModernBertSettings
+from tests import test_layer_rates
 from tests.share.test_encoder_import import test_states_logits_and_ids_are_the_same
 
 from .editing import Edit
-from .table import Mutant
+from .table import Mutant, ignored
 
 __all__ = ["IMPORTED"]
 
@@ -20,6 +21,12 @@ def compared(edit: Edit, kind: str) -> Mutant:
 
 
 IMPORTED: dict[str, Mutant] = {
+    "no decay of rates by layer": Mutant(
+        ignored("layer_decay"), test_layer_rates.test_the_settings_of_a_training_reach_the_optimizer
+    ),
+    "no gradual unfreezing": Mutant(
+        ignored("unfreeze_every"), test_layer_rates.test_a_training_unfreezes_from_the_top_and_resumes_bit_for_bit
+    ),
     "all tokens in the first segment": compared(
         Edit(TokenInput._segment, "ends.cumsum(-1) - ends", "0 * ends"), "bert"
     ),
