@@ -86,7 +86,7 @@ class RobertaSettings(BertSettings):
 
     def stack(self) -> dict[str, Any]:
         # transformers passes the same segment for all tokens of RoBERTa, also for those of a second text.
-        return super().stack() | {"segments": 1}
+        return super().stack() | {"segments": 1, "separators": 2}
 
 
 def _roberta(settings: BertSettings, encoder: TransformerEncoderConfig) -> Iterator[Packing]:

@@ -155,4 +155,4 @@ def _kind(path: Path, document: dict[str, Any]) -> TokenizerConfig:
         raise invalid_folder(path, "its tokenizer is not a byte-level BPE")
     if unsupported := [step for step in steps["normalizer"] if step != "NFC"]:
         raise invalid_folder(path, f"its normalizer {unsupported[0][:50]} is not supported; only NFC is")
-    return TokenizerConfig(kind="byte-bpe")
+    return TokenizerConfig(kind="byte-bpe", word_space=True)

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from regard.fields.tokens import Tokens
 from regard.models.input import TokenInput
 from regard.models.transformer.build import encoder
 from regard.share.bert import RobertaSettings
 from regard.share.encoder_vocabulary import read_encoder_vocabulary
 from regard.share.modernbert import ModernBertSettings
+from regard.tasks.classification.labeled_text import make_text
 from tests import test_layer_rates
-from tests.share.test_encoder_import import test_states_logits_and_ids_are_the_same
+from tests.share import test_encoder_import
 
 from .editing import Edit
 from .table import Mutant, ignored
 
 __all__ = ["IMPORTED"]
 
+PAIRS = test_encoder_import.test_pairs_and_words_have_the_ids_and_segments_of_transformers
+
 
 def compared(edit: Edit, kind: str) -> Mutant:
-    return Mutant(edit, test_states_logits_and_ids_are_the_same, {"kind": kind})
+    return Mutant(edit, test_encoder_import.test_states_logits_and_ids_are_the_same, {"kind": kind})
 
 
 IMPORTED: dict[str, Mutant] = {
@@ -58,5 +62,11 @@ IMPORTED: dict[str, Mutant] = {
     ),
     "ESM without token dropout": compared(
         Edit(TokenInput.drop_tokens, "self.token_dropout = share", "self.token_dropout = 0.0"), "esm"
+    ),
+    "one end symbol between two texts of RoBERTa": Mutant(
+        Edit(make_text, "else model.separators", "else 1"), PAIRS, {"kind": "roberta"}
+    ),
+    "words of a sentence without the space of their pieces": Mutant(
+        Edit(Tokens.encode, '" " if self.tokenizer.config.word_space else ""', '""'), PAIRS, {"kind": "modernbert"}
     ),
 }

@@ -15,8 +15,10 @@ import regard
 from regard.attention.span import Span
 from regard.data.tokenizers.tokenizer import BEGIN, END
 from regard.errors import ConfigError, ModelError
+from regard.fields.tokens import Tokens
 from regard.runs.config import load_config
 from regard.share.import_folder import import_folder
+from regard.tasks.classification.labeled_text import make_text
 from regard.tasks.load import load_net
 from tests.test_reading_part import LABELED, LINES, TAGGED, tables, weights
 
@@ -162,6 +164,36 @@ def test_states_logits_and_ids_are_the_same(kind: str, tmp_path: Path) -> None:
     assert (states - expected.hidden_states[-1])[valid].abs().max() < 1e-5
     assert (logits - expected.logits[..., rows])[valid].abs().max() < 1e-5 * max(1, float(logits.abs().max()))
     assert logits.std() > 0.1, "the weights are large enough to see a difference"
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta", "distilbert", "modernbert", "esm"])
+def test_pairs_and_words_have_the_ids_and_segments_of_transformers(kind: str, tmp_path: Path) -> None:
+    theirs, reader = folder_of(kind, tmp_path / "theirs")
+    imported = import_folder(tmp_path / "theirs", tmp_path / "run").path
+    net, codecs, _ = load_net(imported, device="cpu")
+    rows = torch.tensor(rows_of(codecs.tokenizer, reader, theirs.config.vocab_size))
+    model = {"encoder": {"from": str(imported)}}
+    data = {"train": [{"source": "pairs.tsv"}], "text": [1, 2], "label": 3}
+    config: Any = load_config({"task": "classification", "data": data, "model": model})
+    field = make_text(config.data, config.model)
+    field.tokenizer = codecs.tokenizer
+    texts = PROTEINS if kind == "esm" else TEXTS[:6]
+    for pair in zip(texts, reversed(texts), strict=True):
+        (row,) = field.encode([pair]).rows
+        one, other = pair
+        expected = {key: value[0] for key, value in reader([one], [other]).items()}  # a plain "" is no second text
+        assert rows[torch.from_numpy(row)].tolist() == expected["input_ids"]
+        if "token_type_ids" in expected and kind == "bert":
+            assert net.encoder.embedding._segment(torch.from_numpy(row)[None])[0].tolist() == expected["token_type_ids"]
+    words = Tokens((1,), max_length=100)
+    words.tokenizer = codecs.tokenizer
+    sentence = ("MKT", "1", "A") if kind == "esm" else ("the", "Cats", "unable", "\u4e2d.")
+    (row,) = words.encode([sentence]).rows
+    if hasattr(reader, "add_prefix_space") or kind == "modernbert":
+        expected = reader(" " + " ".join(sentence))
+    else:
+        expected = reader(list(sentence), is_split_into_words=True)
+    assert rows[torch.from_numpy(row[:, 0])].tolist() == expected["input_ids"]
 
 
 def own_view(reader: Any, text: str) -> list[int]:

@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -35,6 +35,7 @@ class TokenizerConfig(BaseModel):
         joiner: the mark at the end of a piece that continues in the next (``@@`` in text from subword-nmt); it is
             removed on decoding.
         k: number of letters of a ``k-mer``.
+        word_space: whether a space precedes each token of a tagged sentence, as pieces of imported models expect.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -57,6 +58,7 @@ class TokenizerConfig(BaseModel):
     lowercase: bool = False
     joiner: str | None = Field(default=None, min_length=1)
     k: int | None = Field(default=None, ge=1, le=12)
+    word_space: bool = False
 
     @field_validator("kind", mode="before")
     @classmethod
@@ -165,7 +167,8 @@ class Tokenizer(ABC):
 
     def digest(self) -> str:
         """Return a SHA-256 that is equal for two tokenizers exactly if they encode every text identically."""
-        unset = {"k"} if self.config.k is None else set[str]()  # a later key: earlier digests stay valid
+        later: dict[str, Any] = {"k": None, "word_space": False}  # later keys: earlier digests stay valid
+        unset = {key for key, default in later.items() if getattr(self.config, key) == default}
         whole = hashlib.sha256(self.config.model_dump_json(exclude=unset).encode())
         whole.update(json.dumps(self._vocabulary()).encode())
         for suffix, content in sorted(self._files().items()):

@@ -118,6 +118,9 @@ class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
         le=1024,
         description="number of learned vectors that mark the texts of a row, as in BERT: 2 for a pair; 0: none",
     )
+    separators: Literal[1, 2] = Field(
+        1, description="number of end symbols between two texts that are encoded together, 2 as in RoBERTa"
+    )
     token_dropout: float = Field(
         0.0,
         ge=0,
