@@ -107,6 +107,13 @@ class MaskedConfig(RunConfig):
             f"dropout {encoder.dropout}"
         )
 
+    @property
+    def import_note(self) -> str | None:
+        if self.model.head:
+            return None
+        return "the folder has no masked head: the run cannot fill gaps, but other models can start from it " \
+            "(--set model.encoder.from=RUN)"  # fmt: skip
+
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
             raise ValueError("expected the key `types` (size of the vocabulary)")
