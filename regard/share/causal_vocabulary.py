@@ -35,7 +35,7 @@ def read_vocabulary(folder: Path, settings: CausalSettings) -> CausalVocabulary:
         ModelError: the pieces are neither bytes nor characters, or they do not match the model.
     """
     path = folder / "tokenizer.json"
-    document = json_of(path)
+    document = with_type(json_of(path))
     ids = _ids(path, document, settings.vocab_size)
     specials = _specials(path, document, ids, settings)
     copies = [id for id in range(END) if specials[id] in [*specials[:id], specials[END]]]
@@ -76,6 +76,14 @@ def _ids(path: Path, document: dict[str, Any], types: int) -> dict[str, int]:
     if len(set(ids.values())) < len(ids):
         raise invalid_folder(path, "two pieces have the same id")
     return ids
+
+
+def with_type(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of ``tokenizer.json`` with the type of its model, which early files omit."""
+    model = document.get("model")
+    if not isinstance(model, dict) or "type" in model:
+        return document
+    return document | {"model": {"type": "BPE" if "merges" in model else "WordPiece"} | model}
 
 
 def _specials(path: Path, document: dict[str, Any], ids: dict[str, int], settings: CausalSettings) -> list[int]:

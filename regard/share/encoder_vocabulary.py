@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from regard.core.wording import pluralize
 from regard.data.tokenizers.subword import HuggingFaceTokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer, TokenizerConfig
-from regard.share.causal_vocabulary import MAX_UNUSED, step_types
+from regard.share.causal_vocabulary import MAX_UNUSED, step_types, with_type
 from regard.share.marian_folder import LARGE, bytes_of, invalid_folder, json_of
 from regard.share.pretrained_encoder import EncoderSettings, PretrainedEncoder
 
@@ -36,7 +36,7 @@ def read_encoder_vocabulary(folder: Path, family: PretrainedEncoder, settings: E
         ModelError: the tokenizer is of an unsupported type, or does not match the model.
     """
     path = folder / "tokenizer.json"
-    document = json_of(path) if path.is_file() else _document_of_list(folder, family)
+    document = with_type(json_of(path)) if path.is_file() else _document_of_list(folder, family)
     ids = _ids(path, document, settings.vocab_size)
     specials = _specials(path, _spelled(folder, family), ids)
     *framing, mask = specials

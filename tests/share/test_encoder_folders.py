@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import safetensors.torch
@@ -12,9 +13,12 @@ import torch
 
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.errors import ModelError
+from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.share.encoder_format import obstacle
 from regard.share.import_folder import import_folder
-from tests.share.test_causal_import import config, instead, pieces, pipe, sharded, tensors
+from regard.tasks.masked.task import TASK
+from tests.share.test_causal_import import change, config, instead, pieces, pipe, sharded, tensors
 from tests.share.test_encoder_import import TEXTS, WORDPIECES, folder_of
 
 LAYER = "bert__encoder__layer__0__"
@@ -120,3 +124,19 @@ def test_a_list_of_pieces_is_read_where_tokenizer_json_is_missing(folders: Path,
     one, two = (load_tokenizer(RunFolder.open(tmp_path / f"run-{number}").tokenizers, "text") for number in (0, 1))
     assert [one.encode(text) for text in TEXTS] == [two.encode(text) for text in TEXTS]
     assert one.pieces(range(len(one))) == two.pieces(range(len(two)))
+
+
+@pytest.mark.parametrize("kind", ["bert", "roberta"])
+def test_early_files_omit_the_type_of_the_tokenizer(folders: Path, tmp_path: Path, kind: str) -> None:
+    folder = Path(shutil.copytree(folders / kind, tmp_path / "early"))
+    change(folder / "tokenizer.json", lambda found: found["model"].pop("type"))
+    assert same_weights(folders / kind, folder, tmp_path)
+
+
+def test_a_layer_before_the_output_is_not_lost_in_an_export(tmp_path: Path) -> None:
+    model = {"layers": 1, "width": 8, "heads": 2, "norm": "pre", "activation": "gelu", "transform": "gelu"}
+    config: Any = load_config({"task": "masked", "data": {"train": []}, "model": model})
+    form = TASK.export_form(config)
+    assert "model.transform" in (obstacle(form, config) or "")
+    plain: Any = load_config({"task": "masked", "data": {"train": []}, "model": model | {"transform": "none"}})
+    assert "model.transform" not in (obstacle(TASK.export_form(plain), plain) or "")

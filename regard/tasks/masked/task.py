@@ -222,9 +222,13 @@ def _read_texts(config: Any, path: Path, selected: Sequence[str | int]) -> Itera
 
 def _export_form(config: MaskedConfig) -> EncoderForm:
     data = config.data
-    corpora = (data.valid or data.train)[:1]
+    corpora, obstacles = (data.valid or data.train)[:1], dict[str, str]()
+    if config.model.transform != "none":
+        obstacles["it has a layer before the output (`model.transform`)"] = "model.transform=none"
+    if not config.model.head:
+        obstacles["it has no masked head"] = ""
     return EncoderForm(
-        head="mask", longest=data.context,
+        head="mask", longest=data.context, obstacles=obstacles,
         texts=lambda: (document.text for corpus in corpora for document in read_documents(corpus, data.cut)),
     )  # fmt: skip
 
