@@ -14,6 +14,7 @@ import regard
 from regard.errors import ConfigError, ModelError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
+from regard.tasks.automatic_training import fine_tuning_settings
 from regard.tasks.find_config import find_config
 from regard.training.progress import NullReporter, TrainingProgress
 from regard.training.reading_part import reading_weights
@@ -166,11 +167,25 @@ def test_files_are_proposed_without_another_encoder(folder: Path) -> None:
     assert (config.task.kind, config.model.encoder.width, config.model.pooling) == ("classification", 16, "attention")
 
 
+def test_a_trained_encoder_is_tuned_in_small_steps_unless_it_is_frozen(folder: Path) -> None:
+    given = [f"model.encoder.from={folder / 'masked'}"]
+
+    def choice(*more: str) -> tuple[Any, ...]:
+        train: Any = find_config([str(folder / "labeled.tsv")], [], [*given, *more]).train
+        return train.optimizer, train.learning_rate, train.schedule, train.epochs, train.early_stopping
+
+    assert choice() == ("adamw", 1e-3, "linear", 3, None)
+    assert choice("train.steps=7") == ("adamw", 1e-3, "linear", None, None)
+    assert choice("train.learning_rate=0.5")[1] == 0.5
+    assert choice("model.encoder.frozen=all")[3] > 3
+    assert fine_tuning_settings({}, {}, width=768)[0]["learning_rate"] == 3e-5
+
+
 def test_taggers_of_files_keep_their_affixes_whose_encoder_is(folder: Path) -> None:
     given = [f"model.encoder.from={folder / 'masked'}"]
     lines = list[str]()
     config: Any = find_config([str(folder / "tagged.jsonl")], [], given, log=lines.append)
-    assert len(lines) == 3 and not any("GRU" in line for line in lines)
+    assert len(lines) == 4 and not any("GRU" in line for line in lines)
     alone: Any = find_config([str(folder / "tagged.jsonl")], [], [])
     assert config.model.encoder.kind == "transformer" and config.model.encoder.width == 16
     assert config.model.affixes == alone.model.affixes > 0

@@ -14,11 +14,14 @@ from regard.errors import ConfigError, ModelError
 EPILOG = epilog(
     "regard import opus-mt-en-de runs/opus-en-de && regard translate runs/opus-en-de",
     'regard import gpt2 runs/gpt2 && regard generate runs/gpt2 --prompt "Once upon a time"',
+    "regard import bert-base-uncased runs/bert && regard train labeled.tsv --set model.encoder.from=runs/bert",
 )
 
 Folder = Annotated[
     Path,
-    typer.Argument(metavar="FOLDER", help="Model saved by transformers: Marian (OPUS-MT), or a language model."),
+    typer.Argument(
+        metavar="FOLDER", help="Model saved by transformers: Marian (OPUS-MT), a language model, or an encoder."
+    ),
 ]
 New = Annotated[Path, typer.Argument(metavar="RUN", help="New run folder; must not exist.")]
 
@@ -29,9 +32,11 @@ def register(app: typer.Typer) -> None:
 
 
 def import_(folder: Folder, run: New) -> None:
-    """Create a run folder from a transformers model: Marian (translation) or a language model.
+    """Create a run folder from a transformers model: Marian (translation), a language model or an encoder.
 
     Supported language models: Llama, Mistral, Qwen 2, GPT-2, and GPT-NeoX without parallel residual.
+
+    Supported encoders: BERT, RoBERTa, DistilBERT, ModernBERT and ESM.
     """
     from regard.share.import_folder import import_folder
 
@@ -44,3 +49,5 @@ def import_(folder: Folder, run: New) -> None:
     plan = imported.read_plan()
     types = f", {pluralize(next(reversed(plan.spec.values())), 'piece')}" if plan else ""
     print(f"{run}: {imported.config.summary}{types}")
+    if (note := imported.config.import_note) is not None:
+        print(note)

@@ -78,6 +78,18 @@ class TrainConfig(BaseModel):
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
     label_smoothing: Fraction = 0.1
     clip_norm: Annotated[float, Field(gt=0)] | None = None
+    layer_decay: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description="factor of the learning rate of a layer, once for each layer above it; the embedding is below all "
+        "layers (Howard and Ruder 2018; Clark et al. 2020: 0.8)",
+    )
+    unfreeze_every: Positive | None = Field(
+        None,
+        description="gradual unfreezing (Howard and Ruder 2018): only the output layer is trained at first. After each "
+        "such number of updates, the next lower layer is trained, too; the embedding is last",
+    )
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None  # decay of the moving average of the parameters
 
     validate_every: Positive | None = None  # updates; default: 500, but at most a fifth of the planned ones

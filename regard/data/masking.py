@@ -63,7 +63,10 @@ def word_starts(tokenizer: Tokenizer) -> tuple[Flags, Flags]:
     pieces = range(len(SPECIALS), len(tokenizer))
     spellings = tokenizer.pieces(pieces)
     whole = tokenizer.config.kind in ("word", "pretokenized")
-    begins = [whole or piece.startswith(MARKS) for piece in spellings]
+    if tokenizer.config.kind == "wordpiece":
+        begins = [not piece.startswith("##") for piece in spellings]
+    else:
+        begins = [whole or piece.startswith(MARKS) for piece in spellings]
     single = tokenizer.config.kind in ("character", "byte")
     spaces = [single and tokenizer.decode([piece]).isspace() for piece in pieces]
     special = [True] * len(SPECIALS)

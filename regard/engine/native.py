@@ -11,7 +11,7 @@ from typing import Any, cast
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from regard.attention.contract import Decoder, Encoder
 from regard.attention.heads import AttentionReader, SelfAttention
@@ -248,6 +248,10 @@ def encoder_obstacle(encoder: Encoder) -> str | None:
         return "it is not the Transformer's encoder of tokens"
     if encoder.embedding.values is not None:
         return "its layers add token vectors to the attention values"
+    if encoder.embedding.segments is not None or type(encoder.embedding.norm) is not nn.Identity:
+        return "its embeddings have segments or a norm"
+    if encoder.embedding.token_dropout or type(encoder.layers[0].around_mixer.norm) is nn.Identity:
+        return "its first layer has no norm, or its embeddings have token dropout"
     for layer in cast(Iterable[TransformerLayer], encoder.layers):
         reason = layer_obstacle(layer, None, own={Padding()}) or native_obstacle(layer)
         if reason is not None:

@@ -35,7 +35,7 @@ class Text(FieldBase):
         subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row, or 0.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
         other_strand: whether training reads half of the texts as their reverse complements.
-        separate: whether the network encodes each text separately.
+        separate, separators: whether the network encodes each text separately; number of END between two texts.
     """
 
     reads_json = False
@@ -44,10 +44,11 @@ class Text(FieldBase):
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
-        other_strand: bool = False, separate: bool = False,
+        other_strand: bool = False, separate: bool = False, separators: int = 1,
     ) -> None:  # fmt: skip
         self.columns, self.max_length, self.subword_features = columns, max_length, subword_features
         self.word_dropout, self.other_strand, self.separate = word_dropout, other_strand, separate
+        self._between = [END] * separators
         self.tokenizer: Tokenizer
 
     @property
@@ -97,7 +98,7 @@ class Text(FieldBase):
         return EncodedRows(rows, truncated)
 
     def _row(self, texts: Texts, parts: Sequence[Sequence[int]]) -> EncodedRow:
-        row = np.array([BEGIN, *(piece for part in parts for piece in (*part, END))], np.int64)
+        row = np.array([BEGIN, *(i for part in parts[:-1] for i in (*part, *self._between)), *parts[-1], END], np.int64)
         if not self.subword_features:
             return row
         if self.tokenizer.config.kind == "word":  # the original words: unknown words have affixes, too
@@ -139,9 +140,8 @@ class Text(FieldBase):
     def unpad(self, row: EncodedRow, values: torch.Tensor) -> torch.Tensor:
         if not self.separate:
             return values[: len(row)]
-        # BEGIN occurs in each part, but only once in the row.
         first, *rest = (numbers[: len(part)] for numbers, part in zip(values, self.parts(row), strict=True))
-        return torch.cat([first, *(numbers[1:] for numbers in rest)])
+        return torch.cat([first, *(numbers[1:] for numbers in rest)])  # BEGIN is in each part, but once in the row
 
     def labels(self, row: EncodedRow) -> tuple[str, ...]:
         return tuple(self.tokenizer.pieces(numbers_of(row).tolist()))  # numbers of Python are faster

@@ -93,7 +93,8 @@ class Tokens(FieldBase):
         return [(*value[:place], "", *value[place + 1 :]) for place in range(len(value))]
 
     def encode(self, values: Sequence[Sentence]) -> EncodedRows:
-        pieces = iter(self.tokenizer.encode_lines([token for tokens in values for token in tokens]))
+        space = " " if self.tokenizer.config.word_space else ""
+        pieces = iter(self.tokenizer.encode_lines([space + token for tokens in values for token in tokens]))
         rows = [list(self._rows(tokens, [next(pieces) or [UNKNOWN] for _ in tokens])) for tokens in values]
         return EncodedRows([row for parts in rows for row in parts], [False] * len(values), [*map(len, rows)])
 

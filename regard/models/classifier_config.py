@@ -44,6 +44,11 @@ class ClassifierModelConfig(NetConfig, WideConfig):
         "comparison of both vectors",
     )
 
+    @property
+    def separators(self) -> int:
+        """Number of end symbols between two texts that are encoded together."""
+        return int(getattr(self.encoder, "separators", 1))
+
 
 class TaggerModelConfig(NetConfig, WideConfig):
     """An encoder of any kind, and the subword features of its input."""

@@ -13,6 +13,7 @@ from torch.nn.functional import embedding
 
 from regard.attention.positions.absolute import NoPosition, Position
 from regard.attention.span import Span
+from regard.data.tokenizers.tokenizer import END, PAD
 from regard.models.dropout import Dropout
 
 Vectors = Float[Tensor, "rows length width"]
@@ -31,9 +32,10 @@ class Embedded(NamedTuple):
 
 
 class Input(nn.Module, ABC):
-    """Base of inputs: Dropout(scale · v + position) at each position, whose vector v a subclass computes (``vectors``).
+    """Base of inputs: Dropout(norm(scale · v + position)) at each position; a subclass computes the vector v.
 
-    Position, dropout and scale are choices of the network that uses the input: its builder calls ``configure``.
+    Position, dropout and scale are choices of the network that uses the input: its builder calls ``configure``. So is
+    the norm, the identity unless the builder calls ``add_norm``.
 
     Args:
         width: features of a position.
@@ -44,6 +46,7 @@ class Input(nn.Module, ABC):
         super().__init__()
         self.width, self.scale = width, scale
         self.position: Position = NoPosition()
+        self.norm: nn.Module = nn.Identity()
         self.dropout = Dropout(0.0)
 
     def configure(self, position: Position | None = None, *, dropout: float = 0.0, scale: float | None = None) -> Input:
@@ -55,6 +58,18 @@ class Input(nn.Module, ABC):
     def add_values(self, features: int) -> None:
         """Add a table of value vectors with these features. Raises ValueError for inputs without tokens."""
         raise ValueError("value embeddings require an input of tokens, which this input is not")
+
+    def add_norm(self, norm: nn.Module) -> None:
+        """Normalize the sum of vectors and positions with ``norm``, as in BERT."""
+        self.norm = norm
+
+    def drop_tokens(self, share: float) -> None:
+        """Scale for inputs of which this share was masked. Raises ValueError for inputs without tokens."""
+        raise ValueError("token dropout requires an input of tokens, which this input is not")
+
+    def add_segments(self, segments: int) -> None:
+        """Add a table of vectors of the texts of a row. Raises ValueError for inputs without tokens."""
+        raise ValueError("segments require an input of tokens, which this input is not")
 
     @abstractmethod
     def vectors(self, inputs: Shaped[Tensor, "rows length *features"]) -> Vectors:
@@ -75,8 +90,8 @@ class Input(nn.Module, ABC):
         return self.finish(self.vectors(inputs), position)
 
     def finish(self, vectors: Vectors, position: Positions) -> Vectors:
-        """Apply scale, position and dropout."""
-        return self.dropout(self.position(vectors * self.scale, position))
+        """Apply scale, position, norm and dropout."""
+        return self.dropout(self.norm(self.position(vectors * self.scale, position)))
 
 
 class TokenInput(Input):
@@ -88,20 +103,52 @@ class TokenInput(Input):
 
     ``values`` (types, value features), from ``add_values``: a second table that adds to the values of every layer
     (Jordan et al. 2024).
+
+    ``segments`` (segments, width), from ``add_segments``: a vector of each text of a row, which is added to E[token]
+    (Devlin et al. 2019, §3). A text ends with END; texts after the last segment share its vector.
+
+    ``token_dropout`` s, from ``drop_tokens``: as in ESM-2's code (Lin et al. 2023). E is multiplied by (1 − s) / (1 −
+    share of ``mask`` in the row). The vector of ``mask`` is 0. ``mask``: token of masked models; None: unknown.
     """
 
     values: nn.Parameter | None
+    segments: nn.Parameter | None
 
-    def __init__(self, weight: nn.Parameter) -> None:
+    def __init__(self, weight: nn.Parameter, *, mask: int | None = None) -> None:
         super().__init__(weight.shape[1], scale=math.sqrt(weight.shape[1]))
+        self.mask, self.token_dropout = mask, 0.0
         self.register_parameter("values", None)
+        self.register_parameter("segments", None)
         self.weight = weight
 
     def add_values(self, features: int) -> None:
         self.values = nn.Parameter(torch.empty(len(self.weight), features).normal_())
 
+    def add_segments(self, segments: int) -> None:
+        self.segments = nn.Parameter(torch.empty(segments, self.width).normal_(std=self.width**-0.5))
+
     def vectors(self, inputs: Int[Tensor, "rows length"]) -> Vectors:
-        return embedding(inputs, self.weight)
+        vectors = embedding(inputs, self.weight)
+        if self.token_dropout:
+            vectors = self._without_masks(vectors, inputs)
+        return vectors if self.segments is None else vectors + embedding(self._segment(inputs), self.segments)
+
+    def drop_tokens(self, share: float) -> None:
+        self.token_dropout = share
+
+    def _without_masks(self, vectors: Vectors, inputs: Int[Tensor, "rows length"]) -> Vectors:
+        if self.mask is None:
+            return vectors * (1 - self.token_dropout)
+        masked = inputs == self.mask
+        share = masked.sum(-1, keepdim=True) / (inputs != PAD).sum(-1, keepdim=True).clamp(min=1)
+        factor = (~masked).to(vectors.dtype) * (1 - self.token_dropout) / (1 - share).clamp(min=1e-6)
+        return vectors * factor[..., None]
+
+    def _segment(self, inputs: Int[Tensor, "rows length"]) -> Int[Tensor, "rows length"]:
+        """Return the segment of each token: the number of texts that end before it, at most that of the last row."""
+        assert self.segments is not None
+        ends = (inputs == END).long()
+        return (ends.cumsum(-1) - ends).clamp(max=len(self.segments) - 1)
 
     def value_vectors(self, inputs: Int[Tensor, "rows length"]) -> Float[Tensor, "rows length value"] | None:
         return None if self.values is None else embedding(inputs, self.values)
@@ -126,6 +173,15 @@ class AffixInput(Input):
 
     def add_values(self, features: int) -> None:
         self.tokens.add_values(features)
+
+    def add_norm(self, norm: nn.Module) -> None:
+        self.tokens.add_norm(norm)
+
+    def add_segments(self, segments: int) -> None:
+        self.tokens.add_segments(segments)
+
+    def drop_tokens(self, share: float) -> None:
+        self.tokens.drop_tokens(share)
 
     def vectors(self, inputs: Int[Tensor, "rows length numbers"]) -> Vectors:
         buckets = inputs[..., 1:]

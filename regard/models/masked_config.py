@@ -59,6 +59,13 @@ class MaskedModelConfig(NetConfig):
         description="multiply the distribution of the network by that of the baseline, with learned exponents by the "
         "contexts that the tables know; they start at the baseline alone",
     )
+    transform: Literal["none", "relu", "gelu", "gelu-tanh", "swish"] = Field(
+        "none", description="activation of a dense layer with a norm before the output projection, as in BERT"
+    )
+    head: bool = Field(
+        True,
+        description="false: an imported encoder without a masked head, which can only start other models",
+    )
 
     @model_validator(mode="after")
     def _sees_both_sides(self) -> MaskedModelConfig:

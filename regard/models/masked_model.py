@@ -16,25 +16,26 @@ from regard.models.gap_gate import GapGate
 from regard.models.head import Head
 from regard.models.input import Input, TokenInput, embedding_matrix
 from regard.models.masked_config import ContextMeanConfig, MaskedModelConfig
+from regard.models.transformer.feed_forward import PLAIN, Elementwise
 
 
 class MaskedModel(nn.Module):
-    """P(token | all visible tokens) at each position (Devlin et al. 2019, without the layer before the output).
+    """P(token | all visible tokens) at each position (Devlin et al. 2019).
 
     Embeddings have one type more than the output vocabulary: the mask, which is last and never predicted. ``gate``:
     exponents of a product with tables, which the objective and the predictor use; the outputs of the model are those of
-    the network alone.
+    the network alone. ``transform``: the layer before the output, as in the paper; None: none.
     """
 
-    def __init__(self, encoder: Encoder, head: Head) -> None:
+    def __init__(self, encoder: Encoder, head: Head, transform: OutputTransform | None = None) -> None:
         super().__init__()
-        self.encoder, self.head = encoder, head
+        self.encoder, self.head, self.transform = encoder, head, transform
         self.gate: GapGate | None = None
 
     def forward(self, inputs: Int[Tensor, "rows length"], span: Span) -> Float[Tensor, "rows length width"]:
         """Return the features of each position, given all valid positions of its row."""
         states: Tensor = self.encoder(inputs, span).states
-        return states
+        return states if self.transform is None else self.transform(states)
 
     def log_probabilities(self, features: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape types"]:
         """Return log-probabilities of every type (the mask's is last), in float32 or wider."""
@@ -51,9 +52,33 @@ def build_masked_model(config: MaskedModelConfig, types: int) -> MaskedModel:
     if isinstance(side, ContextMeanConfig):
         encoder = ContextMeanEncoder(TokenInput(embedding).configure(dropout=side.dropout), side.window)
     else:
-        encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding))
+        encoder = ARCHITECTURES[side.kind].encoder(side, TokenInput(embedding, mask=types))
     bias = nn.Parameter(torch.zeros(types + 1)) if config.output_bias else None
-    return MaskedModel(encoder, Head(projection, bias))
+    return MaskedModel(encoder, Head(projection, bias), _transform(config, encoder.width, std))
+
+
+def _transform(config: MaskedModelConfig, width: int, std: float | None) -> OutputTransform | None:
+    """Return the layer before the output, whose norm has the ε of the encoder's norms."""
+    if config.transform == "none":
+        return None
+    epsilon = getattr(config.encoder, "normalization_epsilon", None) or 1e-5
+    transform = OutputTransform(width, activation=PLAIN[config.transform], epsilon=epsilon)
+    if std is not None:
+        nn.init.normal_(transform.dense.weight, std=std)
+        nn.init.zeros_(transform.dense.bias)
+    return transform
+
+
+class OutputTransform(nn.Module):
+    """LayerNorm(act(W x + b)) of the states before the output projection, as in BERT's code (Devlin et al. 2019)."""
+
+    def __init__(self, width: int, *, activation: Elementwise, epsilon: float) -> None:
+        super().__init__()
+        self.dense, self.norm, self.activation = nn.Linear(width, width), nn.LayerNorm(width, eps=epsilon), activation
+
+    def forward(self, states: Float[Tensor, "*shape width"]) -> Float[Tensor, "*shape width"]:
+        transformed: Tensor = self.norm(self.activation(self.dense(states)))
+        return transformed
 
 
 class ContextMeanEncoder(Encoder):

@@ -64,3 +64,11 @@ class EncoderStart(_StartedEncoder):
         """The run that it starts from, ``from`` in a config; None for random weights."""
         origin: Origin | None = getattr(self, "from")
         return origin
+
+
+def trained_positions(model: Any) -> int | None:
+    """Return the number of learned positions of an encoder with ``from`` in a table ``model``; None if unlimited."""
+    encoder = model.get("encoder") if isinstance(model, dict) else None
+    position = encoder.get("position") if isinstance(encoder, dict) and encoder.get("from") is not None else None
+    longest = position.get("longest") if isinstance(position, dict) else None
+    return longest if isinstance(longest, int) else None

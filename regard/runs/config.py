@@ -46,9 +46,9 @@ def load_config(
     config: type[RunConfig] = locate_task(kind, saved=saved).config()
     short = short_keys(config)
     start = None if saved else parse_start(stated)
-    source_config = None if start is None else _source_of(start)
-    if start is not None and source_config is not None:
-        read = [base_layer(source_config, config, kind, start), *read]
+    trained = None if start is None else source_config(start)
+    if start is not None and trained is not None:
+        read = [base_layer(trained, config, kind, start), *read]
     layers = [_normalized(expand_short_keys(layer, short), config) for layer in read]
     set_keys = [(config.moved(expand_key(key, short)), value) for key, value in parsed]
     values = merge(layers, set_keys, config.replaced)
@@ -59,12 +59,12 @@ def load_config(
         resolved = config.model_validate(values)
     except ValidationError as error:
         raise explain(error, config, layers, [key for key, _ in set_keys]) from error
-    if start is not None and source_config is not None:
-        require_agreement(resolved, source_config, start)
+    if start is not None and trained is not None:
+        require_agreement(resolved, trained, start)
     return resolved
 
 
-def _source_of(start: StartingPoint) -> RunConfig:
+def source_config(start: StartingPoint) -> RunConfig:
     """Return the config of the run that another starts from; ConfigError if it is missing."""
     path = Path(start.origin.run)
     if not (path / "config.toml").is_file():
@@ -72,7 +72,9 @@ def _source_of(start: StartingPoint) -> RunConfig:
             f"the run to start from, {path}, is missing",
             where=start.key,
             why="the folder has no config.toml" if path.exists() else "the folder does not exist",
-            help="import a transformers folder first: regard import" if path.exists() else None,
+            help=f"import a transformers folder first: regard import {path} RUN, then --set {start.key}=RUN"
+            if path.exists()
+            else None,
         )
     return load_config(path / "config.toml", saved=True)
 

@@ -80,9 +80,6 @@ def _reading_tables(source: RunConfig, obstacle: str | None, kind: str, start: S
             what, where=start.key, why=f"the task of that run is {source.task.kind}, which has no encoder"
         )
     table = side.model_dump(mode="json", exclude_none=True)
-    if table.pop("embedding_scale", None) is not None:
-        why = "it scales embeddings by a factor other than √width, like imported GPT-2; encoders cannot"
-        raise ConfigError(what, where=start.key, why=why)
     for key in ("from", "frozen"):
         table.pop(key, None)
     _, tokenizer = source.reads_with
@@ -124,8 +121,7 @@ def _differences(config: RunConfig, source: RunConfig) -> Iterator[tuple[Key, An
 def _reading_differences(config: RunConfig, source: RunConfig) -> Iterator[tuple[Key, Any, Any]]:
     source_side, side = _reading_side(source), _reading_side(config)
     if source_side is not None and side is not None:
-        pairs = _of_tables(("model", "encoder"), source_side, side)
-        yield from (difference for difference in pairs if difference[0][-1] != "embedding_scale")
+        yield from _of_tables(("model", "encoder"), source_side, side)
     source_tokenizer, tokenizer = source.reads_with[1], config.reads_with[1]
     if source_tokenizer != tokenizer:
         yield ("data", "tokenizer"), source_tokenizer, tokenizer
@@ -134,8 +130,11 @@ def _reading_differences(config: RunConfig, source: RunConfig) -> Iterator[tuple
 def _of_tables(prefix: Key, source: Any, config: Any) -> Iterator[tuple[Key, Any, Any]]:
     """Yield the keys with different values in two tables, except those of training: key, source's value, new value."""
     source_values, values = dict(_leaves(source.model_dump(), prefix)), dict(_leaves(config.model_dump(), prefix))
+    defaults = {(*prefix, name): field.default for name, field in type(config).model_fields.items()}
     for key in dict.fromkeys([*values, *source_values]):
-        if values.get(key) != source_values.get(key) and not FREE & {*key}:
+        # A decoder lacks the options of encoders, whose defaults are its own behavior.
+        unset = key not in source_values and values[key] == defaults.get(key)
+        if values.get(key) != source_values.get(key) and not unset and not FREE & {*key}:
             yield key, source_values.get(key), values.get(key)
 
 

@@ -119,6 +119,11 @@ class RunConfig(BaseModel):
         raise NotImplementedError
 
     @property
+    def import_note(self) -> str | None:
+        """The limitation of an imported model, for the user; None if there is no limitation."""
+        return None
+
+    @property
     def origin(self) -> Origin | None:
         """The run whose weights this one starts from; None for random weights."""
         nets = (getattr(self, name) for name in self.nets())

@@ -35,7 +35,7 @@ def read_vocabulary(folder: Path, settings: CausalSettings) -> CausalVocabulary:
         ModelError: the pieces are neither bytes nor characters, or they do not match the model.
     """
     path = folder / "tokenizer.json"
-    document = json_of(path)
+    document = with_type(json_of(path))
     ids = _ids(path, document, settings.vocab_size)
     specials = _specials(path, document, ids, settings)
     copies = [id for id in range(END) if specials[id] in [*specials[:id], specials[END]]]
@@ -78,6 +78,14 @@ def _ids(path: Path, document: dict[str, Any], types: int) -> dict[str, int]:
     return ids
 
 
+def with_type(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the content of ``tokenizer.json`` with the type of its model, which early files omit."""
+    model = document.get("model")
+    if not isinstance(model, dict) or "type" in model:
+        return document
+    return document | {"model": {"type": "BPE" if "merges" in model else "WordPiece"} | model}
+
+
 def _specials(path: Path, document: dict[str, Any], ids: dict[str, int], settings: CausalSettings) -> list[int]:
     """Return the rows of padding, unknown, begin and end symbol. A missing symbol gets the row of the end symbol."""
     ends = settings.eos_token_id
@@ -111,12 +119,12 @@ def _names(pieces: dict[int, str], rows: list[int], copies: list[int]) -> list[s
 
 def _tokenizer(path: Path, document: dict[str, Any], names: list[str]) -> Tokenizer:
     model, specials = document["model"], names[: len(SPECIALS)]
-    steps = _step_types(document.get("decoder")), _step_types(document.get("pre_tokenizer"))
+    steps = step_types(document.get("decoder")), step_types(document.get("pre_tokenizer"))
     if not model.get("merges") and steps == (["Fuse"], []) and all(len(name) == 1 for name in names[len(SPECIALS) :]):
         return CharacterTokenizer(TokenizerConfig(kind="character"), names[len(SPECIALS) :])
     if "ByteLevel" not in steps[0] or "ByteLevel" not in steps[1] or model.get("byte_fallback"):
         raise invalid_folder(path, "its tokenizer is not a byte-level BPE")
-    if unsupported := [step for step in _step_types(document.get("normalizer")) if step != "NFC"]:
+    if unsupported := [step for step in step_types(document.get("normalizer")) if step != "NFC"]:
         raise invalid_folder(path, f"its normalizer {unsupported[0][:50]} is not supported; only NFC is")
     ids = {name: id for id, name in enumerate(names)}
     plain = [token | {"id": ids[token["content"]]} for token in document.get("added_tokens") or []]
@@ -136,7 +144,7 @@ def _tokenizer(path: Path, document: dict[str, Any], names: list[str]) -> Tokeni
         raise invalid_folder(path, str(error)) from error
 
 
-def _step_types(section: Any) -> list[str]:
+def step_types(section: Any) -> list[str]:
     """Return the types of the steps in one section of the file."""
     if not isinstance(section, dict):
         return []

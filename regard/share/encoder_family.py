@@ -108,13 +108,14 @@ def _norm(foreign: str, own: str) -> Names:
         yield f"{foreign}.{part}", f"{own}.{part}"
 
 
-def _layer(number: int, *, before_attention: str, before_feed_forward: str) -> Names:
+def layer_names(number: int, *, around_attention: str, around_feed_forward: str) -> Names:
+    """Yield the names of a layer's tensors, with the names of the norms around attention and feed-forward."""
     foreign, own = f"encoder.layer.{number}", f"encoder.layers.{number}"
-    yield from _norm(f"{foreign}.{before_attention}", f"{own}.around_mixer.norm")
+    yield from _norm(f"{foreign}.{around_attention}", f"{own}.around_mixer.norm")
     for part in ("query", "key", "value"):
         yield from _norm(f"{foreign}.attention.self.{part}", f"{own}.mixer.attention.{part}")
     yield from _norm(f"{foreign}.attention.output.dense", f"{own}.mixer.attention.output")
-    yield from _norm(f"{foreign}.{before_feed_forward}", f"{own}.around_feed_forward.norm")
+    yield from _norm(f"{foreign}.{around_feed_forward}", f"{own}.around_feed_forward.norm")
     yield from _norm(f"{foreign}.intermediate.dense", f"{own}.feed_forward.up")
     yield from _norm(f"{foreign}.output.dense", f"{own}.feed_forward.down")
 
@@ -143,7 +144,7 @@ MEGATRON_BERT = EncoderFamily(
     kind="megatron-bert",
     classes="MegatronBert",
     prefix="bert.",
-    layer=lambda number: _layer(number, before_attention="attention.ln", before_feed_forward="ln"),
+    layer=lambda number: layer_names(number, around_attention="attention.ln", around_feed_forward="ln"),
     last="encoder.ln",
     masked=("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm", "cls.predictions.decoder",
             "cls.predictions.decoder.bias"),
@@ -190,7 +191,7 @@ ESM = EncoderFamily(
     kind="esm",
     classes="Esm",
     prefix="esm.",
-    layer=lambda number: _layer(number, before_attention="attention.LayerNorm", before_feed_forward="LayerNorm"),
+    layer=lambda number: layer_names(number, around_attention="attention.LayerNorm", around_feed_forward="LayerNorm"),
     last="encoder.emb_layer_norm_after",
     masked=("lm_head.dense", "lm_head.layer_norm", "lm_head.decoder", "lm_head.bias"),
     classifier=("classifier.dense", "classifier.out_proj"),

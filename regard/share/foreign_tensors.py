@@ -24,14 +24,15 @@ class ForeignTensors:
 
     def __init__(self, path: Path, file: Any) -> None:
         self.path, self._file = path, file
-        self.names = frozenset(file.keys())
+        self._stored = {_current(name): name for name in file.keys()}
+        self.names = frozenset(self._stored)
 
     def __getitem__(self, name: str) -> Tensor:
-        tensor: Tensor = self._file.get_tensor(name)
+        tensor: Tensor = self._file.get_tensor(self._stored[name])
         return tensor.float()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._file.get_slice(name).get_shape())
+        return tuple(self._file.get_slice(self._stored[name]).get_shape())
 
     def first(self, names: list[str]) -> str:
         """Return the first of these names that the file has; otherwise the first name."""
@@ -42,7 +43,7 @@ class ForeignTensors:
         for name, shape in shapes.items():
             if name not in self.names:
                 raise invalid_folder(self.path, f"the tensor {name} is missing")
-            stored = self._file.get_slice(name)
+            stored = self._file.get_slice(self._stored[name])
             if tuple(stored.get_shape()) != shape:
                 raise invalid_folder(
                     self.path, f"{name} has the shape {stored.get_shape()}; config.json implies {list(shape)}"
@@ -58,11 +59,23 @@ class ForeignTensors:
             raise invalid_folder(self.path, f"the tensor {unknown[0]} is not part of such a model")
 
 
+def _current(name: str) -> str:
+    """Return the current name of a tensor: early checkpoints of BERT call weight and bias of a norm gamma and beta."""
+    for early, current in (("LayerNorm.gamma", "LayerNorm.weight"), ("LayerNorm.beta", "LayerNorm.bias")):
+        if name.endswith(early):
+            return name.removesuffix(early) + current
+    return name
+
+
 @contextmanager
-def open_tensors(folder: Path) -> Iterator[ForeignTensors]:
-    """Open ``model.safetensors``, or the files that an index names. Raises ModelError if a file is damaged."""
+def open_tensors(folder: Path, kind: str = "AutoModelForCausalLM") -> Iterator[ForeignTensors]:
+    """Open ``model.safetensors``, or the files that an index names.
+
+    Raises:
+        ModelError: a file is damaged or missing; the message shows how the class ``kind`` of transformers writes it.
+    """
     single = folder / INDEX if (folder / INDEX).is_file() and not (folder / "model.safetensors").is_file() else None
-    path = single or weights_file(folder, "AutoModelForCausalLM")
+    path = single or weights_file(folder, kind)
     try:
         with ExitStack() as opened:
             if single is None:

@@ -29,7 +29,7 @@ from regard.core.randomness import fork, seeded_generator
 from regard.models.execution import EXECUTIONS, Execution, Reversible, Step
 from regard.models.input import TokenInput
 from regard.models.transformer.build import encoder
-from regard.models.transformer.config import TransformerStackConfig
+from regard.models.transformer.config import TransformerEncoderConfig
 from regard.models.transformer.transformer import TransformerEncoder
 from regard.studies.study import Findings, Report, at_most
 
@@ -75,7 +75,7 @@ def run(*, seed: int, minimal: bool, report: Report, execution: type[Execution] 
 def _stack(depth: int, order: Execution) -> TransformerEncoder:
     """Build an encoder with the configuration that its order of execution requires."""
     torch.manual_seed(1)
-    config = TransformerStackConfig(
+    config = TransformerEncoderConfig(
         layers=depth, width=WIDTH, heads=2, feed_forward=2 * WIDTH, norm="pre", dropout=0.1, attention_dropout=0.1,
         execution="reversible" if isinstance(order, Reversible | _AutogradStreams) else "plain",
     )  # fmt: skip

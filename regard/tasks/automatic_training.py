@@ -20,6 +20,7 @@ BATCH, MIN_BATCH = 4_096, 512  # tokens
 UPDATES_PER_EPOCH = 50  # lower limit, if batches of MIN_BATCH tokens allow it
 MIN_UPDATES = 300
 ENOUGH = BATCH * UPDATES_PER_EPOCH  # tokens from which the choice is the same
+FINE_TUNING_RATE, FINE_TUNING_WIDTH, FINE_TUNING_EPOCHS = 3e-5, 768, 3  # of a trained encoder
 SHORT_MINUTES, SHORT_BATCH = 15, 1_024  # in a short time budget, many updates are better than large batches
 
 
@@ -142,3 +143,27 @@ def two_workers(overrides: Mapping[str, Any]) -> dict[str, int]:
 
     threads = overrides.get("threads") or torch.get_num_threads()
     return {"workers": 2} if isinstance(threads, int) and threads > 1 and not torch.cuda.is_available() else {}
+
+
+def fine_tuning_settings(
+    settings: Mapping[str, Any], overrides: Mapping[str, Any], *, width: int
+) -> tuple[dict[str, Any], str]:
+    """Return the section ``train`` for a network whose encoder is already trained, and the reason.
+
+    AdamW with a small rate, a warm-up of a tenth, linear to zero, few epochs (Devlin et al. 2019, A.3). The rate is
+    that of BERT's base model; a narrower encoder gets a higher one.
+
+    Args:
+        settings: the section ``train`` for a network with random weights.
+        overrides: the keys of ``train`` that the user sets.
+        width: features of the encoder.
+    """
+    rate = float(f"{min(FINE_TUNING_RATE * FINE_TUNING_WIDTH / width, 1e-3):.2g}")
+    tuned = {key: value for key, value in settings.items() if key not in ("epochs", "early_stopping")}
+    if "optimizer" not in overrides:
+        tuned |= {"optimizer": "adamw", "weight_decay": 0.01}
+        tuned |= {} if overrides.get("schedule") == "noam" else {"learning_rate": rate}
+    reason = f"fine-tuning → AdamW, learning rate {rate:g}, warm-up of a tenth, then linear to zero"
+    if any(key in overrides for key in TRAINING_ENDS):
+        return tuned, reason
+    return tuned | {"epochs": FINE_TUNING_EPOCHS}, f"{reason}, {FINE_TUNING_EPOCHS} epochs"

@@ -17,9 +17,10 @@ from regard.data.public.catalog import corpora
 from regard.data.rows import read_head
 from regard.data.text_files import first_bytes, require_content
 from regard.errors import ConfigError, DataError
-from regard.runs.config import load_config, recipe_names
+from regard.runs.config import load_config, recipe_names, source_config
 from regard.runs.origin import parse_start
 from regard.runs.run_config import Confidence, Proposal, RunConfig
+from regard.tasks.automatic_training import fine_tuning_settings
 from regard.tasks.detect_files import require_known_form
 from regard.training.setup import require_trainable
 
@@ -73,9 +74,24 @@ def _with_origin(proposal: Proposal, overrides: Sequence[str]) -> Proposal:
         head = {key: value for key, value in model.items() if key not in of_sides}
         tables["data"] = {key: value for key, value in data.items() if key != "tokenizer"}
         reasons = proposal.reasons[:2]  # the task and the validation data; the other reasons are about the encoder
+        source = source_config(start)
+        if source.reads_with[1].kind != "word":  # subword features are for unknown words, which subwords avoid
+            head.pop("affixes", None)
+            tables["data"].pop("hidden_tokens", None)
+        user = merge([], map(parse_override, overrides))
+        settings, reason = fine_tuning_settings(tables["train"], _user_settings(overrides), width=source.width)
+        if _encoder_table(user).get("frozen") != "all":
+            tables, reasons = tables | {"train": settings}, [*reasons, reason]
         return Proposal(tables | {"model": head}, [f"encoder and vocabulary from {start.origin.run}", *reasons])
     tables["data"] = {key: value for key, value in data.items() if key in ("train", "valid", "documents", "order")}
     return Proposal(tables, [f"network and vocabulary from {start.origin.run}", *proposal.reasons[1:]])
+
+
+def _encoder_table(tables: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the table ``model.encoder`` of the user; {} if it is missing."""
+    model = tables.get("model")
+    encoder = model.get("encoder") if isinstance(model, Mapping) else None
+    return encoder if isinstance(encoder, Mapping) else {}
 
 
 def _user_settings(overrides: Sequence[str]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.training.optim import Optimizer
 from regard.training.progress import NullReporter
-from regard.training.setup import set_up
+from regard.training.setup import prepare, set_up
 from regard.training.trainer import Trainer
 
 LEARNING = 8  # updates of a predictor's network
@@ -67,8 +67,7 @@ class TaskCase:
 
     @cached_property
     def data(self) -> Data:
-        run = self.run()
-        return self.task.prepare(run, lambda message: None, None)
+        return prepare(self.run(), log=lambda message: None)
 
     @cached_property
     def undisturbed(self) -> tuple[RunFolder, dict[str, Tensor]]:

@@ -29,7 +29,7 @@ from regard.testing.task_case import UPDATES, TaskCase, trained
 from regard.training.carry import continued, detach_carry
 from regard.training.optim import Optimizer
 from regard.training.progress import NullReporter
-from regard.training.setup import set_up
+from regard.training.setup import prepare, set_up
 from regard.training.shards import Shards, Workers
 from regard.training.strategy import Trainable
 from regard.training.trainer import Trainer
@@ -110,7 +110,7 @@ def collating_is_pure(case: TaskCase, draw: Draw) -> None:
 @law(TASK_LAWS)
 def an_epoch_is_a_function_of_its_number(case: TaskCase, draw: Draw) -> None:
     """An epoch has the same batches if requested again or from reopened data; another epoch has another order."""
-    train, again = case.data.train, case.task.prepare(case.run(), lambda message: None, None).train
+    train, again = case.data.train, prepare(case.run(), log=lambda message: None).train
     for epoch in (0, 1, None):
         for other in (train, again):
             plans = zip(train.batches(epoch), other.batches(epoch), strict=True)

@@ -72,6 +72,8 @@ class Muon(torch.optim.Optimizer):
         """Yield successive groups with about ``TOGETHER`` weights, since all of their updates are in memory at once."""
         groups, size = list[dict[str, Any]](), 0
         for group in self.param_groups:
+            if group["params"][0].grad is None:
+                continue
             groups.append(group)
             size += group["parameter"].numel()
             if size >= TOGETHER:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from regard.config.settings import TrainConfig
 from regard.core.tensors import kept_buffers
+from regard.training.layer_rates import LayerRates, split_groups
 from regard.training.muon import HiddenMatrix, Muon, hidden_matrices
 from regard.training.row_parts import own_rows, rows_like, shard_like, total_norm
 
@@ -102,6 +103,8 @@ class Optimizer:
         weight_decay: float = 0.0,
         clip_norm: float | None = None,
         ema: float | None = None,
+        layer_decay: float = 1.0,
+        unfreeze_every: int | None = None,
     ) -> None:
         self.names = [name for name, _ in model.named_parameters()]
         self.parameters = [parameter for _, parameter in model.named_parameters()]
@@ -124,11 +127,13 @@ class Optimizer:
         stacked = hidden_matrices(model) if kind == "muon" else {}
         used = [kind if kind != "muon" or name in stacked else "adamw" for name in self.names]
         self.kinds = [name if p.requires_grad else FROZEN for name, p in zip(used, self.parameters, strict=True)]
+        self.layers = LayerRates(self.names, decay=layer_decay, unfreeze_every=unfreeze_every)
         self.inner = {
             name: makers[name]([m for m, own in zip(self.masters, self.kinds, strict=True) if own == name])
             for name in dict.fromkeys(self.kinds)
             if name != FROZEN
         }
+        split_groups(self.inner.values(), self.masters, self.layers.factors)
 
     def _matrices(self, stacked: Mapping[str, int]) -> list[HiddenMatrix]:
         """Return the hidden matrices, by master weight, with the number format in which the model computes."""
@@ -139,11 +144,14 @@ class Optimizer:
             if name in stacked and p.requires_grad
         ]
 
-    def step(self, learning_rate: float, gradients: Sequence[Tensor] | None = None) -> float:
+    def step(
+        self, learning_rate: float, gradients: Sequence[Tensor] | None = None, *, number: int | None = None
+    ) -> float:
         """Make one update and return the norm of the gradients before clipping.
 
         ``gradients``: by parameter; by default, the gradients of ``backward``, which are then dropped. Given gradients
-        are modified; they must be at least float32 and have the memory layout of the parameters.
+        are modified; they must be at least float32 and have the memory layout of the parameters. ``number``: of the
+        update, from 1, by which layers are unfrozen; None: all are.
 
         If the norm is not finite, no weight changes and the gradients are dropped; the caller decides how to proceed.
         Buffers that the passes have updated, as in BatchNorm, are restored to their values after the previous update.
@@ -151,19 +159,22 @@ class Optimizer:
         if gradients is None:
             accumulated = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
             gradients = [own_rows(g.float() if g.dtype == torch.bfloat16 else g) for g in accumulated]
-        own_gradients = list(gradients)
+        own_gradients, trained = list(gradients), self.layers.trained(number)
         self._drop_gradients()
+        for index, is_trained in enumerate(trained):
+            if not is_trained:  # as if the parameter did not exist: it changes neither the norm nor its moments
+                own_gradients[index] = torch.zeros_like(own_gradients[index])
         norm = total_norm(own_gradients, self.parameters)
         if not math.isfinite(norm):
             self._move_buffers(self._last_buffers, list(self.buffers.values()))
             return norm
         if self.clip_norm is not None and norm > self.clip_norm:
             torch._foreach_mul_(own_gradients, self.clip_norm / norm)
-        for master, gradient in zip(self.masters, own_gradients, strict=True):
-            master.grad = gradient
+        for master, gradient, is_trained in zip(self.masters, own_gradients, trained, strict=True):
+            master.grad = gradient if is_trained else None
         for inner in self.inner.values():
             for group in inner.param_groups:
-                group["lr"] = learning_rate
+                group["lr"] = learning_rate * group["factor"]
             inner.step()
         self._drop_gradients()
         self._publish()
@@ -295,4 +306,6 @@ def make_optimizer(model: nn.Module, settings: TrainConfig) -> Optimizer:
         weight_decay=settings.weight_decay,
         clip_norm=settings.clip_norm,
         ema=settings.ema,
+        layer_decay=settings.layer_decay,
+        unfreeze_every=settings.unfreeze_every,
     )

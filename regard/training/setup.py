@@ -32,6 +32,7 @@ from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import outline, require_fitting, require_memory, sketch
 from regard.training.baseline import fit_baseline
+from regard.training.layer_rates import LayerRates
 from regard.training.muon import hidden_matrices
 from regard.training.optim import make_optimizer
 from regard.training.origin import (
@@ -87,6 +88,7 @@ def require_trainable(config: RunConfig) -> None:
     net = sketch(build)
     _shards(config, net)
     _require_matrices(config, net)
+    _require_layers(config, net)
 
 
 def set_up(
@@ -230,6 +232,15 @@ def _plan_lines(plan: Plan) -> Iterator[str]:
             f"warning: the warm-up of {pluralize(plan.fit.warmup, 'update')} is longer than the training of "
             f"{plan.steps:,}; shorten it: --set train.warmup={plan.steps // 10}"
         )
+
+
+def _require_layers(config: RunConfig, net: nn.Module) -> None:
+    """Raise ConfigError if rates depend on the layer, and the network has no layers."""
+    settings = config.train
+    key = "layer_decay" if settings.layer_decay != 1 else "unfreeze_every" if settings.unfreeze_every else None
+    if key is not None and not any(LayerRates([name for name, _ in net.named_parameters()]).layers_above):
+        why = "rates and unfreezing by layer require an encoder or decoder with layers"
+        raise ConfigError("the network has no layers", where=f"train.{key}", why=why, help=f"remove train.{key}")
 
 
 def _require_matrices(config: RunConfig, net: nn.Module) -> None:

@@ -53,7 +53,8 @@ class Updater:
             seed = (self.config.seed, progress.step)
             gradient = self.strategy.gradient(self.model, self.examples, batches, self.carry, seed=seed)
         finite = not on_any_rank(self.strategy, not math.isfinite(gradient.minimized))
-        norm = self.optimizer.step(rate(progress.step + 1), gradient.values) if finite else self.optimizer.skip()
+        optimizer, number = self.optimizer, progress.step + 1
+        norm = optimizer.step(rate(progress.step + 1), gradient.values, number=number) if finite else optimizer.skip()
         self.carry = gradient.carry if math.isfinite(norm) and progress.batch else {}
         progress.step += 1
         return gradient, norm, batches

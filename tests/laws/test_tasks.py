@@ -23,10 +23,12 @@ from regard.core.untrusted_files import json_value
 from regard.data.computed_order import ComputedBatches
 from regard.errors import DataError
 from regard.inspection.observation_document import observation_document
+from regard.share.import_folder import import_folder
 from regard.tasks.language_model import task as language_model_task
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.codec_case import equal_values
 from tests.laws import frames_task, own_task
+from tests.share.test_encoder_import import folder_of
 
 OWN = f"{own_task.__name__}:TASK"
 
@@ -50,8 +52,23 @@ def _wide(kind: str) -> TaskCase:
     return TaskCase(replace(task, sample=sample), kind)
 
 
-@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams", "tables"])
-def case(request: pytest.FixtureRequest) -> TaskCase:
+def _from_an_imported_encoder(folder: Path) -> TaskCase:
+    """A classifier that starts from an encoder that transformers has written."""
+    folder_of("roberta", folder / "theirs", num_hidden_layers=1)
+    imported = import_folder(folder / "theirs", folder / "imported").path
+    task = find_task("classification")
+
+    def sample(folder: Path) -> Any:
+        model = {"encoder": {"from": str(imported)}, "pooling": "first"}
+        return dict(task.sample(folder)) | {"model": model, "train": {"batch_tokens": 64}}
+
+    return TaskCase(replace(task, sample=sample), "classification")
+
+
+@pytest.fixture(scope="module", params=[*TASKS, OWN, "frames", "n-grams", "tables", "imported"])
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TaskCase:
+    if request.param == "imported":
+        return _from_an_imported_encoder(tmp_path_factory.mktemp("imported"))
     if request.param == "frames":
         return TaskCase(frames_task.TASK, "classification")
     if request.param in ("n-grams", "tables"):

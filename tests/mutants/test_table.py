@@ -18,6 +18,7 @@ from tests.test_train import Making
 
 from .declared import DECLARED
 from .editing import Edit
+from .imported import IMPORTED
 from .measured import MEASURED
 from .table import MUTANTS, Mutant
 
@@ -27,7 +28,7 @@ def making(tmp_path: Path) -> Iterator[Making]:
     yield Making(tmp_path)
 
 
-ALL = MUTANTS | MEASURED | DECLARED
+ALL = MUTANTS | MEASURED | DECLARED | IMPORTED
 
 
 @pytest.mark.parametrize("mutant", ALL.values(), ids=ALL)

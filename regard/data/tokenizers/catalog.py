@@ -32,6 +32,7 @@ from regard.data.tokenizers.subword import (
 from regard.data.tokenizers.tokenizer import (
     FIXED,
     FORMAT,
+    IMPORTED,
     SizeMisfit,
     Tokenizer,
     TokenizerConfig,
@@ -59,9 +60,9 @@ def train_tokenizer(lines: Iterable[str], config: TokenizerConfig, key: str = "d
         ConfigError: the corpus allows no vocabulary of that size; the error states the largest size.
         DataError: the corpus has no text.
     """
-    if config.kind == "listed":
+    if config.kind in IMPORTED:
         help = "use another kind, such as bpe"
-        what = "a listed vocabulary cannot be trained; it is part of an imported model"
+        what = f"a {config.kind} vocabulary cannot be trained; it is part of an imported model"
         raise ConfigError(what, where=f"{key}.kind", help=help)
     try:
         return _trained(lines, config)
@@ -100,7 +101,7 @@ def load_tokenizer(folder: Path, name: str) -> Tokenizer:
     build: Callable[[TokenizerConfig, bytes], Tokenizer]
     if config.kind == "listed":
         suffix, build = "model", partial(MarianTokenizer, pieces=pieces)
-    elif config.library == "sentencepiece" and config.kind != "byte-bpe":
+    elif config.library == "sentencepiece" and config.kind not in ("byte-bpe", "wordpiece"):
         suffix, build = "model", SentencePieceTokenizer
     else:
         suffix, build = "tokenizer.json", HuggingFaceTokenizer

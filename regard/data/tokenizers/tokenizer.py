@@ -7,7 +7,7 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
@@ -16,6 +16,7 @@ from regard.core.atomic_files import explain_os_errors
 PAD, UNKNOWN, BEGIN, END = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<unk>", "<s>", "</s>")
 FORMAT = {"format": "regard-tokenizer", "version": 1}
+IMPORTED = ("listed", "wordpiece")  # kinds that only imported models have
 FIXED = {"byte": 260, "notes": 133}  # kinds with a fixed vocabulary, and its size
 
 
@@ -25,7 +26,8 @@ class TokenizerConfig(BaseModel):
     Attributes:
         kind: the type of pieces. ``byte-bpe`` merges UTF-8 bytes, as GPT-2 does, and decodes exactly. ``listed`` is for
             imported models: SentencePiece's pieces, numbered by a list. ``notes`` are the pitches of music. ``k-mer``:
-            overlapping substrings of ``k`` letters, for DNA.
+            overlapping substrings of ``k`` letters, for DNA. ``wordpiece`` is for imported models: the longest pieces
+            of each word, as in BERT.
         library: the library that trains ``bpe`` and ``unigram``.
         size: vocabulary size, the four special pieces included. By default, ``bpe`` and ``unigram`` have 8,000 pieces,
             or the maximum for a smaller corpus; other kinds keep all pieces of the corpus.
@@ -33,18 +35,30 @@ class TokenizerConfig(BaseModel):
         joiner: the mark at the end of a piece that continues in the next (``@@`` in text from subword-nmt); it is
             removed on decoding.
         k: number of letters of a ``k-mer``.
+        word_space: whether a space precedes each token of a tagged sentence, as pieces of imported models expect.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal[
-        "bpe", "unigram", "byte-bpe", "word", "character", "byte", "pretokenized", "listed", "notes", "k-mer"
+        "bpe",
+        "unigram",
+        "byte-bpe",
+        "word",
+        "character",
+        "byte",
+        "pretokenized",
+        "listed",
+        "notes",
+        "k-mer",
+        "wordpiece",
     ] = "bpe"
     library: Literal["sentencepiece", "tokenizers"] = "sentencepiece"
     size: int | None = Field(default=None, gt=len(SPECIALS))
     lowercase: bool = False
     joiner: str | None = Field(default=None, min_length=1)
     k: int | None = Field(default=None, ge=1, le=12)
+    word_space: bool = False
 
     @field_validator("kind", mode="before")
     @classmethod
@@ -153,7 +167,8 @@ class Tokenizer(ABC):
 
     def digest(self) -> str:
         """Return a SHA-256 that is equal for two tokenizers exactly if they encode every text identically."""
-        unset = {"k"} if self.config.k is None else set[str]()  # a later key: earlier digests stay valid
+        later: dict[str, Any] = {"k": None, "word_space": False}  # later keys: earlier digests stay valid
+        unset = {key for key, default in later.items() if getattr(self.config, key) == default}
         whole = hashlib.sha256(self.config.model_dump_json(exclude=unset).encode())
         whole.update(json.dumps(self._vocabulary()).encode())
         for suffix, content in sorted(self._files().items()):

@@ -94,7 +94,7 @@ class _Digits(_Part):
 
 
 class _Whitespace(_Part):
-    type: Literal["Whitespace", "WhitespaceSplit"]
+    type: Literal["Whitespace", "WhitespaceSplit", "BertPreTokenizer"]
 
 
 class _Pattern(_Part):
@@ -119,14 +119,28 @@ class _Nfc(_Part):
     type: Literal["NFC"]
 
 
+class _BertNormalizer(_Part):
+    type: Literal["BertNormalizer"]
+    clean_text: bool
+    handle_chinese_chars: bool
+    strip_accents: bool | None
+    lowercase: bool
+
+
 class _Fuse(_Part):
     type: Literal["Fuse"]
+
+
+class _WordPieceDecoder(_Part):
+    type: Literal["WordPiece"]
+    prefix: Literal["##"]
+    cleanup: bool
 
 
 _PreTokenizer = Annotated[
     _ByteLevel | _Metaspace | _Punctuation | _Digits | _Whitespace | _Split, Field(discriminator="type")
 ]
-_Decoder = Annotated[_ByteLevel | _Metaspace | _Fuse, Field(discriminator="type")]
+_Decoder = Annotated[_ByteLevel | _Metaspace | _Fuse | _WordPieceDecoder, Field(discriminator="type")]
 
 
 def _once(steps: list[_Part]) -> list[_Part]:
@@ -185,16 +199,25 @@ class _Unigram(_Part):
     byte_fallback: bool = False
 
 
+class _WordPiece(_Part):
+    type: Literal["WordPiece"]
+    unk_token: Piece
+    continuing_subword_prefix: Literal["##"]
+    # A longer word is unknown. The search of its pieces takes time that grows with the square of its length.
+    max_input_chars_per_word: Annotated[int, Field(ge=1, le=200)]
+    vocab: dict[Piece, Id]
+
+
 class _File(_Part):
     version: Literal["1.0"]
     truncation: None = None
     padding: None = None
     added_tokens: list[_AddedToken]
-    normalizer: Annotated[_Nfc | _Normalizers, Field(discriminator="type")] | None = None
+    normalizer: Annotated[_Nfc | _Normalizers | _BertNormalizer, Field(discriminator="type")] | None = None
     pre_tokenizer: Annotated[_PreTokenizer | _PreTokenizers, Field(discriminator="type")] | None = None
     post_processor: None = None
     decoder: Annotated[_Decoder | _Decoders, Field(discriminator="type")] | None = None
-    model: Annotated[_BytePairs | _Unigram, Field(discriminator="type")]
+    model: Annotated[_BytePairs | _Unigram | _WordPiece, Field(discriminator="type")]
 
     @model_validator(mode="after")
     def _pieces_are_numbered(self) -> _File:

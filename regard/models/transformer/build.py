@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from torch import nn
@@ -15,7 +16,7 @@ from regard.models.head import Head
 from regard.models.input import Input
 from regard.models.language_model import LanguageModel
 from regard.models.parts import absolute_position, reader
-from regard.models.transformer.config import TransformerDecoderConfig, TransformerStackConfig
+from regard.models.transformer.config import TransformerDecoderConfig, TransformerEncoderConfig, TransformerStackConfig
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward, feed_forward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.mixers import build_mixer
@@ -26,10 +27,15 @@ from regard.models.transformer.transformer import TransformerDecoder, Transforme
 Part = TypeVar("Part", bound=nn.Module)
 
 
-def encoder(config: TransformerStackConfig, input: Input) -> TransformerEncoder:
+def encoder(config: TransformerEncoderConfig, input: Input) -> TransformerEncoder:
     site = mixer_site(config, Padding(), where="model.encoder", causal=False)
-    layers = [_layer(config, site._replace(layer=number)) for number in range(config.layers)]
-    _configure(config, input, layers, where="model.encoder")
+    everywhere = site if config.global_every is None else _global_site(config)
+    sites = [everywhere if number % (config.global_every or 1) == 0 else site for number in range(config.layers)]
+    layers = [_layer(config, own._replace(layer=number)) for number, own in enumerate(sites)]
+    if not config.first_norm:
+        layers[0].around_mixer.norm = nn.Identity()
+    _configure(config, input, layers, where="model.encoder", scale=config.embedding_scale)
+    _extend(config, input)
     return _initial(TransformerEncoder(input, layers, _last_norm(config), EXECUTIONS[config.execution]()), config)
 
 
@@ -71,6 +77,32 @@ def _configure(
                 help=help,
             ) from problem
     input.configure(absolute_position(config.position, input.width), dropout=config.dropout, scale=scale)
+
+
+def _global_site(config: TransformerEncoderConfig) -> MixerSite:
+    """Return the site of the mixers that attend to all positions."""
+    mixer, position = config.mixer.model_copy(update={"neighborhood": None, "sinks": None}), config.position
+    if config.global_base is not None:
+        position = position.model_copy(update={"base": config.global_base})
+    whole = config.model_copy(update={"mixer": mixer, "position": position})
+    return mixer_site(whole, Padding(), where="model.encoder", causal=False)
+
+
+def _extend(config: TransformerEncoderConfig, input: Input) -> None:
+    """Add the norm, the segments and the token dropout of the embeddings."""
+    if config.embedding_norm:
+        input.add_norm(normalization(config.normalization, config.width, epsilon=config.normalization_epsilon))
+    options: dict[str, Callable[[], None]] = {
+        "segments": lambda: input.add_segments(config.segments),
+        "token_dropout": lambda: input.drop_tokens(config.token_dropout),
+    }
+    for key, add in options.items():
+        if getattr(config, key):
+            try:
+                add()
+            except ValueError as problem:
+                where, what = f"model.encoder.{key}", f"`{key}` is not available for this input"
+                raise ConfigError(what, where=where, why=str(problem), help=f"--set {where}=0") from problem
 
 
 def _layer(config: TransformerStackConfig, site: MixerSite) -> TransformerLayer:

@@ -108,6 +108,53 @@ class TransformerStackConfig(AttentionSizes, StackConfig):
 class TransformerEncoderConfig(EncoderStart, TransformerStackConfig):
     """N layers of a mixer of the source and a feed-forward (Vaswani et al. 2017)."""
 
+    embedding_scale: float | None = Field(
+        None, gt=0, le=LARGEST, description="factor of the embeddings; default: √width, as in the paper; BERT: 1"
+    )
+    embedding_norm: bool = Field(False, description="normalize the sum of embeddings and positions, as in BERT")
+    segments: int = Field(
+        0,
+        ge=0,
+        le=1024,
+        description="number of learned vectors that mark the texts of a row, as in BERT: 2 for a pair; 0: none",
+    )
+    separators: Literal[1, 2] = Field(
+        1, description="number of end symbols between two texts that are encoded together, 2 as in RoBERTa"
+    )
+    token_dropout: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description="share s of masks in earlier training, as in ESM-2: embeddings are multiplied by 1 − s over the "
+        "share of tokens that are not masked, and masks have no embedding",
+    )
+    global_every: int | None = Field(
+        None,
+        ge=1,
+        le=1000,
+        description="with `mixer.neighborhood`: every N-th layer, from the first, attends to all positions, as in "
+        "ModernBERT",
+    )
+    global_base: float | None = Field(
+        None,
+        gt=1,
+        allow_inf_nan=False,
+        description="base of rotary positions in these layers; default: `position.base`",
+    )
+    first_norm: bool = Field(
+        True, description="normalize before the first attention; false as in ModernBERT, whose `embedding_norm` does it"
+    )
+
+    @model_validator(mode="after")
+    def _check_layers(self) -> TransformerEncoderConfig:
+        if self.global_every is not None and self.mixer.neighborhood is None:
+            raise ValueError("global_every requires mixer.neighborhood: without it, all layers attend to all positions")
+        if self.global_base is not None and (self.global_every is None or self.position.kind != "rotary"):
+            raise ValueError('global_base requires global_every and position = "rotary"')
+        if not self.first_norm and (self.norm, self.execution == "reversible") != ("pre", False):
+            raise ValueError('first_norm = false requires norm = "pre" and layers that are not reversible')
+        return self
+
 
 class TransformerDecoderConfig(TransformerStackConfig):
     """N layers of a mixer of the target, attention to the source, and a feed-forward (Vaswani et al. 2017)."""

@@ -38,7 +38,14 @@ class ClassificationConfig(EncoderRunConfig):
     def longest(self) -> int:
         if self.data.input != "text":
             return self.data.max_length
-        return (self.data.max_length + 1) * len(self.data.text) + 1
+        between = (self.model.separators - 1) * (len(self.data.text) - 1)
+        return (self.data.max_length + 1) * len(self.data.text) + 1 + between
+
+    @classmethod
+    def fitting_length(cls, positions: int, data: Mapping[str, Any]) -> int:
+        text = data.get("text")
+        texts = max(len(text), 1) if isinstance(text, list | tuple) else 1
+        return (positions - texts) // texts - 1  # two end symbols between texts fit, too
 
     @property
     def summary(self) -> str:

@@ -31,10 +31,11 @@ class LabeledText(NamedTuple):
 
 def make_text(data: LabeledDataConfig, model: ClassifierModelConfig | None = None) -> Text:
     """Return the field of the texts; without ``model``, it only reads values."""
+    separate = model is not None and model.pairs == "apart"
     return Text(
         data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
         word_dropout=data.hidden_tokens, other_strand=data.reverse_complement,
-        separate=model is not None and model.pairs == "apart",
+        separate=separate, separators=1 if model is None or separate else model.separators,
     )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from regard.data.masking import MaskingConfig
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.models.masked_config import MaskedModelConfig
+from regard.models.origin_config import trained_positions
 from regard.models.position_config import LearnedConfig
 from regard.models.wide_config import require_baseline
 from regard.runs.run_config import DataSection, Proposal, RunConfig
@@ -111,6 +112,13 @@ class MaskedConfig(RunConfig):
             f"dropout {encoder.dropout}"
         )
 
+    @property
+    def import_note(self) -> str | None:
+        if self.model.head:
+            return None
+        return "the folder has no masked head: the run cannot fill gaps, but other models can start from it " \
+            "(--set model.encoder.from=RUN)"  # fmt: skip
+
     def check_sizes(self, spec: Mapping[str, int]) -> None:
         if spec.keys() != {"types"}:
             raise ValueError("expected the key `types` (size of the vocabulary)")
@@ -133,6 +141,8 @@ class MaskedConfig(RunConfig):
             filled["train"] = {"label_smoothing": 0.0} | values.get("train", {})
         model, data = values.get("model"), values.get("data")
         if isinstance(model, dict) and isinstance(data, dict):
+            if "context" not in data and (positions := trained_positions(model)) is not None:
+                filled["data"] = data = data | {"context": min(CONTEXT, positions)}
             filled["model"] = {"longest": data.get("context", CONTEXT)} | model
         return filled
 
@@ -153,15 +163,25 @@ class MaskedConfig(RunConfig):
         return self
 
     @model_validator(mode="after")
+    def _trains_a_head(self) -> Self:
+        if self.data.train and not self.model.head:
+            why = "the weights have no masked head, which training needs"
+            help = "start from the encoder instead: model.encoder.from, without model.from"
+            raise InvalidCombination("model.head", why=why, help=help)
+        return self
+
+    @model_validator(mode="after")
     def _check_context(self) -> Self:
         position = getattr(self.model.encoder, "position", None)
         if isinstance(position, LearnedConfig) and position.longest < self.data.context:
+            starts = self.model.encoder.origin is not None  # the number of positions is that of the trained encoder
             raise InvalidCombination(
                 "model.encoder.position.longest",
                 "data.context",
                 why=f"a text of {self.data.context} tokens exceeds {position.longest} learned positions",
-                help=f"--set model.position.longest={self.data.context}",
-            )
+                help=f"--set data.context={position.longest}" if starts
+                else f"--set model.position.longest={self.data.context}",
+            )  # fmt: skip
         if self.train.batch_tokens < self.data.context:
             raise InvalidCombination(
                 "train.batch_tokens",

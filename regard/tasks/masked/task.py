@@ -43,7 +43,7 @@ from regard.data.masking import word_starts
 from regard.data.stream import TextConfig
 from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
-from regard.errors import ConfigError, DataError
+from regard.errors import ConfigError, DataError, ModelError
 from regard.fields.vocabularies import make_text_tokenizer
 from regard.models.cross_entropy import Loss
 from regard.models.gap_gate import GapGate
@@ -220,6 +220,12 @@ def _exp(nats: float) -> float:
 
 
 def _predictor(net: nn.Module, codecs: MaskedCodec, config: MaskedConfig, *, engine: str | None = None) -> Filler:
+    if not config.model.head:
+        raise ModelError(
+            "this run cannot fill gaps", where="model.head",
+            why="it was imported from a folder without a masked head",
+            help="use it as the start of another model: --set model.encoder.from=RUN",
+        )  # fmt: skip
     return Filler(
         cast(MaskedModel, net), codecs.tokenizer, config.fill, context=config.data.context,
         frequencies=codecs.frequencies, tables=codecs.wide,
@@ -263,6 +269,10 @@ def _export_form(config: MaskedConfig) -> EncoderForm:
     data = config.data
     corpora = (data.valid or data.train)[:1]
     obstacles = {"its distribution is multiplied by that of tables": "model.wide=false"} if config.wide else {}
+    if config.model.transform != "none":
+        obstacles["it has a layer before the output (`model.transform`)"] = "model.transform=none"
+    if not config.model.head:
+        obstacles["it has no masked head"] = ""
     return EncoderForm(
         head="mask", longest=data.context, obstacles=obstacles,
         texts=lambda: (document.text for corpus in corpora for document in read_documents(corpus, data.cut)),

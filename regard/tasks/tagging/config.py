@@ -55,6 +55,10 @@ class TaggingConfig(EncoderRunConfig):
     def longest(self) -> int:
         return self.data.max_length + 2
 
+    @classmethod
+    def fitting_length(cls, positions: int, data: Mapping[str, Any]) -> int:
+        return positions - 2
+
     @property
     def summary(self) -> str:
         side = self.model.encoder
