@@ -123,14 +123,14 @@ TRAINING = {
     ),
     "momentum ignored": Mutant(ignored("momentum"), *MUON),
     "momentum without a look ahead": Mutant(
-        Edit(Muon.step, 'weight.grad.lerp(buffer, group["momentum"]).to', "buffer.to"), *MUON
+        Edit(Muon._momentum, 'weight.grad.lerp(buffer, group["momentum"]).to', "buffer.to"), *MUON
     ),
     "hidden matrices without decay": Mutant(Edit(Muon.step, 'rate * group["weight_decay"]', "0"), *MUON),
     "hidden matrices scaled by their rows": Mutant(
-        Edit(Muon.step, "math.sqrt(largest)", "math.sqrt(len(weight))"), *MUON
+        Edit(Muon.step, "math.sqrt(max(matrices[0].shape))", "math.sqrt(len(weight))"), *MUON
     ),
     "stacked matrices taken for one": Mutant(
-        Edit(Muon.step, 'momentum.chunk(group["stacked"])', "momentum.chunk(1)"),
+        Edit(Muon.step, '.chunk(group["stacked"])', ".chunk(1)"),
         test_muon.test_stacked_matrices_are_counted_and_orthogonalized_one_by_one,
     ),
     "an embedding taken for a hidden matrix": Mutant(
