@@ -28,7 +28,7 @@ from peers.nanogpt import optimizer as peer_optimizer
 from regard.core.task import Batch
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
-from regard.tasks.language_model.automatic_config import division
+from regard.tasks.automatic_training import two_workers
 from regard.training.optim import make_optimizer
 from regard.training.setup import TrainingInputs, set_up
 from regard.training.strategy import Trainable
@@ -117,7 +117,7 @@ def copy_weights(net: Any, peer: GPT) -> None:
 
 def form(text: Path, shape: dict[str, Any], threads: int, name: str) -> RunFolder:
     """A run in the form of that name: ``auto``, a number of shards, or an optimizer."""
-    usual = division({"threads": threads})
+    usual = two_workers({"threads": threads})
     chosen = {"auto": usual, "muon": {"optimizer": "muon", **usual}}.get(name)
     if chosen is None:
         chosen = {"shards": int(name), "workers": 1}

@@ -123,9 +123,11 @@ def _planned(run: RunFolder, precision: str, workers: int) -> Path:
     shutil.copytree(run.path, folder)
     plan = run.read_plan()
     assert plan is not None
-    train = run.config.train.model_copy(update={"workers": workers, "shards": max(workers, 1)})
+    train = run.config.train.model_copy(update={"workers": workers, "shards": workers})
     (folder / "config.toml").write_text(dump_config(run.config.model_copy(update={"train": train})))
-    RunFolder.open(folder).write_plan(plan.model_copy(update={"precision": precision, "shards": max(workers, 1)}))
+    threads = max(plan.threads * run.config.train.workers // workers, 1)
+    changes = {"precision": precision, "shards": workers, "threads": threads}
+    RunFolder.open(folder).write_plan(plan.model_copy(update=changes))
     return folder
 
 

