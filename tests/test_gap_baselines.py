@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from regard.baselines.chords import ChordBaseline
+from regard.baselines.chords import ChordBaseline, _degree
 from regard.baselines.context_product import BUCKETS, SIZES
 from regard.baselines.context_tables import FEWEST
 from regard.baselines.gaps import GapBaseline, HiddenTokens
@@ -282,6 +282,15 @@ def test_chords_are_known_at_every_height() -> None:
     assert best.tolist() == [FIRST + 94] and logs[0] > math.log(0.8)
     tokens = HiddenTokens.of([high], [np.arange(len(high)) == 2])
     assert model.evidence(tokens).log_probabilities.argmax() == FIRST + 94
+
+
+def test_the_degree_of_a_chord_in_its_key() -> None:
+    """C major and, after another text, D major: their dominants are 7 semitones above, at each height."""
+    scale = np.array([0, 2, 4, 5, 7, 9, 11])
+    texts = [np.array([BEGIN, *(FIRST + tonic + scale), FRAME_END, END]) for tonic in (60, 62)]
+    tokens = HiddenTokens.of(texts, [np.arange(10) == 1, np.arange(10) == 2])
+    dominant = FIRST + np.array([67, 69])
+    assert _degree(tokens, dominant).tolist() == [7, 7] and _degree(tokens, dominant - 12).tolist() == [7, 7]
 
 
 def test_transposed_pieces_are_counted_once() -> None:

@@ -86,7 +86,7 @@ def test_an_untrained_model_is_its_tables(kind: str) -> None:
     with torch.no_grad():
         batches = [case.data.valid.collate(batch) for batch in case.data.valid.batches(None)]
         sums = added([objective(net, batch, ()).sums for batch in batches])
-    assert float(sums["nll"]) == pytest.approx(float(expected["nll"]), rel=1e-4)
+    assert float(sums["nll"]) == pytest.approx(float(expected["nll"]), rel=2e-3)  # without pitches beyond the last
     assert float(sums["correct"]) == pytest.approx(float(expected["correct"]), abs=2)  # outcomes of equal probability
 
 

@@ -1,4 +1,4 @@
-"""Baseline of masked models of music: tables of chords, and of chords with the frames before and after."""
+"""Baseline of masked models of music: tables of chords in their key, and with the frames before and after."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ MAX_GAPS = 600_000  # that are counted
 DRAWS = 20  # of the hidden tokens of a piece, as many by voice
 SHARE, VOICE_SHARE = 0.3, 0.4  # of tokens, and of voices, that are hidden
 PITCH_SHARES = (0.5, 1.0)  # of the pitches of a hidden voice that are hidden
+OCTAVE = 12
+# Weights of the pitches of a major scale, from its tonic: all count, the tonic and the fifth decide between equal fits.
+SCALE = np.array([102, 0, 100, 0, 100, 100, 0, 101, 0, 100, 0, 100])
 
 
 class _Frames(NamedTuple):
@@ -49,9 +52,11 @@ class _Frames(NamedTuple):
 class ChordBaseline(GapBaseline):
     """Tables of intervals to a visible pitch, so chords are counted at every height.
 
-    The contexts are, in this order: the place of the gap in its frame; its nearest visible neighbors there; the frame.
-    Then those with the same voice and the whole of the frame before, of that after, and of both. Pieces that differ in
-    height only are counted once. Counted gaps are hidden at random and by voice, in several draws.
+    The contexts are, in this order: the place of the gap in its frame; its nearest visible neighbors there; the frame;
+    the frame and its degree in the key of the piece. Then those with the same voice, the lowest voice and the whole of
+    the frame before, of that after, and of both. The key is the major scale with the most visible pitches of the piece.
+    Pieces that differ in height only are counted once. Counted gaps are hidden at random and by voice, in several
+    draws.
     """
 
     kind: ClassVar[str] = "chords"
@@ -64,7 +69,7 @@ class ChordBaseline(GapBaseline):
     def begin(self, types: int) -> Flags:
         if types != FIRST + PITCHES:
             raise ValueError("the vocabulary is not that of notes")
-        self.types, self.levels = types, (3, 2, 2, 2)
+        self.types, self.levels = types, (4, 3, 3, 3)
         return np.arange(END_OF_FRAME + 1) > 0
 
     def key(self, text: Numbers) -> bytes:
@@ -95,7 +100,7 @@ class ChordBaseline(GapBaseline):
     def gaps(self, tokens: HiddenTokens) -> tuple[GapContexts, Numbers, Numbers]:
         frames = _frames(tokens)
         reference = _reference(frames)
-        contexts = _contexts(frames, reference)
+        contexts = _contexts(frames, reference, _degree(tokens, reference))
         targets = tokens.tokens[tokens.chosen]
         outcomes = np.where(targets == FRAME_END, END_OF_FRAME, targets - reference + UNISON)
         return contexts, outcomes, targets - outcomes
@@ -103,7 +108,8 @@ class ChordBaseline(GapBaseline):
     def token_distribution(self, tokens: HiddenTokens) -> tuple[Floats, Numbers]:
         frames = _frames(tokens)
         reference = _reference(frames)
-        outcomes, buckets = self.product.evidence(_contexts(frames, reference), len(reference))
+        contexts = _contexts(frames, reference, _degree(tokens, reference))
+        outcomes, buckets = self.product.evidence(contexts, len(reference))
         p = np.zeros((len(reference), self.types))
         p[:, FRAME_END] = outcomes[:, END_OF_FRAME]
         pitches = np.arange(FIRST, FIRST + PITCHES)
@@ -171,7 +177,16 @@ def _lowest(frame: Table) -> Numbers:
     return np.where(pitch.any(1), first, 0)
 
 
-def _contexts(frames: _Frames, reference: Numbers) -> GapContexts:
+def _degree(tokens: HiddenTokens, reference: Numbers) -> Numbers:
+    """Return the number of semitones, 0 to 11, from the tonic of each gap's text to its reference."""
+    text = np.maximum(np.cumsum(tokens.read == BEGIN) - 1, 0)
+    visible, counts = tokens.read >= FIRST, np.zeros((int(text.max(initial=0)) + 1, OCTAVE), np.int64)
+    np.add.at(counts, (text[visible], (tokens.read[visible] - FIRST) % OCTAVE), 1)
+    fits = counts @ np.stack([np.roll(SCALE, tonic) for tonic in range(OCTAVE)], 1)
+    return np.asarray((reference - FIRST - fits.argmax(1)[text[tokens.chosen]]) % OCTAVE)
+
+
+def _contexts(frames: _Frames, reference: Numbers, degree: Numbers) -> GapContexts:
     """Return the codes of the contexts."""
     row = np.arange(len(reference))
 
@@ -186,11 +201,16 @@ def _contexts(frames: _Frames, reference: Numbers) -> GapContexts:
     above = np.where(visible & (voice > frames.before[:, None]), voice, VOICES).min(1)
     table = np.stack([*own, np.full_like(row, NONE)], 1)  # the last column is that of no neighbor
     neighbors = [below - frames.before, table[row, below], above - frames.before, table[row, above]]
-    frame = [code(0, [*place, *own])]  # hashed once, for all contexts that contain it
-    before, after = code(0, last), code(0, following)
+    frame = code(0, [*place, *own])
+    key, before, after = code(10, [frame, degree]), code(0, last), code(0, following)  # hashed once
+    bass, next_bass = last[0], following[0]
     return GapContexts(
-        [code(1, place), code(2, [*place, *neighbors]), code(3, frame)],
-        [code(4, [*frame, earlier]), code(5, [*frame, earlier, before])],
-        [code(6, [*frame, later]), code(7, [*frame, later, after])],
-        [code(8, [*frame, earlier, later]), code(9, [*frame, earlier, later, before, after])],
+        [code(1, place), code(2, [*place, *neighbors]), code(3, [frame]), key],
+        [code(4, [key, earlier]), code(5, [key, earlier, bass]), code(6, [key, earlier, before])],
+        [code(7, [key, later]), code(8, [key, later, next_bass]), code(9, [key, later, after])],
+        [
+            code(11, [key, earlier, later]),
+            code(12, [key, earlier, later, bass, next_bass]),
+            code(13, [key, earlier, later, before, after]),
+        ],
     )
