@@ -19,11 +19,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from regard.baselines.gaps import HiddenTokens
+from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.data.notes import Frame, frames_of
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load
-from regard.tasks.masked.baseline import MaskedBaseline, open_masked_baseline
+from regard.tasks.masked.baseline import open_tables
 from regard.tasks.masked.filler import Filler
 from regard.tasks.masked.harmony import harmonize
 
@@ -33,9 +33,9 @@ VOICES = 4
 class ChordFiller:
     """The tables of a run in the place of its network, for ``harmonize``."""
 
-    def __init__(self, filler: Filler, baseline: MaskedBaseline) -> None:
+    def __init__(self, filler: Filler, tables: GapBaseline) -> None:
         self.tokenizer, self.mask, self.context = filler.tokenizer, filler.mask, filler.context
-        self.tables = baseline.model
+        self.tables = tables
 
     def log_probabilities(self, tokens: Tensor) -> Tensor:
         """See ``Filler``."""
@@ -53,9 +53,9 @@ def network_alone(filler: Filler) -> Filler:
 def main() -> None:
     run, file, voices = RunFolder.open(Path(sys.argv[1])), Path(sys.argv[2]), sorted(map(int, sys.argv[3:]))
     filler: Any = load(run.path)
-    baseline = open_masked_baseline(run, filler)
+    tables = filler.tables or open_tables(run, len(filler.tokenizer))
     models = {"model": filler} | ({"network alone": network_alone(filler)} if filler.tables else {})
-    models |= {"tables of chords": ChordFiller(filler, baseline)} if baseline else {}
+    models |= {"tables of chords": ChordFiller(filler, tables)} if tables else {}
     rights = {name: np.array([right(model, piece, voices) for piece in pieces(file)]) for name, model in models.items()}
     for name, counts in rights.items():
         print(f"{name}: {100 * counts[:, 0].sum() / counts[:, 1].sum():.1f} % of {counts[:, 1].sum():,} pitches")
