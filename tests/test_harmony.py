@@ -12,11 +12,13 @@ from typer.testing import CliRunner
 
 import regard
 from regard import cli
+from regard.core.task import find_task
 from regard.data.midi import read_midi, write_midi
 from regard.data.notes import spell
 from regard.data.tokenizers.catalog import train_tokenizer
 from regard.data.tokenizers.tokenizer import TokenizerConfig
 from regard.errors import ConfigError, DataError
+from regard.runs.config import load_config
 from regard.tasks.masked.harmony import Harmony, harmonize
 
 NOTES = train_tokenizer([], TokenizerConfig(kind="notes"))
@@ -134,3 +136,8 @@ def test_from_midi_to_midi(tmp_path: Path) -> None:
     (tmp_path / "no.mid").write_text("no music")
     with pytest.raises(DataError, match="not valid MIDI"):
         raise call("harmonize", run, tmp_path / "no.mid", "--voice", 2, "-o", tmp_path / "x.mid").exception
+
+
+def test_a_model_of_voices_is_used_by_harmonize() -> None:
+    for recipe, verb in (("chorales-voices", "harmonize"), ("middle-words", "fill")):
+        assert find_task("masked").card_of(load_config(recipe)).command.split()[0] == verb

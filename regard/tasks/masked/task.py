@@ -265,6 +265,15 @@ def _read_texts(config: Any, path: Path, selected: Sequence[str | int]) -> Itera
     return rows_of_one_column(path, named_column(path, selected, (), DOCUMENTS))
 
 
+def _card(config: MaskedConfig) -> Card:
+    if config.data.tokenizer.kind == "notes":
+        usage = 'print(model(["C3 G3 ___ C5\\nD3 G3 F4 B4\\n"])[0].text)'
+        return Card("other", usage, "harmonize {run} three.mid --voice 2 -o four.mid")
+    return Card(
+        "fill-mask", 'print(model(["A dog ___ over the fence"])[0].text)', 'fill {run} "A dog ___ over the fence"'
+    )
+
+
 def _export_form(config: MaskedConfig) -> EncoderForm:
     data = config.data
     corpora = (data.valid or data.train)[:1]
@@ -303,7 +312,5 @@ TASK = Task(
     export_form=_export_form,
     sample_lines=("the ___ sat", "a ___ on the ___", "___"),
     evaluated_as=_evaluated_as,
-    card=Card(
-        "fill-mask", 'print(model(["A dog ___ over the fence"])[0].text)', 'fill {run} "A dog ___ over the fence"'
-    ),
+    card=_card,
 )
