@@ -136,7 +136,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
 
     plan = run.read_plan()
     if plan is not None:
-        torch.set_num_threads(plan.threads * run.config.train.workers)  # the number that training used
+        torch.set_num_threads(plan.all_threads(run.config.train.workers))  # the number that training used
     if key["average"]:
         average_run(run, last=key["average"])
     model = load(run.path)  # the average, if this or train.average has created one

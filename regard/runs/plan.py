@@ -58,6 +58,10 @@ class Plan(BaseModel):
     decisions: list[Decision] | None = None  # of the time budget, if train.minutes is set; None in older runs
     origin: PlannedOrigin | None = None  # None for random weights
 
+    def all_threads(self, workers: int) -> int:
+        """Return the torch threads of all workers together; older runs have this number as ``threads``."""
+        return self.threads if self.shards is None else self.threads * workers
+
     @model_validator(mode="before")
     @classmethod
     def _sizes_by_name(cls, values: Any) -> Any:

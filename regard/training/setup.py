@@ -127,7 +127,7 @@ def set_up(
             log(message)
     if config.train.precision == "bfloat16" and _device().type == "cpu" and not bfloat16_in_hardware():
         log("warning: this processor emulates bfloat16; train.precision = auto uses float32")
-    torch.set_num_threads(plan.threads * config.train.workers)  # of the optimizer and of validation
+    torch.set_num_threads(plan.all_threads(config.train.workers))  # of the optimizer and of validation
     net = _build(task, config, data.spec, plan.precision)
     frozen = _freeze(config, net)
     if begins and frozen:

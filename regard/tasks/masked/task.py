@@ -130,7 +130,7 @@ def _with_tables(run: RunFiles, codecs: MaskedCodec, train: Any, valid: Any) -> 
     trains = run.contents != {}  # an evaluation accepts any contents
     if trains and not (run.path / FOLDER).exists():
         if types > MAX_TYPES:
-            what, why = "the vocabulary is too large for the tables of model.wide", f"it has {types:,} types"
+            what, why = "the vocabulary is too large for the tables of model.wide", f"it has {pluralize(types, 'type')}"
             raise ConfigError(what, where="data.tokenizer.size", why=why, help="--set model.wide=false")
         save_baseline(run.path / FOLDER, fit_tables(train, make_tables(run), types), {})
     tables = require_wide(open_tables(run, types), run)
