@@ -106,6 +106,21 @@ class Data(NamedTuple):
     longest: int = 0  # tokens of the longest sequence, for warnings; 0: unknown
 
 
+class Combined(NamedTuple):
+    """The choice of a run whose network was trained alone.
+
+    Attributes:
+        network, wide: the weights of both outputs.
+        chosen: ``network``, ``baseline`` or ``both``.
+        figures: the loss and the metrics of the combination on the validation data.
+    """
+
+    network: float
+    wide: float
+    chosen: str
+    figures: dict[str, float]
+
+
 class Metric(NamedTuple):
     """A metric that validation may report in addition to the loss."""
 
@@ -255,6 +270,9 @@ class Task:
     fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
     # fits a baseline that reads the inputs; None: the task has no baseline for this config
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
+    combine: Callable[[RunFiles, nn.Module, Data], Combined] | None = None
+    # (run, trained network, data with a validation part): chooses and saves the weights of network and baseline for a
+    # config that ``is_combined``
     outcomes: Callable[[Any, Any], Any] | None = None
     # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
     # The predictor has ``labels``, () for numbers. None: the task has no separate answers

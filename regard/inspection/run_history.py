@@ -86,7 +86,9 @@ def _read_curves(file: FileVersion) -> list[dict[str, Any]]:
                 trained[f"training {name}"].append((step, figures[name]))
     for step, figures in read_validations(file.path):
         for name, value in figures.items():
-            validated[f"validation {name}"].append((step, value))
+            points = validated[f"validation {name}"]
+            if not points or points[-1][0] < step:  # figures of a combination follow those of its network
+                points.append((step, value))
     finite = {name: [point for point in points if isfinite(point[1])] for name, points in (trained | validated).items()}
     return [
         {"name": name, "unit": UNITS.get(name.rpartition(" ")[2], ""), "points": _thinned(points)}

@@ -76,7 +76,7 @@ def build_classifier(config: ClassifierModelConfig, input: Input, *, classes: in
     net = SequenceClassifier(
         encoder, classes, pooling=config.pooling, dropout=config.encoder.dropout, separate=config.pairs == "apart"
     )  # fmt: skip
-    if config.wide:
+    if config.starts_at_zero:
         start_at_zero(net.output)
     return net
 
@@ -101,6 +101,6 @@ def build_tagger(config: TaggerModelConfig, *, types: int, classes: int) -> Toke
     words = text_input(types, config.encoder.embedding_width, affixes=config.affixes)
     encoder = ARCHITECTURES[config.encoder.kind].encoder(config.encoder, words)
     net = TokenTagger(encoder, classes, dropout=config.encoder.dropout)
-    if config.wide:
+    if config.starts_at_zero:
         start_at_zero(net.output)
     return net

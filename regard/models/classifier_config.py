@@ -9,7 +9,7 @@ from pydantic import Field
 from regard.models.configuration import EncoderConfig
 from regard.models.net_config import NetConfig
 from regard.models.transformer.config import TransformerEncoderConfig
-from regard.models.wide_config import WideConfig
+from regard.models.wide_config import CombinedWideConfig
 
 CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
     "tiny": dict(layers=2, width=128, feed_forward=256, heads=4, dropout=0.3),
@@ -18,7 +18,7 @@ CLASSIFIER_PRESETS: dict[str, dict[str, Any]] = {
 }
 
 
-class ClassifierModelConfig(NetConfig, WideConfig):
+class ClassifierModelConfig(NetConfig, CombinedWideConfig):
     """An encoder of any kind, and how its states are pooled to one vector."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)
@@ -50,7 +50,7 @@ class ClassifierModelConfig(NetConfig, WideConfig):
         return int(getattr(self.encoder, "separators", 1))
 
 
-class TaggerModelConfig(NetConfig, WideConfig):
+class TaggerModelConfig(NetConfig, CombinedWideConfig):
     """An encoder of any kind, and the subword features of its input."""
 
     sides: ClassVar[tuple[str, ...]] = ("encoder",)

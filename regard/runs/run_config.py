@@ -104,6 +104,11 @@ class RunConfig(BaseModel):
         return False
 
     @property
+    def is_combined(self) -> bool:
+        """True if the network is trained alone, and combined with the baseline afterwards."""
+        return False
+
+    @property
     def width(self) -> int:
         """d_model, by which the Transformer's learning-rate schedule is scaled."""
         raise NotImplementedError

@@ -8,6 +8,7 @@ from statistics import fmean
 from typing import NamedTuple
 
 from regard.core.baseline import FOLDER, baseline_summary
+from regard.core.combination import open_weights
 from regard.core.task import Metric
 from regard.core.wording import figure_text, pluralize
 from regard.runs import checkpoint
@@ -49,7 +50,7 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
     course = _course(run)
     if course is None:
         return []
-    if run.config.wide and course.validated and course.best.step == 0:
+    if _is_baseline_alone(run, course):
         what = "the network does not improve on its baseline; the model is the baseline alone"
         return [Shortcoming(what, f"{_lower(run)}, or use more data")]
     diverged = list(_diverged(run, course))
@@ -61,6 +62,13 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
         what = f"training ended within its first epoch, after {done}: some examples are unused"
         problems.append(Shortcoming(what, _longer(run, course)))
     return problems
+
+
+def _is_baseline_alone(run: RunFolder, course: _Course) -> bool:
+    """Return whether the outputs of a model with a wide part are those of its baseline."""
+    if run.config.is_combined:
+        return open_weights(run).network == 0
+    return run.config.wide and course.validated and course.best.step == 0
 
 
 def _course(run: RunFolder) -> _Course | None:
@@ -80,7 +88,8 @@ def _course(run: RunFolder) -> _Course | None:
     start = validations[0] if validations[0].step == 0 else first
     loss = start.figures.get("loss" if start is validations[0] else "nll", 0.0)
     marked = checkpoint.best_or_none(run.checkpoints)
-    best = next((v for v in validations if marked is not None and v.step == marked.step), validations[-1])
+    ordered = reversed(validations)  # figures of a combination follow those of its network at the same step
+    best = next((v for v in ordered if marked is not None and v.step == marked.step), validations[-1])
     return _Course(loss, best, validations[-1], True, last[-1].step, done, fits)
 
 

@@ -28,6 +28,10 @@ class EncoderRunConfig(UnsmoothedRunConfig):
         return bool(self.model.wide)
 
     @property
+    def is_combined(self) -> bool:
+        return bool(self.model.is_combined)
+
+    @property
     def width(self) -> int:
         return int(self.model.encoder.width)
 

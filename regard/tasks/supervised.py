@@ -12,11 +12,13 @@ from torch import nn
 from regard.core.answer import TaskAnswer
 from regard.core.atomic_files import fault_point
 from regard.core.baseline import FOLDER, InputBaseline, WidePart, require_wide, save_baseline
+from regard.core.combination import open_weights
 from regard.core.contents import PreparedParts
 from regard.core.field import Field
 from regard.core.state import State
 from regard.core.task import (
     CodecsAndSpec,
+    Combined,
     Data,
     LossTerms,
     MetricSums,
@@ -35,6 +37,7 @@ from regard.tasks.net_outputs import HeadOutputs, RunNetwork, run_network
 from regard.tasks.split import is_own_split, read_part, report_moved
 from regard.tasks.supervised_baseline import SupervisedBaseline, fit_supervised, open_supervised
 from regard.tasks.supervised_codecs import SupervisedCodecs
+from regard.tasks.supervised_combination import combine
 from regard.tasks.supervised_examples import Example, SupervisedBatch, SupervisedExamples
 from regard.tasks.supervised_outcomes import SupervisedOutcomes
 from regard.tasks.supervised_predictor import PLAIN, SupervisedPredictor, Wording
@@ -73,7 +76,8 @@ class Supervised:
         return Task(
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
-            fit_baseline=self._fit_baseline, open_baseline=self._open_baseline, outcomes=SupervisedOutcomes,
+            combine=self._combine, fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
+            outcomes=SupervisedOutcomes,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 
@@ -155,9 +159,13 @@ class Supervised:
         opened = codecs.wide or (None if model is None else open_supervised(model, run, codecs))
         return None if opened is None else SupervisedBaseline(opened, codecs)
 
+    def _combine(self, run: RunFiles, net: nn.Module, data: Data) -> Combined:
+        """See ``core.task.Task.combine``."""
+        return combine(run, self._predictor(net, data.codecs, run.config), data.valid)
+
     def _open(self, run: RunFiles) -> CodecsAndSpec:
         codecs = self._add_wide(run, self.open_codecs(run), None)
-        return CodecsAndSpec(codecs, codecs.spec)
+        return CodecsAndSpec(codecs._replace(weights=open_weights(run)), codecs.spec)
 
     def _prepare(self, run: RunFiles, log: Report, progress: ProgressCallback | None = None) -> Data:
         config, data = run.config, run.config.data
@@ -167,6 +175,7 @@ class Supervised:
         trains = run.contents != {}  # an evaluation accepts any contents
         is_fitted = not run.makes_codecs and (not trains or (run.path / FOLDER).exists())
         codecs = self._add_wide(run, codecs, None if is_fitted else self.read(config, "train", read))
+        codecs = codecs if trains else codecs._replace(weights=open_weights(run))
 
         def prepare(part: str, examples: list[Example], corpora: Sequence[FilesConfig]) -> SupervisedExamples:
             if not examples:
@@ -174,7 +183,7 @@ class Supervised:
                 raise DataError(f"the {part} data has no {self.noun}", where=corpora[0].name, why=why)
             keeps_values = config.train.baseline or not trains
             prepared = SupervisedExamples(examples, config, codecs, keep_values=keeps_values)
-            if codecs.wide is not None:
+            if codecs.wide is not None and not (trains and config.is_combined):
                 prepared.add_wide(codecs.wide, held_out=trains and part == "train")
             if not prepared.token_counts().any():
                 why = f"none of these {self.wording.position}s is in the training data"
@@ -209,7 +218,7 @@ class Supervised:
                 )
             logits = outputs.logits.float() if outputs.logits.dtype.itemsize < 4 else outputs.logits
             unit = batch.unit[chosen]
-            logits = logits if batch.wide is None else logits + batch.wide[chosen]
+            logits = logits if batch.wide is None else batch.network_weight * logits + batch.wide[chosen]
             terms = answer.loss(logits, targets, unit, smoothing=smoothing, evaluating=not net.training)
             sums = terms.sums if baseline is None else {**terms.sums, **answer.compare(logits, targets, baseline)}
             return LossTerms((terms.loss * weights.to(terms.loss.dtype)).sum(), sums)

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from regard.core.answer import TaskAnswer
 from regard.core.baseline import WidePart, baseline_outputs
+from regard.core.combination import EQUAL, OutputWeights
 from regard.core.field import ContinuedField, EncodedRow, Field, PackedField, PositionField
 
 Row = tuple[EncodedRow, ...]  # encoded fields of an example, in the order of the fields
@@ -39,6 +40,7 @@ class SupervisedCodecs(NamedTuple):
     fields: Mapping[str, Field]
     answer: TaskAnswer
     wide: WidePart | None = None  # fitted; its outputs are added to those of the network (``model.wide``)
+    weights: OutputWeights = EQUAL  # of the outputs of the network and of the wide part
 
     def encode(self, columns: Sequence[Sequence[Any]]) -> EncodedInputs:
         """Encode the columns of values, one per field."""
@@ -62,8 +64,10 @@ class SupervisedCodecs(NamedTuple):
         return field if isinstance(field, ContinuedField) else None
 
     def wide_outputs(self, columns: Sequence[Sequence[Any]]) -> Tensor | None:
-        """Return (answers, outputs) of the wide part for columns of values; None without a wide part."""
-        return None if self.wide is None else torch.from_numpy(baseline_outputs(self.wide, columns))
+        """Return (answers, outputs) of the wide part times its weight for columns of values; None without one."""
+        if self.wide is None:
+            return None
+        return self.weights.wide * torch.from_numpy(baseline_outputs(self.wide, columns))
 
     def answers(self, row: Row) -> int:
         """Return the number of targets of a row: one, or one per answered position."""

@@ -39,9 +39,10 @@ class SupervisedBatch(NamedTuple):
     row_weights: Tensor  # (rows,) factors of the loss
     unit: Tensor  # (rows,) scale of a numeric target, in the unit of the data
     baseline: Tensor | None  # (rows, …) predictions of the baseline
-    wide: Tensor | None  # (rows, …, outputs), added to the outputs of the network
+    wide: Tensor | None  # (rows, …, outputs), added to the outputs of the network times ``network_weight``
     index: Tensor  # type: ignore[assignment]  # (rows,); hides tuple.index
     weight: float
+    network_weight: float = 1.0
 
 
 class SupervisedExamples:
@@ -110,7 +111,8 @@ class SupervisedExamples:
         wide = None if self.wide is None else _at_positions(torch.from_numpy(self.wide[positions]), inputs)
         index = torch.from_numpy(np.asarray(examples.index, np.int64).copy())
         weight = float(np.count_nonzero(self._row_weights[positions]))
-        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, wide, index, weight)
+        scale = self._codecs.weights.network
+        return SupervisedBatch(inputs, targets, row_weights, unit, baseline, wide, index, weight, scale)
 
     def add_wide(self, wide: WidePart, *, held_out: bool) -> None:
         """Compute the outputs of the wide part.
@@ -123,7 +125,7 @@ class SupervisedExamples:
             (outputs,) = self._codecs.answer.sizes.values()
             table = wide.held_out_outputs(columns, self.targets, self._row_weights, outputs)
         else:
-            table = baseline_outputs(wide, columns)
+            table = self._codecs.weights.wide * baseline_outputs(wide, columns)
         self.wide = table.astype(np.float32)
 
     def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:

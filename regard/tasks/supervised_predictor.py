@@ -127,7 +127,7 @@ class SupervisedPredictor:
         return torch.cat([output.logits for output in outputs] or [torch.zeros(0, len(self.labels))])
 
     def _add_wide(self, values: Sequence[tuple[Any, ...]], logits: list[Tensor]) -> list[Tensor]:
-        """Return the logits of each value with the outputs of the wide part added.
+        """Return the weighted sum of the logits of each value and the outputs of the wide part.
 
         If the answer continues the value, they are those of its last positions, and of an unknown one after it.
         """
@@ -138,10 +138,11 @@ class SupervisedPredictor:
         columns = [*zip(*values, strict=True)] if extended is None else extended
         added = self.codec.wide_outputs(columns)
         assert added is not None
+        deep = [self.codec.weights.network * one for one in logits]
         if not self.codec.answer.per_position:
-            return [one + other for one, other in zip(logits, added, strict=True)]
+            return [one + other for one, other in zip(deep, added, strict=True)]
         parts = added.split([len(one) for one in logits] if extended is None else [*map(len, extended[0])])
-        return [one + part[len(part) - len(one) :] for one, part in zip(logits, parts, strict=True)]
+        return [one + part[len(part) - len(one) :] for one, part in zip(deep, parts, strict=True)]
 
     def _accept(self, input: Any, where: str | None = None) -> tuple[Any, ...]:
         """Return the values of an input, one per field; for several fields, the input is a tuple."""
@@ -332,7 +333,8 @@ class SupervisedPredictor:
         if examples.wide is None:
             return logits
         wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
-        return [deep + added for deep, added in zip(logits, wide, strict=True)]
+        weight = self.codec.weights.network
+        return [weight * deep + added for deep, added in zip(logits, wide, strict=True)]
 
 
 def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:

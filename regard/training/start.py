@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
 from regard.core.tensors import digest
+from regard.core.wording import figure_text
 from regard.errors import ConfigError, ModelError, RegardError, StorageError
 from regard.runs import checkpoint
 from regard.runs.config import load_config
@@ -171,7 +172,7 @@ def _fit(
     )
     if trainer.resume():
         reporter.log(f"resuming at step {trainer.progress.step:,}")
-    elif ready.start is not None or run.config.wide:
+    elif ready.start is not None or (run.config.wide and not run.config.is_combined):
         trainer.begin_with(ready.start)
     if peers is not None:
         peers.agree("beginning", _beginning(trainer))
@@ -182,9 +183,26 @@ def _fit(
         reporter.log(f"the run is already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
+        if leads and run.config.is_combined and outcome.reason != "interrupted":
+            _combine(run, ready, trainer, reporter.log)
         if leads:
             write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
     return outcome
+
+
+def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Callable[[str], None]) -> None:
+    """Choose the weights of the network and its baseline, and log the validation figures of the combination."""
+    combine, data, progress = run.task.combine, ready.data, trainer.progress
+    if combine is None or data.valid is None:
+        return
+    net = run.task.build(run.config, data.spec)
+    net.load_state_dict(checkpoint.load(run.weights_path(None).path, only={"model"}).groups["model"], strict=False)
+    found = combine(run, net.to(next(ready.net.parameters()).device).eval(), data)
+    step = progress.step if progress.best_value is None else progress.best_step
+    trainer.metrics.write({"step": step, "validation": found.figures})
+    loss, *others = (f"{name} {figure_text(value)}" for name, value in found.figures.items())
+    log(f"output: {found.network:.2f} × network + {found.wide:.2f} × baseline, chosen on the validation data")
+    log(" · ".join((f"together: validation {loss}", *others[:3])))
 
 
 def _beginning(trainer: Trainer) -> str:

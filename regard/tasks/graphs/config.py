@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from regard.config.explain import InvalidCombination
 from regard.data.shared_files import FilesConfig
 from regard.models.graph.config import GraphNetConfig
+from regard.models.wide_config import CombinedWideConfig
 from regard.runs.run_config import DataSection
 from regard.tasks.graph_run_config import GraphRunConfig
 
@@ -42,7 +43,7 @@ class GraphsDataConfig(DataSection):
     )
 
 
-class GraphsModelConfig(GraphNetConfig):
+class GraphsModelConfig(GraphNetConfig, CombinedWideConfig):
     """A network over the nodes of a graph, and the pooling of their outputs."""
 
     layers: int = Field(3, ge=1, le=64, description="number of layers: a node attends to nodes up to this distance")
@@ -67,6 +68,10 @@ class GraphsConfig(GraphRunConfig):
 
     data: GraphsDataConfig
     model: GraphsModelConfig = GraphsModelConfig()
+
+    @property
+    def is_combined(self) -> bool:
+        return self.model.is_combined
 
     @property
     def summary(self) -> str:

@@ -86,7 +86,9 @@ def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:
     net = build_graph_net(model, features=spec["features"], outputs=width)
     pooling = GraphPooling(model.pooling, width * model.layers, hidden=width)
     outputs = spec["classes"]
-    return PooledGraphNet(net, pooling, width=width, outputs=outputs, dropout=model.dropout, at_zero=model.wide)
+    return PooledGraphNet(
+        net, pooling, width=width, outputs=outputs, dropout=model.dropout, at_zero=model.starts_at_zero
+    )
 
 
 def sample_graphs(folder: Path) -> dict[str, Any]:
