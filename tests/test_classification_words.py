@@ -11,8 +11,9 @@ import torch
 
 import regard
 from regard.core.task import ExampleIndices
-from regard.data.affixes import AFFIXES, affix_buckets
+from regard.data.affixes import AFFIXES, affix_buckets, match_buckets
 from regard.data.tokenizers.tokenizer import BEGIN, END, UNKNOWN
+from regard.errors import ConfigError
 from regard.fields.text import Text
 from regard.runs.config import load_config
 from regard.tasks.classification.task import CLASSIFICATION
@@ -115,3 +116,34 @@ def test_smaller_pieces_have_affixes_of_their_own(tmp_path: Path) -> None:
     (row,) = found.codec.fields["text"].encode([("fiz",)]).rows
     assert row[1:3, 1:].tolist() == [list(affix_buckets(letter, 50)) for letter in "fi"]
     assert row[3].tolist() == [UNKNOWN, *affix_buckets("<unk>", 50)]
+
+
+def test_words_of_a_pair_tell_if_the_other_text_has_them(model: Any) -> None:
+    """The same word in any letter case, one with the same four first letters, or none; the rest of a row is equal."""
+    field = Text((1, 2), max_length=256, subword_features=10**6, separate=True, matches=True)
+    plain = Text((1, 2), max_length=256, subword_features=10**6, separate=True)
+    field.tokenizer = plain.tokenizer = model.codec.fields["text"].tokenizer
+    pair = ("The walking film", "film walks")
+    ((row,), (without_matches,)) = field.encode([pair]).rows, plain.encode([pair]).rows
+    assert row[:, :-1].tolist() == without_matches.tolist()
+    begin, the, walking, film, end, other_film, walks, last = row[:, -1].tolist()
+    assert begin == end == last == 0 and len({the, walking, film}) == 3 and min(the, walking, film) > 0
+    assert film == other_film and walking == walks
+    assert match_buckets(["The"], ["THE"], 10**6) == [film] and match_buckets(["the"], [], 10**6) == [the]
+    (empty,) = field.encode([("", "film")]).rows
+    assert empty[:, -1].tolist() == [0, 0, the, 0]
+
+
+@pytest.mark.parametrize(
+    ("data", "model", "help"),
+    [({"text": [1]}, {"affixes": 50}, "matches=false"), ({"text": [1, 2], "label": 3}, {}, "affixes=20000")],
+)
+def test_matches_need_two_texts_and_affixes(data: Any, model: Any, help: str, tmp_path: Path) -> None:
+    (tmp_path / "film.tsv").write_text("a\tb\tc\n" * 4)
+    tables = {
+        "task": "classification", "data": {"train": [{"source": str(tmp_path / "film.tsv")}]} | data,
+        "model": SMALL | model | {"matches": True},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=r"model\.matches") as error:
+        load_config(tables, [])
+    assert help in str(error.value)

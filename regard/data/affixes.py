@@ -1,12 +1,14 @@
-"""Hash buckets for the prefixes, suffixes and shape of a word."""
+"""Hash buckets for the prefixes, suffixes and shape of a word, and for its match in another text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from zlib import crc32
 
 PREFIXES, SUFFIXES = (1, 2, 3), (1, 2, 3, 4)  # letters
 AFFIXES = len(PREFIXES) + len(SUFFIXES) + 2
+STEM = 4  # letters that a word must share with another one to match it in part
 
 
 def shape(word: str) -> str:
@@ -27,7 +29,19 @@ def affix_buckets(word: str, buckets: int) -> tuple[int, ...]:
     small = word.lower()
     features = [small, *(small[:n] if n <= len(small) else "" for n in PREFIXES)]
     features += [small[-n:] if n <= len(small) else "" for n in SUFFIXES] + [shape(word)]
-    return tuple(
-        1 + crc32(f"{number} {feature}".encode("utf-8", "surrogatepass")) % buckets if feature else 0
-        for number, feature in enumerate(features)
-    )
+    return tuple(_bucket(f"{number} {feature}", buckets) if feature else 0 for number, feature in enumerate(features))
+
+
+def match_buckets(words: Sequence[str], others: Sequence[str], buckets: int) -> list[int]:
+    """Return the bucket of the match of each word: the same word, one with its first letters, or none in ``others``.
+
+    Letter case does not count. A learned vector for the exact match is by Chen et al. (2017, §3.2).
+    """
+    whole = {word.lower() for word in others}
+    stems = {word[:STEM] for word in whole}
+    same, similar, none = (_bucket(f"match {kind}", buckets) for kind in ("same", "similar", "none"))
+    return [same if word in whole else similar if word[:STEM] in stems else none for word in map(str.lower, words)]
+
+
+def _bucket(feature: str, buckets: int) -> int:
+    return 1 + crc32(feature.encode("utf-8", "surrogatepass")) % buckets

@@ -12,7 +12,7 @@ from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitD
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
-from regard.data.affixes import AFFIXES, affix_buckets
+from regard.data.affixes import AFFIXES, affix_buckets, match_buckets
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
@@ -33,6 +33,7 @@ class Text(FieldBase):
         columns: columns of the texts.
         max_length: maximum number of pieces of a text; longer texts are truncated.
         subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row, or 0.
+        matches: whether the features of a word of a pair tell if the other text has it, too; requires subword features.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
         other_strand: whether training reads half of the texts as their reverse complements.
         separate, separators: whether the network encodes each text separately; number of END between two texts.
@@ -44,11 +45,11 @@ class Text(FieldBase):
 
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
-        other_strand: bool = False, separate: bool = False, separators: int = 1,
+        other_strand: bool = False, separate: bool = False, separators: int = 1, matches: bool = False,
     ) -> None:  # fmt: skip
         self.columns, self.max_length, self.subword_features = columns, max_length, subword_features
         self.word_dropout, self.other_strand, self.separate = word_dropout, other_strand, separate
-        self._between = [END] * separators
+        self._between, self.matches = [END] * separators, matches
         self.tokenizer: Tokenizer
 
     @property
@@ -102,13 +103,21 @@ class Text(FieldBase):
         if not self.subword_features:
             return row
         if self.tokenizer.config.kind == "word":  # the original words: unknown words have affixes, too
-            words = [word for text in texts for word in text.split()[: self.max_length]]
+            words = [text.split()[: self.max_length] for text in texts]
         else:
-            words = [word for part in parts for word in self.tokenizer.pieces(part)]
-        table = np.zeros((len(row), 1 + AFFIXES), np.int64)
+            words = [list(self.tokenizer.pieces(part)) for part in parts]
+        table = np.zeros((len(row), 1 + AFFIXES + self.matches), np.int64)
         table[:, 0] = row
-        if words:
-            table[is_piece(row), 1:] = [affix_buckets(word, self.subword_features) for word in words]
+        if any(words):
+            features = [affix_buckets(word, self.subword_features) for part in words for word in part]
+            table[is_piece(row), 1 : 1 + AFFIXES] = features
+            if self.matches:
+                one, other = words
+                both = (
+                    match_buckets(one, other, self.subword_features),
+                    match_buckets(other, one, self.subword_features),
+                )
+                table[is_piece(row), -1] = [*both[0], *both[1]]
         return table
 
     def variants(self, values: Sequence[Texts]) -> list[list[EncodedRow]]:

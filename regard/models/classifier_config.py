@@ -44,6 +44,12 @@ class ClassifierModelConfig(NetConfig, CombinedWideConfig):
         "comparison of both vectors",
     )
 
+    matches: bool = Field(
+        False,
+        description="add a learned vector to each word of a pair that tells if the other text has the same word, one "
+        "with the same first four letters, or neither; requires model.affixes",
+    )
+
     @property
     def separators(self) -> int:
         """Number of end symbols between two texts that are encoded together."""

@@ -95,6 +95,12 @@ class ClassificationConfig(EncoderRunConfig):
         if self.model.pairs == "apart" and len(self.data.text) != 2:
             why = f"exactly two texts can be compared, but data.text names {len(self.data.text)}"
             raise InvalidCombination("model.pairs", "data.text", why=why, help="--set model.pairs=together")
+        if self.model.matches and len(self.data.text) != 2:
+            why = f"words of two texts can match, but data.text names {len(self.data.text)}"
+            raise InvalidCombination("model.matches", "data.text", why=why, help="--set model.matches=false")
+        if self.model.matches and not self.model.affixes:
+            why = "the vectors of matches are stored with those of affixes"
+            raise InvalidCombination("model.matches", "model.affixes", why=why, help="--set model.affixes=20000")
         return self
 
     @model_validator(mode="after")
