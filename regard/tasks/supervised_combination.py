@@ -42,6 +42,7 @@ def combine(run: RunFiles, predictor: SupervisedPredictor, examples: Any) -> Com
         examples: the ``SupervisedExamples`` of the validation part.
     """
     codec = predictor.codec
+    assert codec.wide is not None
     (outputs,) = codec.answer.sizes.values()
     parts = [np.arange(start, end) for start, end in zip(examples.starts, examples.starts[1:], strict=False)]
     parts = _sampled([part for part in parts if len(part)], examples, MAX_OUTPUTS // outputs)
@@ -78,7 +79,7 @@ def _losses(answer: TaskAnswer, examples: Any, parts: list[Any], sizes: list[int
     targets = torch.from_numpy(np.asarray(examples.targets[places]))
     factors = np.asarray(answer.row_weights(np.asarray(examples.targets[places])), np.float64)
     unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
-    scale = len(parts) / max(np.count_nonzero(factors), 1)
+    scale = len(parts) / max(int(np.count_nonzero(factors)), 1)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
 
     def losses(outputs: Tensor) -> Floats:

@@ -48,13 +48,13 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     if detected is None:
         return None
     total, spaced = detected.examples, detected.spaced
-    small = total <= SMALL
+    small, pair = total <= SMALL, len(detected.data.get("text", ())) == 2
     keys = _keys(detected)
     parts, held_out = held_out_parts(corpus, valid, examples="texts", hashed="their content", keys=keys)
     texts = keys(FilesConfig.model_validate(parts["train"][0]))
     tokens = count_tokens(len(text.split()) if spaced else len(text) for text in texts)
     # A character carries less information than a word, so training takes more epochs.
-    epochs, patience = (6 if small else 4, 3) if spaced else (40, 10)
+    epochs, patience = (20 if pair else 6 if small else 4, 3) if spaced else (40, 10)
     settings = training_settings(
         overrides, tokens=tokens, epochs=epochs, optimizer=ADAMW, largest=2048,
         patience=patience if "valid" in parts else None,
@@ -70,11 +70,17 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         reasons[0] += " (for translation: --task translation)"
     model, data, network = _network(small=small, spaced=spaced)
     reasons += [network]
-    if len(detected.data.get("text", ())) == 2:
+    if pair and small and spaced:
+        reasons.append(
+            "two texts per example → encoded apart; each word tells if the other one has it (model.matches)"
+        )
+        model |= {"pairs": "apart", "matches": True, "pooling": "mean"}
+    elif pair:
         reasons.append("two texts per example → encoded together (model.pairs = together)")
         model |= {"pairs": "together"}
-    model["wide"] = overrides.get("baseline", True)
-    reasons += wide_reasons(overrides)
+    apart = "valid" in parts  # the weights are chosen there
+    model |= {"wide": overrides.get("baseline", True), "wide_training": "apart" if apart else "together"}
+    reasons += wide_reasons(overrides, apart=apart)
     config = {
         "task": {"kind": "classification"},
         "data": {**parts, **detected.data, **data},
