@@ -231,6 +231,9 @@ def _print_notes(document: dict[str, Any], sentence: int | None) -> None:
         typer.echo(f"the text has {count} sentences; showing the first (--sentence 2 shows the next)", err=True)
     if unknown := document["facts"].get("unknown"):
         typer.echo(f"not in the vocabulary: {' '.join(map(printable, unknown))}", err=True)
+    if parts := document["facts"].get("parts"):
+        added = ", ".join(f"{name} {value:+.2f}" for name, value in parts.items())
+        typer.echo(f"parts of the output: {added}", err=True)
 
 
 def _write_page(

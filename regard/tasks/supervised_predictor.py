@@ -225,10 +225,29 @@ class SupervisedPredictor:
                 pooling = field.unpad(part, outputs.weights[name][0].cpu())
                 key = Axis(self._wording.position, field.labels(part))
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
-        (logits,) = self._add_wide([values], [outputs.logits.double().cpu()])
+        deep = outputs.logits.double().cpu()
+        (logits,) = self._add_wide([values], [deep])
         if self.codec.continued is not None:
             return self._continued(self.codec.continued, row[0], logits, attention)
-        return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention))
+        facts = self._parts(deep, logits)
+        return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
+
+    def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
+        """Return what network and baseline add to the output: the fact ``parts``; {} without a wide part.
+
+        They are in the unit of the outputs. Of classes, it is the logit of the most probable one minus the mean of the
+        others; of a number, its distance from the mean of the training data in standard deviations.
+        """
+        if self.codec.wide is None or self.codec.answer.per_position:
+            return {}
+        network = self.codec.weights.network * deep[0]
+        best = int(logits[0].argmax())
+
+        def added(part: Tensor) -> float:
+            others = torch.cat([part[:best], part[best + 1 :]])
+            return float(part[best] - others.mean()) if len(others) else float(part[best])
+
+        return {"parts": {"network": added(network), "baseline": added(logits[0] - network)}}
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from regard.core.baseline import FOLDER
 from regard.core.combination import FILE, OutputWeights, open_weights
@@ -36,6 +37,13 @@ def with_weights(run: Path, folder: Path, weights: OutputWeights) -> Path:
     shutil.copytree(run, folder)
     (folder / FOLDER / FILE).write_text(json.dumps(weights._asdict()))
     return folder
+
+
+@pytest.fixture(scope="module")
+def mixed(combined: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same run with weights of which neither is 0 or 1."""
+    run = with_weights(combined[0], tmp_path_factory.mktemp("mixed") / "run", OutputWeights(0.7, 0.4))
+    return run, combined[1]
 
 
 def test_the_weights_are_the_best_on_the_validation_data(combined: Any, tmp_path: Path) -> None:
@@ -69,8 +77,8 @@ def test_the_network_was_trained_alone(tmp_path: Path) -> None:
     assert first[:-1] == other
 
 
-def test_evaluation_is_that_of_predictions(combined: Any) -> None:
-    run, file, _ = combined
+def test_evaluation_is_that_of_predictions(mixed: tuple[Path, Path]) -> None:
+    run, file = mixed
     texts, labels = zip(*(line.split("\t") for line in file.read_text().splitlines()), strict=True)
     model = load(run)
     model.codec.answer.temperature = 1.0  # which the loss does not have
@@ -113,10 +121,10 @@ def test_a_network_that_adds_nothing_is_left_out_and_told(tmp_path: Path) -> Non
     assert found.baseline is not None and found.figures["accuracy"] == found.baseline.figures["accuracy"]
 
 
-def test_it_is_shared_with_its_weights(regard: Any, combined: Any, tmp_path: Path) -> None:
-    told = regard("export", combined[0], tmp_path / "shared", "--to", "hub").stdout
+def test_it_is_shared_with_its_weights(regard: Any, mixed: tuple[Path, Path], tmp_path: Path) -> None:
+    told = regard("export", mixed[0], tmp_path / "shared", "--to", "hub").stdout
     assert "equal outputs for" in told
-    assert open_weights(RunFolder.open(tmp_path / "shared")) == open_weights(RunFolder.open(combined[0]))
+    assert open_weights(RunFolder.open(tmp_path / "shared")) == OutputWeights(0.7, 0.4)
 
 
 DAMAGED = (
@@ -161,3 +169,25 @@ def test_the_best_weights_of_a_parabola() -> None:
     )
     assert found.weights == pytest.approx((2, 0.25), abs=0.01)
     assert _best(lambda free: np.full(2, free[0]), lambda free: OutputWeights(free[0], 0), [1]).weights.network == 0
+
+
+def test_inspection_shows_what_each_part_adds(regard: Any, mixed: tuple[Path, Path]) -> None:
+    """Two classes: the difference of their logits, whose logistic function is the probability."""
+    model = load(mixed[0])
+    model.codec.answer.temperature = 1.0
+    parts = model.inspect("a fine film").facts["parts"]
+    assert 1 / (1 + np.exp(-sum(parts.values()))) == pytest.approx(model(["a fine film"])[0].probability)
+    assert parts["network"] != 0 != parts["baseline"]
+    told = regard("inspect", mixed[0], "a fine film").stderr
+    assert f"parts of the output: network {parts['network']:+.2f}, baseline {parts['baseline']:+.2f}" in told
+
+
+def test_parts_of_three_classes_and_of_a_number() -> None:
+    case = TaskCase(find_task("classification"), "classification")
+    case.tables["model"] |= {"wide": True}
+    predictor: Any = case.predictor
+    deep, logits = torch.tensor([[1.0, 2.0, 6.0]]), torch.tensor([[1.0, 3.0, 10.0]])
+    assert predictor._parts(deep, logits) == {"parts": {"network": 4.5, "baseline": 3.5}}
+    assert predictor._parts(torch.tensor([[0.5]]), torch.tensor([[0.25]])) == {
+        "parts": {"network": 0.5, "baseline": -0.25}
+    }

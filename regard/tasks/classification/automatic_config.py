@@ -71,9 +71,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     model, data, network = _network(small=small, spaced=spaced)
     reasons += [network]
     if pair and small and spaced:
-        reasons.append(
-            "two texts per example → encoded apart; each word tells if the other one has it (model.matches)"
-        )
+        reasons.append("two texts per example → encoded apart; each word tells if the other one has it (model.matches)")
         model |= {"pairs": "apart", "matches": True, "pooling": "mean"}
     elif pair:
         reasons.append("two texts per example → encoded together (model.pairs = together)")

@@ -58,11 +58,13 @@ class GraphPredictor(SupervisedPredictor):
         pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
         place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
         drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
+        deep = outputs.logits.double().cpu()
+        logits = self._add_wide([values], [deep[0]])[0][None]
         return Observation(
             (Surface("graph", axis.labels, edges=drawn),),
-            self._predictions(self._add_wide([values], [outputs.logits[0].double().cpu()])[0][None]),
+            self._predictions(logits),
             (*maps, pooling),
-            facts={"nodes": len(encoded), "edges": len(edges)},
+            facts={"nodes": len(encoded), "edges": len(edges), **self._parts(deep, logits)},
         )
 
 
