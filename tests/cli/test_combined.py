@@ -178,7 +178,7 @@ def test_inspection_shows_what_each_part_adds(regard: Any, mixed: tuple[Path, Pa
     parts = model.inspect("a fine film").facts["parts"]
     assert 1 / (1 + np.exp(-sum(parts.values()))) == pytest.approx(model(["a fine film"])[0].probability)
     assert parts["network"] != 0 != parts["baseline"]
-    told = regard("inspect", mixed[0], "a fine film").stderr
+    told = regard("inspect", mixed[0], "a fine film", "--json").stderr
     assert f"parts of the output: network {parts['network']:+.2f}, baseline {parts['baseline']:+.2f}" in told
 
 
