@@ -74,6 +74,10 @@ class MeasuredRows(NamedTuple):
 class Outcomes(Protocol):
     """The values of evaluated examples with the predictions of a model."""
 
+    @property
+    def unit(self) -> str:
+        """Plural noun of the values, such as sentences; they are the samples of paired tests."""
+
     def __len__(self) -> int:
         """Return the number of values."""
 

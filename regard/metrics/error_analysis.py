@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from math import erfc
 from statistics import fmean
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ from regard.core.outcomes import OutcomeRow
 from regard.core.task import MetricTable
 
 SHOWN = 5  # examples, and pairs of labels
+EXACT, DRAWN, DRAWS = 12, 1_000, 10_000  # of the permutation test
 
 
 def worst_rows(rows: Iterable[OutcomeRow], number: int = SHOWN) -> list[OutcomeRow]:
@@ -103,3 +105,39 @@ def only_right(rows: Sequence[OutcomeRow], other_rows: Sequence[OutcomeRow]) -> 
         return None
     pairs = Counter((row.is_right, other.is_right) for row, other in zip(rows, other_rows, strict=True))
     return OnlyRight(pairs[True, False], pairs[False, True])
+
+
+def by_value(
+    pairs: Iterable[tuple[OutcomeRow, OutcomeRow]], number: Callable[[OutcomeRow], float | None]
+) -> list[float]:
+    """Return the summed difference of a number between two models for each value, which may have several targets.
+
+    Args:
+        pairs: the rows of both models for each target.
+        number: a number of a row; targets for which it is None are left out.
+    """
+    sums: dict[int, float] = {}
+    for row, other in pairs:
+        value, other_value = number(row), number(other)
+        if value is not None and other_value is not None:
+            sums[row.example] = sums.get(row.example, 0.0) + value - other_value
+    return [*sums.values()]
+
+
+def sign_flip_p(differences: Sequence[float]) -> float:
+    """Return the two-sided p-value of a paired permutation test: each difference may have either sign (Fisher 1935).
+
+    It is exact for up to ``EXACT`` differences other than 0. For up to ``DRAWN`` it uses ``DRAWS`` draws with a fixed
+    seed, and beyond that the normal approximation. The differences are independent; 1 without any.
+    """
+    values = np.array([value for value in differences if value], np.float64)
+    number, total = len(values), abs(values.sum())
+    if number > DRAWN:
+        return erfc(total / float(np.sqrt(2 * (values**2).sum())))
+    if number <= EXACT:
+        bits = np.arange(1 << number)[:, None] >> np.arange(number) & 1
+    else:
+        bits = np.random.default_rng(0).integers(0, 2, (DRAWS, number))
+    as_large = np.abs((2 * bits - 1) @ values) >= total * (1 - 1e-9)
+    added = int(number > EXACT)  # the observed signs
+    return float((as_large.sum() + added) / (len(bits) + added))

@@ -58,6 +58,7 @@ from regard.tasks.masked.baseline import (
 )
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
+from regard.tasks.masked.outcomes import MaskedOutcomes
 from regard.tasks.masked.wide import WideMaskedExamples, held_out_tables
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -130,7 +131,7 @@ def _with_tables(run: RunFiles, codecs: MaskedCodec, train: Any, valid: Any) -> 
     trains = run.contents != {}  # an evaluation accepts any contents
     if trains and not (run.path / FOLDER).exists():
         if types > MAX_TYPES:
-            what, why = "the vocabulary is too large for the tables of model.wide", f"it has {types:,} types"
+            what, why = "the vocabulary is too large for the tables of model.wide", f"it has {pluralize(types, 'type')}"
             raise ConfigError(what, where="data.tokenizer.size", why=why, help="--set model.wide=false")
         save_baseline(run.path / FOLDER, fit_tables(train, make_tables(run), types), {})
     tables = require_wide(open_tables(run, types), run)
@@ -306,6 +307,7 @@ TASK = Task(
     },
     fit_baseline=fit_masked_baseline,
     open_baseline=open_masked_baseline,
+    outcomes=MaskedOutcomes,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_texts,
