@@ -21,8 +21,15 @@ def print_errors(rows: Sequence[OutcomeRow]) -> None:
     """Print the examples with the highest losses, the most frequent confusions, and the metrics of slices."""
     from regard.metrics.error_analysis import confusions, slices, worst_rows
 
-    print("\nhighest losses")
+    texts = any(row.outcome.chrf is not None for row in rows)
+    print("\nlowest chrF" if texts else "\nhighest losses")
     for row in worst_rows(rows):
+        if row.outcome.chrf is not None:
+            loss = "" if row.loss is None else f"  loss {row.loss:.4f}"
+            print(f"  {_location(row)}  chrF {row.outcome.chrf:.1f}{loss}")
+            for text in (row.input, str(row.outcome.target), str(row.outcome.prediction)):
+                print(f"    {shortened(visible(text), WIDTH - 4)}")
+            continue
         print(f"  {_location(row)}  loss {row.loss:.4f}  {_difference(row)}")
         print(f"    {shortened(visible(row.input), WIDTH - 4)}")
     for title, table in (("most frequent confusions", confusions(rows)), ("slices", slices(rows))):

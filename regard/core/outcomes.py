@@ -18,6 +18,9 @@ class TargetOutcome(NamedTuple):
         target_probability: the probability of the target; None for a number or an unknown label.
         rank: the rank of the target among all items, from 1; None for other answers.
         output: the label in the output of the model, if it can differ from the most probable one.
+        log_probability: of a text, the log-probability of the prediction in nats.
+        exact: of a text, whether the prediction equals a reference, ignoring white space.
+        chrf: of a text, chrF of the prediction, in percent.
     """
 
     target: str | float
@@ -26,6 +29,9 @@ class TargetOutcome(NamedTuple):
     target_probability: float | None = None
     rank: int | None = None
     output: str | None = None
+    log_probability: float | None = None
+    exact: bool | None = None
+    chrf: float | None = None
 
     @property
     def error(self) -> float | None:
@@ -60,7 +66,9 @@ class OutcomeRow(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Return whether the prediction equals the target."""
+        """Return whether the prediction equals the target, or any reference of a text."""
+        if self.outcome.exact is not None:
+            return self.outcome.exact
         return self.outcome.prediction == self.outcome.target
 
 

@@ -15,13 +15,14 @@ from torch import nn
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
 from regard.core.baseline import FOLDER
+from regard.core.outcomes import OutcomeRow
 from regard.core.task import Examples, MetricTable, OutputBaseline, ProgressCallback
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import unreadable
 from regard.data.rows import column_names, form_of
 from regard.errors import ConfigError, DataError
-from regard.metrics.significance import BootstrapDifference
+from regard.metrics.significance import BootstrapDifference, OnlyRight
 from regard.metrics.text import OUTPUT_METRICS, MetricScore
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
@@ -85,13 +86,13 @@ def evaluate_run(
         settings: search settings, such as ``beam=1``, or keys of the section ``data``, such as ``stride=64``.
     """
     shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
-    if outcomes:
+    if outcomes and run.task.reference_test is None:
         require_outcomes(run.task)
     if run.task.reference_test is not None:
         names = require_metrics(run, metrics)
         test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
         settings |= {} if memory is None else {"memory": memory}
-        return evaluate_outputs(run, test, names, _search(test.search, settings), **shared)
+        return evaluate_outputs(run, test, names, _search(test.search, settings), outcomes=outcomes, **shared)
     config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _set_memory(run, net, memory)
@@ -177,6 +178,12 @@ class ReferenceTest(Protocol):
     def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
         """Compare the outputs with those of another model."""
 
+    def only_exact(self, outputs: Sequence[str], other_outputs: Sequence[str]) -> OnlyRight:
+        """Return for how many distinct inputs only one model's output equals a reference."""
+
+    def rows(self, outputs: Sequence[str]) -> list[OutcomeRow]:
+        """Return a row for each line, for the outputs that were computed last."""
+
     def compare_baseline(
         self, metrics: Sequence[str], outputs: Sequence[str], baseline: OutputBaseline
     ) -> BaselineComparison:
@@ -192,6 +199,7 @@ def evaluate_outputs(
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
+    outcomes: bool = False,
 ) -> Evaluation:
     """Return the metrics of outputs that are compared with references.
 
@@ -203,6 +211,7 @@ def evaluate_outputs(
         checkpoint: the checkpoint of ``test``.
         progress: called with the number of newly finished inputs.
         peers: the ranks that share the work.
+        outcomes: whether to return a row for each line.
     """
     began = time.perf_counter()
     outputs = test.outputs(search, progress or (lambda count: None), peers)
@@ -220,6 +229,7 @@ def evaluate_outputs(
         seconds=seconds,
         outputs=outputs,
         baseline=None if baseline is None else test.compare_baseline(metrics, outputs, baseline),
+        outcomes=MeasuredOutcomes(test.rows(outputs), [], "lines") if outcomes else None,
     )
 
 

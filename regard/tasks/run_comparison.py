@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from regard.core.outcomes import OutcomeRow
 from regard.errors import ConfigError
-from regard.metrics.error_analysis import OnlyRight, by_value, only_right, sign_flip_p
+from regard.metrics.error_analysis import by_value, only_right, sign_flip_p
+from regard.metrics.significance import OnlyRight
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import config_with_files, open_files
 from regard.tasks.load import load

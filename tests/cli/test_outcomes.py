@@ -233,7 +233,7 @@ def test_errors_are_printed_on_request_and_fit_a_terminal(regard, runs: dict[str
     assert "errors" not in json.loads(regard("evaluate", run, file, "--json").stdout)
 
 
-def test_what_cannot_be_analyzed_is_refused(regard, tagged, tiny_run, tmp_path, monkeypatch) -> None:
+def test_what_cannot_be_analyzed_is_refused(regard, tagged, tmp_path, monkeypatch) -> None:
     run, file = tagged
     wrong = regard("evaluate", run, file, "-o", tmp_path / "rows.txt").exception
     assert isinstance(wrong, ConfigError) and ".csv or a .jsonl" in str(wrong.help)
@@ -241,8 +241,6 @@ def test_what_cannot_be_analyzed_is_refused(regard, tagged, tiny_run, tmp_path, 
     with pytest.raises(ConfigError, match="one by one") as caught:
         require_outcomes(plain)
     assert "no separate answers" in str(caught.value.why)
-    wrong = regard("evaluate", tiny_run.path, tiny_run.source, tiny_run.target, "--errors").exception
-    assert isinstance(wrong, ConfigError) and "--errors" in str(wrong.where)
     monkeypatch.setenv("RANK", "0")
     wrong = regard("evaluate", run, file, "--errors").exception
     assert isinstance(wrong, ConfigError) and "single process" in wrong.what

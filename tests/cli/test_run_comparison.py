@@ -14,7 +14,8 @@ from regard.core.outcomes import OutcomeRow, TargetOutcome
 from regard.core.task import find_task
 from regard.core.task_table import TASKS
 from regard.errors import ConfigError
-from regard.metrics.error_analysis import OnlyRight, only_right, sign_flip_p
+from regard.metrics.error_analysis import only_right, sign_flip_p
+from regard.metrics.significance import OnlyRight
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.tasks.run_comparison import compare_runs, require_comparable
