@@ -258,6 +258,9 @@ class Task:
     outcomes: Callable[[Any, Any], Any] | None = None
     # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
     # The predictor has ``labels``, () for numbers. None: the task has no separate answers
+    baseline_outcomes: Callable[[Any, Any], Any] | None = None
+    # (baseline, examples) → the ``Outcomes`` of a ``TaskBaseline``, with the same values as ``outcomes``, for a task
+    # whose examples are one graph; None: the network and the baseline are compared by groups of examples
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
     # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references,
     # and its baselines are ``OutputBaseline``; None: it uses the metrics of validation

@@ -16,7 +16,16 @@ from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
 from regard.core.baseline import FOLDER
 from regard.core.outcomes import OutcomeRow
-from regard.core.task import Examples, MetricTable, OutputBaseline, ProgressCallback
+from regard.core.task import (
+    Examples,
+    MetricSums,
+    MetricTable,
+    OutputBaseline,
+    Predictor,
+    ProgressCallback,
+    Task,
+    TaskBaseline,
+)
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import unreadable
@@ -28,7 +37,7 @@ from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load, load_net
-from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes, require_outcomes
+from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes, measure_values, require_outcomes
 from regard.training.baseline import BaselineComparison, added, baseline_groups, compare, network_groups
 from regard.training.canonical_ranks import CanonicalRanks
 from regard.training.ranks import ProcessGroup
@@ -126,9 +135,7 @@ def _evaluate_objective(
         else:
             groups = network_groups(model, predictor, examples, predictor_metrics, device, progress)
             sums = added(groups)
-            other = baseline_groups(baseline, examples, predictor_metrics)
-            if any(other):  # a baseline without a loss has no sums unless its metrics are requested
-                comparison = compare(task.compute_metrics, baseline.description, groups, other)
+            comparison = _compare_baseline(task, predictor, baseline, examples, predictor_metrics, groups)
         number, units = _sizes(examples)
         measured = measure_outcomes(task, predictor, examples) if outcomes else None
     return Evaluation(
@@ -146,6 +153,30 @@ def _evaluate_objective(
         baseline=comparison,
         outcomes=measured,
     )
+
+
+def _compare_baseline(
+    task: Task, predictor: Predictor, baseline: TaskBaseline, examples: Examples, names: Sequence[str],
+    groups: Sequence[MetricSums],
+) -> BaselineComparison | None:  # fmt: skip
+    """Compare a network with its baseline by groups of examples, or of the nodes or pairs of one graph.
+
+    Args:
+        task: the task.
+        predictor: the predictor of the network.
+        baseline: the baseline.
+        examples: the examples.
+        names: the metrics of the predictor.
+        groups: the sums of the network by group of examples.
+    """
+    if task.baseline_outcomes is not None:
+        groups = measure_outcomes(task, predictor, examples).groups
+        other = measure_values(task.baseline_outcomes(baseline, examples), ()).groups
+    else:
+        other = baseline_groups(baseline, examples, names)
+    if not any(other):  # a baseline without a loss has no sums unless its metrics are requested
+        return None
+    return compare(task.compute_metrics, baseline.description, groups, other)
 
 
 class ReferenceTest(Protocol):

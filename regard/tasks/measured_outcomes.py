@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from regard.core.outcomes import OutcomeRow
+from regard.core.outcomes import OutcomeRow, Outcomes
 from regard.core.task import Examples, MetricSums, Task
 from regard.errors import ConfigError
 from regard.training.baseline import GROUPS
@@ -28,8 +29,12 @@ def measure_outcomes(task: Task, predictor: Any, examples: Examples) -> Measured
     Raises:
         ConfigError: if the task has no outcomes.
     """
-    outcomes = require_outcomes(task)(predictor, examples)
     names = [name for name, metric in task.metrics.items() if metric.by_predictor and not metric.slow]
+    return measure_values(require_outcomes(task)(predictor, examples), names)
+
+
+def measure_values(outcomes: Outcomes, names: Sequence[str]) -> MeasuredOutcomes:
+    """Return all rows of outcomes, and the sums by group for the loss and the metrics of the predictor ``names``."""
     parts = [
         outcomes.measure(range(first, len(outcomes), GROUPS), names) for first in range(min(GROUPS, len(outcomes)))
     ]
