@@ -32,7 +32,8 @@ from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.evaluation import Evaluation, ReferenceTest
+    from regard.tasks.evaluation import Evaluation
+    from regard.tasks.reference_test import ReferenceTest
     from regard.tasks.run_comparison import RunComparison
 
 EPILOG = epilog(

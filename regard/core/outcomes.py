@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from regard.core.task import MetricSums
 
@@ -96,3 +96,19 @@ class Outcomes(Protocol):
             values: the indices of values, from 0.
             names: the metrics of the predictor to compute in addition to those of the objective.
         """
+
+
+class HeldOut(NamedTuple):
+    """The examples of a held-out part, for a run that was trained without it.
+
+    Attributes:
+        examples: as ``core.task.Examples``, those whose labels the run has learned; None without any.
+        unlearned: the number of the other values.
+        targets: the number of their targets.
+        rows: their predictions, one for each value; () for answers per position.
+    """
+
+    examples: Any
+    unlearned: int
+    targets: int
+    rows: Sequence[OutcomeRow]

@@ -41,7 +41,7 @@ WORD = re.compile(r"\w+")
 
 
 class TranslationTest:
-    """A test set and the model that translates it: see ``tasks.evaluation.ReferenceTest``."""
+    """A test set and the model that translates it: see ``tasks.reference_test.ReferenceTest``."""
 
     def __init__(self, config: TranslationConfig, model: Translator, files: Sequence[Path]) -> None:
         self.data, self.model, self.search = config.data, model, model.search
