@@ -21,7 +21,8 @@ from regard.data.windows import TokenBatch
 from regard.errors import ConfigError
 from regard.models.language_model import LanguageModel
 from regard.runs.config import load_config
-from regard.tasks.language_model.task import TASK, batch_span
+from regard.tasks.language_model.objective import batch_span
+from regard.tasks.language_model.task import TASK
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import UPDATES, trained
 

@@ -28,8 +28,11 @@ def print_comparison(comparison: RunComparison, names: Iterable[str], targets: i
         print(f"{name:<{width}}  {figures[name]:.4f}  {difference:+.4f}{spread}")
     if comparison.right is not None:
         right = comparison.right
-        test = "" if comparison.p is None else f"; McNemar's exact test: p = {comparison.p:.4f}"
+        name = "McNemar's exact test" if comparison.exact else f"McNemar's test by {comparison.unit}"
+        test = "" if comparison.p is None else f"; {name}: p = {comparison.p:.4f}"
         print(f"only this run is right: {right.this:,}, only the other: {right.other:,}, of {targets:,}{test}")
+    over = f"{comparison.values:,} {comparison.unit}"
+    print(f"loss, paired permutation test over {over}: p = {comparison.loss_p:.4f}")
 
 
 def comparison_as_json(comparison: RunComparison) -> dict[str, Any]:
@@ -42,5 +45,5 @@ def comparison_as_json(comparison: RunComparison) -> dict[str, Any]:
     right = None if comparison.right is None else comparison.right._asdict()
     return {
         "name": metrics.description, "figures": metrics.figures, "differences": differences, "only_right": right,
-        "p": comparison.p,
+        "p": comparison.p, "loss_p": comparison.loss_p, "values": comparison.values, "unit": comparison.unit,
     }  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from regard.commands.metric_tables import aligned, table_as_json
+from regard.commands.metric_tables import aligned, table_as_json, visible
 from regard.commands.prediction_files import row_record
 from regard.core.untrusted_files import shortened
 
@@ -21,10 +21,17 @@ def print_errors(rows: Sequence[OutcomeRow]) -> None:
     """Print the examples with the highest losses, the most frequent confusions, and the metrics of slices."""
     from regard.metrics.error_analysis import confusions, slices, worst_rows
 
-    print("\nhighest losses")
+    texts = any(row.outcome.chrf is not None for row in rows)
+    print("\nlowest chrF" if texts else "\nhighest losses")
     for row in worst_rows(rows):
+        if row.outcome.chrf is not None:
+            loss = "" if row.loss is None else f"  loss {row.loss:.4f}"
+            print(f"  {_location(row)}  chrF {row.outcome.chrf:.1f}{loss}")
+            for text in (row.input, str(row.outcome.target), str(row.outcome.prediction)):
+                print(f"    {shortened(visible(text), WIDTH - 4)}")
+            continue
         print(f"  {_location(row)}  loss {row.loss:.4f}  {_difference(row)}")
-        print(f"    {shortened(_one_line(row.input), WIDTH - 4)}")
+        print(f"    {shortened(visible(row.input), WIDTH - 4)}")
     for title, table in (("most frequent confusions", confusions(rows)), ("slices", slices(rows))):
         if table.rows:
             print(f"\n{title}\n{aligned(table, limit=MAX_LABEL + 4)}")
@@ -56,12 +63,8 @@ def _location(row: OutcomeRow) -> str:
 def _difference(row: OutcomeRow) -> str:
     """Return the target and the prediction, with its probability."""
     target, prediction = (
-        shortened(f"{value:.6g}" if isinstance(value, float) else _one_line(value), MAX_LABEL)
+        shortened(f"{value:.6g}" if isinstance(value, float) else visible(value), MAX_LABEL)
         for value in (row.outcome.target, row.outcome.prediction)
     )
     p = "" if row.outcome.probability is None else f" ({row.outcome.probability:.2f})"
     return f"{target} → {prediction}{p}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())

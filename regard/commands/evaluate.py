@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from regard.commands import completion
-from regard.commands.evaluation_output import print_figures, print_scores
+from regard.commands.evaluation_output import Rival, print_figures, print_scores
 from regard.commands.options import (
     AsJson,
     CheckpointName,
@@ -21,7 +21,7 @@ from regard.commands.options import (
     search_settings,
     set_up,
 )  # fmt: skip
-from regard.commands.prediction_files import require_prediction_file, write_predictions
+from regard.commands.prediction_files import ROWS, require_prediction_file, write_predictions
 from regard.commands.progress import progress
 from regard.commands.setting_options import takes_settings
 from regard.commands.several_ranks import several_ranks
@@ -32,7 +32,8 @@ from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
     from regard.runs.run_folder import RunFolder
-    from regard.tasks.evaluation import Evaluation, ReferenceTest
+    from regard.tasks.evaluation import Evaluation
+    from regard.tasks.reference_test import ReferenceTest
     from regard.tasks.run_comparison import RunComparison
 
 EPILOG = epilog(
@@ -88,16 +89,16 @@ Output = Annotated[
         "--output",
         "-o",
         metavar="FILE",
-        help="Write the translations to this file, one per line; for another task, a row for each target with its "
-        "prediction, probability and loss (.csv or .jsonl).",
+        help="Write a row for each target with its prediction, probability and loss (.csv or .jsonl). Any other name "
+        "gets the translations, one per line.",
     ),
 ]
 Errors = Annotated[
     bool,
     typer.Option(
         "--errors",
-        help="Print the examples with the highest losses, the most frequent confusions, and the metrics by input "
-        "length and class frequency.",
+        help="Print the worst examples, the most frequent confusions, and the metrics by input length and class "
+        "frequency.",
     ),
 ]
 Draw = Annotated[
@@ -167,22 +168,18 @@ def evaluate(
 
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    windows = {"stride": stride, "memory": memory}
+    windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw)
     kind = folder.config.task.kind
     if folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
         _refuse(search | {"engine": engine}, why)
         set_up(device, threads)
         data_settings = {name: value for name, value in windows.items() if value is not None}
-        analysis = _Analysis(output, errors, against, draw)
         _measure(folder, files, names, analysis, as_json, checkpoint=checkpoint, device=device, **data_settings)
     else:
-        _refuse(windows | {"draw": draw, "errors": errors or None}, why=f"the task of {run} is {kind}")
+        _refuse(windows | {"draw": draw}, why=f"the task of {run} is {kind}")
         opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
-        _compare(
-            folder, files, names, search, opening, checkpoint=checkpoint, against=against, output=output,
-            as_json=as_json,
-        )  # fmt: skip
+        _compare(folder, files, names, search, opening, analysis, checkpoint=checkpoint, as_json=as_json)
 
 
 class _Analysis(NamedTuple):
@@ -253,7 +250,7 @@ def _comparison(
 
 def _compare(
     run: RunFolder, files: list[Path], names: list[str] | None, search_options: dict[str, Any],
-    opening: dict[str, Any], *, checkpoint: str | None, against: Path | None, output: Path | None, as_json: bool,
+    opening: dict[str, Any], analysis: _Analysis, *, checkpoint: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Compare outputs with references and with those of another model; only rank 0 prints.
 
@@ -263,15 +260,15 @@ def _compare(
         names: the names of the metrics; None for the default ones.
         search_options: the search options of the command line.
         opening: keyword arguments of ``open_predictor``.
+        analysis: the other system, a run folder or a file of outputs; and the file for the outputs or rows.
         checkpoint: the checkpoint of ``run``.
-        against: another run folder, or a file of outputs.
-        output: a file for the outputs.
         as_json: whether to print JSON.
     """
-    from regard.core import atomic_files
     from regard.tasks.evaluation import evaluate_outputs, require_metrics
 
-    with several_ranks(refused={"against": against}) as peers:
+    output, against = analysis.output, analysis.against
+    rows = analysis.errors or (output is not None and output.suffix in ROWS)
+    with several_ranks(refused={"against": against, "errors": rows or None}) as peers:
         _require_rival(against)
         metrics = require_metrics(run, names)
         test = _test(run, files, opening, checkpoint)
@@ -281,16 +278,28 @@ def _compare(
             typer.echo(f"warning: {warning}", err=True)
         with progress("translating", len(test.inputs) // ranks, hidden=not leads) as advance:
             evaluation = evaluate_outputs(
-                run, test, metrics, search, checkpoint=checkpoint, progress=advance, peers=peers
+                run, test, metrics, search, checkpoint=checkpoint, progress=advance, peers=peers, outcomes=rows
             )  # fmt: skip
         if not leads:
             return
         if output is not None:
-            text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in evaluation.outputs)
-            atomic_files.write_bytes_atomically(output, text.encode())
-        rival = _rival_outputs(against, files, search_options, opening) if against else None
-        differences = [] if rival is None else [test.compare(name, evaluation.outputs, rival) for name in metrics]
-        print_scores(evaluation, against, differences, run.task.metrics, as_json=as_json)
+            _write_outputs(evaluation, output)
+        rival = None
+        if against is not None:
+            lines = _rival_outputs(against, files, search_options, opening)
+            differences = [test.compare(name, evaluation.outputs, lines) for name in metrics]
+            rival = Rival(str(against), differences, test.only_exact(evaluation.outputs, lines), len(test.inputs))
+        print_scores(evaluation, rival, run.task.metrics, as_json=as_json, errors=analysis.errors)
+
+
+def _write_outputs(evaluation: Evaluation, path: Path) -> None:
+    """Write a row for each line to a .csv or .jsonl file, and to any other file the outputs, one per line."""
+    from regard.core import atomic_files
+
+    if evaluation.outcomes is not None and path.suffix in ROWS:
+        return write_predictions(evaluation.outcomes.rows, path)
+    text = "".join(line.replace("\r", " ").replace("\n", " ") + "\n" for line in evaluation.outputs)
+    atomic_files.write_bytes_atomically(path, text.encode())
 
 
 def _test(run: RunFolder, files: list[Path], opening: dict[str, Any], checkpoint: str | None = None) -> ReferenceTest:

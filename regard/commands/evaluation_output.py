@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.commands.comparison_output import comparison_as_json, print_comparison
 from regard.commands.error_output import errors_as_json, print_errors
@@ -15,7 +14,7 @@ from regard.core.wording import pluralize, pluralize_unit
 
 if TYPE_CHECKING:
     from regard.core.task import Metric
-    from regard.metrics.significance import BootstrapDifference
+    from regard.metrics.significance import BootstrapDifference, OnlyRight
     from regard.tasks.evaluation import Evaluation
     from regard.tasks.run_comparison import RunComparison
 
@@ -117,13 +116,38 @@ def _sizes(evaluation: Evaluation) -> list[str]:
     return [units] if evaluation.examples in (1, evaluation.units) else [examples, units]
 
 
+class Rival(NamedTuple):
+    """Another system that is compared with a run.
+
+    Attributes:
+        name: its run folder or file.
+        differences: the comparison of each metric.
+        right: the numbers of distinct sources for which only one system's output equals a reference.
+        sources: the number of distinct sources.
+    """
+
+    name: str
+    differences: Sequence[BootstrapDifference]
+    right: OnlyRight
+    sources: int
+
+
 def print_scores(
-    evaluation: Evaluation, against: Path | None, differences: Sequence[BootstrapDifference],
-    metrics: Mapping[str, Metric], *, as_json: bool,
-) -> None:  # fmt: skip
-    """Print each score with its signature, and the differences to another system."""
+    evaluation: Evaluation, rival: Rival | None, metrics: Mapping[str, Metric], *, as_json: bool, errors: bool = False
+) -> None:
+    """Print each score with its signature, and the differences to another system.
+
+    Args:
+        evaluation: the evaluation.
+        rival: the other system.
+        metrics: the metrics of the task.
+        as_json: whether to print JSON.
+        errors: whether to print the analysis of errors; the evaluation then has ``outcomes``.
+    """
+    rows = evaluation.outcomes.rows if errors and evaluation.outcomes is not None else None
     if as_json:
-        return _print_json(_scores_as_json(evaluation, metrics) | _differences_as_json(against, differences))
+        record = _scores_as_json(evaluation, metrics) | ({} if rival is None else _rival_as_json(rival))
+        return _print_json(record | ({} if rows is None else {"errors": errors_as_json(rows)}))
     width = max(map(len, evaluation.figures))
     for name, value in evaluation.figures.items():
         compared = _comparison(evaluation, name, metrics, decimals=2)
@@ -131,6 +155,8 @@ def print_scores(
     _print_baseline(evaluation)
     for table in evaluation.tables.values():
         print(f"\n{aligned(table, decimals=2)}\n")
+    if rows is not None:
+        print_errors(rows)
     lines, items = evaluation.examples, int(evaluation.sums["distinct_sources"])
     search = f"beam {evaluation.settings['beam']}, checkpoint {evaluation.checkpoint}"
     print(f"{pluralize(lines, 'line')}, {search}, {evaluation.seconds:.1f} s")
@@ -139,29 +165,32 @@ def print_scores(
             f"{pluralize(items, 'distinct source')}: for wer and per, lines with equal sources are one item with "
             "several references; the other metrics count each line separately"
         )
-    _print_differences(against, differences)
+    if rival is not None:
+        _print_rival(rival)
 
 
-def _print_differences(against: Path | None, differences: Sequence[BootstrapDifference]) -> None:
+def _print_rival(rival: Rival) -> None:
     from regard.metrics.significance import RESAMPLES
 
-    if differences:
-        print(f"\n{against}: score, difference and p-value (paired bootstrap, {RESAMPLES:,} resamples)")
-    width = max((len(score.metric) for score in differences), default=0)
-    for score in differences:
+    print(f"\n{rival.name}: score, difference and p-value (paired bootstrap, {RESAMPLES:,} resamples)")
+    width = max(len(score.metric) for score in rival.differences)
+    for score in rival.differences:
         print(f"{score.metric:<{width}}  {score.other:6.2f}  {score.value - score.other:+6.2f}  p = {score.p:.4f}")
+    right, of = rival.right, pluralize(rival.sources, "distinct source")
+    test = f"McNemar's exact test: p = {right.p_value():.4f}"
+    print(f"exact outputs of this run only: {right.this:,}, of the other only: {right.other:,}, of {of}; {test}")
 
 
-def _differences_as_json(against: Path | None, differences: Sequence[BootstrapDifference]) -> dict[str, Any]:
+def _rival_as_json(rival: Rival) -> dict[str, Any]:
     from regard.metrics.significance import RESAMPLES
 
-    if against is None:
-        return {}
     scores = {
         score.metric: {"value": score.other, "difference": score.value - score.other, "p": score.p}
-        for score in differences
+        for score in rival.differences
     }
-    return {"against": {"name": str(against), "scores": scores, "test": f"paired bootstrap, {RESAMPLES} resamples"}}
+    exact = {"only_right": rival.right._asdict(), "p": rival.right.p_value()}
+    test = f"paired bootstrap, {RESAMPLES} resamples"
+    return {"against": {"name": rival.name, "scores": scores, "test": test, "exact": exact}}
 
 
 def _scores_as_json(evaluation: Evaluation, metrics: Mapping[str, Metric]) -> dict[str, Any]:

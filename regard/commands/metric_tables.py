@@ -42,5 +42,10 @@ def aligned(table: MetricTable, *, decimals: int = 4, limit: int = MAX_NAME) -> 
     )
 
 
+def visible(text: str) -> str:
+    """Return the text on one line; white space alone, such as a token, in quotes."""
+    return " ".join(text.split()) or (repr(text) if text else "")
+
+
 def _short(cell: str | float, limit: int) -> str:
-    return shortened(f"{cell:,}" if isinstance(cell, int) else str(cell), limit)
+    return shortened(f"{cell:,}" if isinstance(cell, int) else visible(str(cell)), limit)

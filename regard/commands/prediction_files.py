@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 COLUMNS = (
     "location", "example", "position", "token", "input", "length", "target", "prediction", "probability",
-    "target_probability", "loss", "error", "rank", "output",
+    "target_probability", "loss", "error", "rank", "output", "log_probability", "exact", "chrf",
 )  # fmt: skip
+ROWS = (".csv", ".jsonl")
 DIGITS = 9  # significant digits, enough for single precision
 FORMULA = re.compile(r"[=+\-@\t\r]")  # first characters that make a spreadsheet compute a cell
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
@@ -27,7 +28,7 @@ NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 def require_prediction_file(path: Path) -> None:
     """Raise ConfigError unless the name ends in .csv or .jsonl."""
-    if path.suffix not in (".csv", ".jsonl"):
+    if path.suffix not in ROWS:
         help = "name a .csv or a .jsonl file: -o predictions.csv"
         raise ConfigError("predictions cannot be written in this format", where=f"--output {path}", help=help)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from regard.commands import completion
+from regard.commands.cross_validation import FoldJob, cross_validate
 from regard.commands.options import epilog
 from regard.errors import ConfigError
 
@@ -28,6 +30,7 @@ EPILOG = epilog(
     "regard train book.txt",
     "regard train nodes.csv edges.csv",
     "regard train multi30k --set train.lr=3e-3 --name first",
+    "regard train reviews.csv --folds 5 -o predictions.csv",
     "regard train --resume runs/first",
     "regard train --continue runs/first --set train.epochs=40",
     "torchrun --standalone --nproc-per-node 2 -m regard train multi30k",
@@ -62,36 +65,58 @@ Longer = Annotated[
 ]
 
 
+What = Annotated[
+    list[str] | None,
+    typer.Argument(help=WHAT, show_default=False, autocompletion=completion.recipes_and_files),
+]
+Overrides = Annotated[
+    list[str] | None, typer.Option("--set", help="Override a key of the config: KEY=VALUE; may be repeated.")
+]
+Resumed = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume",
+        help="Resume the training of this run folder.",
+        metavar="RUN",
+        show_default=False,
+        autocompletion=completion.runs,
+    ),
+]
+Folds = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=2,
+        help="Cross-validate: train N runs, each without one fold of the examples, and measure them on it.",
+        show_default=False,
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="With --folds, write the predictions for all examples to this file (.csv or .jsonl).",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="With --folds, print JSON to standard output.")]
+
+
 def register(app: typer.Typer) -> None:
     app.command("train", epilog=EPILOG)(train)
 
 
 def train(
-    what: Annotated[
-        list[str] | None,
-        typer.Argument(
-            help=WHAT,
-            show_default=False,
-            autocompletion=completion.recipes_and_files,
-        ),
-    ] = None,
+    what: What = None,
     valid: Valid = None,
     valid_file: ValidFile = None,
     task: TaskName = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="Override a key of the config: KEY=VALUE; may be repeated.")
-    ] = None,
+    set_: Overrides = None,
     name: Annotated[str | None, typer.Option(help="Use this name for the run folder in --runs.")] = None,
     runs: Annotated[Path, typer.Option(help="Create run folders in this folder.")] = Path("runs"),
-    resume: Annotated[
-        Path | None,
-        typer.Option(
-            help="Resume the training of this run folder.",
-            metavar="RUN",
-            show_default=False,
-            autocompletion=completion.runs,
-        ),
-    ] = None,
+    resume: Resumed = None,
     continue_: Longer = None,
     rank_timeout: Annotated[
         float,
@@ -99,6 +124,9 @@ def train(
             min=1, metavar="SECONDS", help="Wait this long for a rank that does not respond, if there are several."
         ),
     ] = 600,
+    folds: Folds = None,
+    output: Output = None,
+    as_json: AsJson = False,
     tensorboard: Annotated[
         bool, typer.Option(help="Also write TensorBoard logs (needs the extra tensorboard).")
     ] = False,
@@ -113,8 +141,30 @@ def train(
     new = _NewRun(what or [], _held_out(valid, valid_file), overrides, name, runs)
     job = _select_job(new, resume, continue_)
     display = partial(open_display, tensorboard=tensorboard)
+    if folds is not None:
+        return cross_validate(_fold_job(new, job), folds, display, output=output, as_json=as_json)
+    _refuse_results({"--output": output, "--json": as_json or None})
     train_job = partial(_train_on_ranks, timeout=rank_timeout) if "RANK" in os.environ else _train
     raise typer.Exit(train_job(job, display))
+
+
+def _fold_job(new: _NewRun, job: object) -> FoldJob:
+    """Return the config and the folder of a cross-validation; raise ConfigError for conflicting options."""
+    if job is not new or new.held_out or "RANK" in os.environ:
+        why = "it trains new runs in one process, and takes validation data from the training folds"
+        help = "remove --resume, --continue, --valid and --valid-file, and start no ranks"
+        raise ConfigError("--folds cannot be combined with these options", where="--folds", why=why, help=help)
+    config = new.config()
+    name = new.requested_name(config)
+    default = f"{new.default_name(config)}-folds"
+    return FoldJob(config, new.runs / name if name else new_folder(new.runs, default))
+
+
+def _refuse_results(options: Mapping[str, object]) -> None:
+    """Raise ConfigError if an option for the results of --folds is set without it."""
+    for name, value in options.items():
+        if value is not None:
+            raise ConfigError("this option does not apply", where=name, why="it shows the results of --folds")
 
 
 def _select_job(new: _NewRun, resume: Path | None, source: Path | None) -> Path | _NewRun | _Continuation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from regard.core.task import MetricSums
 
@@ -18,6 +18,9 @@ class TargetOutcome(NamedTuple):
         target_probability: the probability of the target; None for a number or an unknown label.
         rank: the rank of the target among all items, from 1; None for other answers.
         output: the label in the output of the model, if it can differ from the most probable one.
+        log_probability: of a text, the log-probability of the prediction in nats.
+        exact: of a text, whether the prediction equals a reference, ignoring white space.
+        chrf: of a text, chrF of the prediction, in percent.
     """
 
     target: str | float
@@ -26,6 +29,9 @@ class TargetOutcome(NamedTuple):
     target_probability: float | None = None
     rank: int | None = None
     output: str | None = None
+    log_probability: float | None = None
+    exact: bool | None = None
+    chrf: float | None = None
 
     @property
     def error(self) -> float | None:
@@ -60,7 +66,9 @@ class OutcomeRow(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Return whether the prediction equals the target."""
+        """Return whether the prediction equals the target, or any reference of a text."""
+        if self.outcome.exact is not None:
+            return self.outcome.exact
         return self.outcome.prediction == self.outcome.target
 
 
@@ -74,6 +82,10 @@ class MeasuredRows(NamedTuple):
 class Outcomes(Protocol):
     """The values of evaluated examples with the predictions of a model."""
 
+    @property
+    def unit(self) -> str:
+        """Plural noun of the values, such as sentences; they are the samples of paired tests."""
+
     def __len__(self) -> int:
         """Return the number of values."""
 
@@ -84,3 +96,19 @@ class Outcomes(Protocol):
             values: the indices of values, from 0.
             names: the metrics of the predictor to compute in addition to those of the objective.
         """
+
+
+class HeldOut(NamedTuple):
+    """The examples of a held-out part, for a run that was trained without it.
+
+    Attributes:
+        examples: as ``core.task.Examples``, those whose labels the run has learned; None without any.
+        unlearned: the number of the other values.
+        targets: the number of their targets.
+        rows: their predictions, one for each value; () for answers per position.
+    """
+
+    examples: Any
+    unlearned: int
+    targets: int
+    rows: Sequence[OutcomeRow]

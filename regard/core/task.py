@@ -276,9 +276,15 @@ class Task:
     outcomes: Callable[[Any, Any], Any] | None = None
     # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
     # The predictor has ``labels``, () for numbers. None: the task has no separate answers
+    held_out: Callable[[RunFiles], Any] | None = None
+    # (files of an evaluation) → ``core.outcomes.HeldOut`` of ``data.train``, for cross-validation; its corpora have a
+    # ``share`` by hash. None: no cross-validation
+    baseline_outcomes: Callable[[Any, Any], Any] | None = None
+    # (baseline, examples) → the ``Outcomes`` of a ``TaskBaseline``, with the same values as ``outcomes``, for a task
+    # whose examples are one graph; None: the network and the baseline are compared by groups of examples
     reference_test: Callable[[Any, Any, Sequence[Path]], Any] | None = None
-    # (config, predictor, files) → a ``tasks.evaluation.ReferenceTest``: evaluation compares outputs with references,
-    # and its baselines are ``OutputBaseline``; None: it uses the metrics of validation
+    # (config, predictor, files) → a ``tasks.reference_test.ReferenceTest``: evaluation compares outputs with
+    # references, and its baselines are ``OutputBaseline``; None: it uses the metrics of validation
     scores: Literal["pairs", "texts"] | None = None  # inputs of ``regard score``: see ``core.predictor_interface``
     engine_trials: Callable[[Any, Any, Any], Any] | None = None
     # (run, net, codecs) → ``inference.engine_choice.EngineTrials`` for ``engine="auto"``; None: no choice

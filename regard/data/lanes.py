@@ -166,6 +166,13 @@ class LaneExamples:
         run, begin, *_ = segments.bounds(np.array([index - training if index >= training else index]))
         return f"{self.streams[int(segments.runs.text[run[0]])].name}: token {int(begin[0]):,}"
 
+    def target_positions(self, index: int) -> list[tuple[int, Indices]]:
+        """See ``WindowExamples``."""
+        training = len(self._training)
+        segments = self._whole if index >= training else self._training
+        run, begin, end, *_ = segments.bounds(np.array([index - training if index >= training else index]))
+        return [(int(segments.runs.text[run[0]]), np.arange(int(begin[0]) + 1, int(end[0]) + 1))]
+
     def texts_started(self, indices: Indices) -> list[Stream | DocumentStream]:
         """Return the texts whose first evaluation segment is among ``indices``: each text once over all batches."""
         first = 0 if self._same else len(self._training)

@@ -105,6 +105,16 @@ class MaskedExamples:
         document = int(np.searchsorted(stream.offsets, self._pieces[index, 0], side="right"))
         return f"{stream.name}: document {document:,}"
 
+    def place(self, index: int) -> tuple[int, int, int]:
+        """Return the number of the text, that of the document in it, and the position of the piece in the document.
+
+        The first token after BEGIN has position 1.
+        """
+        text = int(self._stream[index])
+        offsets, begin = self.streams[text].offsets, int(self._pieces[index, 0])
+        document = int(np.searchsorted(offsets, begin, side="right")) - 1
+        return text, document, begin - int(offsets[document])
+
     def text(self, index: int) -> Tokens:
         """Return the unmasked tokens of a piece, BEGIN and END included."""
         begin, end, _ = self._pieces[index]

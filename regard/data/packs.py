@@ -187,6 +187,16 @@ class PackExamples:
         plan, row = self._row(index)
         return f"{self.streams[plan.stream[row[0]]].name}: document {plan.pieces.document[row[0]] + 1:,}"
 
+    def target_positions(self, index: int) -> list[tuple[int, Indices]]:
+        """See ``WindowExamples``."""
+        plan, row = self._row(index)
+        pieces, positions = plan.pieces, list[tuple[int, Indices]]()
+        for piece in row:
+            text = int(plan.stream[piece])
+            first = int(self.streams[text].offsets[pieces.document[piece]]) + 1
+            positions.append((text, np.arange(first + pieces.begin[piece], first + pieces.end[piece])))
+        return positions
+
     def texts_started(self, indices: Indices) -> list[DocumentStream]:
         """Return all texts if ``indices`` has the first evaluation row: over all rows, each text once."""
         return self.streams if len(self) - len(self._plans[-1].rows) in indices else []

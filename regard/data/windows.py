@@ -119,6 +119,15 @@ class WindowExamples:
         distance = self.context if group < len(self.streams) else self.stride
         return f"{self.streams[group % len(self.streams)].name}: token {window * distance:,}"
 
+    def target_positions(self, index: int) -> list[tuple[int, Indices]]:
+        """Return the valid targets of an example in evaluation, in the order of the row.
+
+        They are divided into runs of consecutive tokens, each as the number of its text and the positions in it.
+        """
+        group, window = self._find(index)
+        begin, end = self._bounds(group, np.array([window]), 0)
+        return [(group % len(self.streams), np.arange(int(begin[0]) + 1, int(end[0]) + 1))]
+
     def texts_started(self, indices: Indices) -> list[Stream]:
         """Return the texts whose first windows are among these: each text once over all windows."""
         chosen = {int(index) for index in indices}

@@ -29,6 +29,27 @@ class BootstrapDifference(NamedTuple):
     p: float  # probability of a difference this large by chance
 
 
+class OnlyRight(NamedTuple):
+    """The numbers of targets that only this model, or only the other one, predicts."""
+
+    this: int
+    other: int
+
+    def p_value(self) -> float:
+        """Return the p-value of McNemar's test (1947), exact: the smaller number is binomial with probability ½."""
+        from scipy.stats import binomtest
+
+        total = self.this + self.other
+        return float(binomtest(self.this, total).pvalue) if total else 1.0
+
+
+def only_exact(outputs: Sequence[str], other_outputs: Sequence[str], examples: EvaluationSet) -> OnlyRight:
+    """Return for how many distinct sources only one system's output equals a reference, ignoring white space."""
+    (own, other) = (item_counts("wer", *_with_references("wer", lines, examples)) for lines in (outputs, other_outputs))
+    pairs = [(wrong, other_wrong) for (wrong, _), (other_wrong, _) in zip(own, other, strict=True)]
+    return OnlyRight(pairs.count((0, 1)), pairs.count((1, 0)))
+
+
 def compare_outputs(
     metric: str,
     outputs: Sequence[str],

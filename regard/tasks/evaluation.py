@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from pydantic import ValidationError
@@ -15,19 +15,28 @@ from torch import nn
 from regard.config.explain import explain
 from regard.config.settings import SearchConfig, override_search
 from regard.core.baseline import FOLDER
-from regard.core.task import Examples, MetricTable, OutputBaseline, ProgressCallback
+from regard.core.task import (
+    Examples,
+    MetricSums,
+    MetricTable,
+    OutputBaseline,
+    Predictor,
+    ProgressCallback,
+    Task,
+    TaskBaseline,
+)
 from regard.core.wording import did_you_mean
 from regard.data.file_names import named_files
 from regard.data.foreign_errors import unreadable
 from regard.data.rows import column_names, form_of
 from regard.errors import ConfigError, DataError
-from regard.metrics.significance import BootstrapDifference
-from regard.metrics.text import OUTPUT_METRICS, MetricScore
+from regard.metrics.text import OUTPUT_METRICS
 from regard.models.transformer.segment_memory import SegmentMemory
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.tasks.load import load, load_net
-from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes, require_outcomes
+from regard.tasks.measured_outcomes import MeasuredOutcomes, measure_outcomes, measure_values, require_outcomes
+from regard.tasks.reference_test import ReferenceTest
 from regard.training.baseline import BaselineComparison, added, baseline_groups, compare, network_groups
 from regard.training.canonical_ranks import CanonicalRanks
 from regard.training.ranks import ProcessGroup
@@ -85,13 +94,13 @@ def evaluate_run(
         settings: search settings, such as ``beam=1``, or keys of the section ``data``, such as ``stride=64``.
     """
     shared: dict[str, Any] = {"checkpoint": checkpoint, "progress": progress, "peers": peers}
-    if outcomes:
+    if outcomes and run.task.reference_test is None:
         require_outcomes(run.task)
     if run.task.reference_test is not None:
         names = require_metrics(run, metrics)
         test = run.task.reference_test(run.config, load(run.path, checkpoint=checkpoint, device=device), files)
         settings |= {} if memory is None else {"memory": memory}
-        return evaluate_outputs(run, test, names, _search(test.search, settings), **shared)
+        return evaluate_outputs(run, test, names, _search(test.search, settings), outcomes=outcomes, **shared)
     config, names = config_with_files(run, files, settings), require_metrics(run, metrics)
     net, codecs, _ = load_net(run.path, checkpoint=checkpoint, device=device)
     _set_memory(run, net, memory)
@@ -105,31 +114,41 @@ def _evaluate_objective(
     peers: ProcessGroup | None,
 ) -> Evaluation:  # fmt: skip
     """Return the metrics of the objective and of the predictor on the data of ``config``, as in validation."""
-    task = run.task
-    predictor_metrics = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
-    predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         examples = open_files(run, config, Path(folder))
         if not len(examples):
             where = config.data.train[0].name
             raise DataError("the file contains no examples to evaluate on", where=where)
-        model, device = Trainable(net.eval(), task.objective(run.config)), next(net.parameters()).device
-        baseline = task.open_baseline(run, codecs) if peers is None else None
-        comparison = None
-        if baseline is None:
-            strategy = _strategy(device, peers)
-            with torch.no_grad():
-                sums = objective_sums(model, examples, strategy, done=progress) or {}
-            if predictor_metrics:
-                sums = sums | (predictor_sums(predictor, examples, predictor_metrics, strategy) or {})
-        else:
-            groups = network_groups(model, predictor, examples, predictor_metrics, device, progress)
-            sums = added(groups)
-            other = baseline_groups(baseline, examples, predictor_metrics)
-            if any(other):  # a baseline without a loss has no sums unless its metrics are requested
-                comparison = compare(task.compute_metrics, baseline.description, groups, other)
-        number, units = _sizes(examples)
-        measured = measure_outcomes(task, predictor, examples) if outcomes else None
+        return evaluate_examples(
+            run, config, net, codecs, names, examples, requested=requested, outcomes=outcomes, checkpoint=checkpoint,
+            progress=progress, peers=peers,
+        )  # fmt: skip
+
+
+def evaluate_examples(
+    run: RunFolder, config: RunConfig, net: nn.Module, codecs: Any, names: Sequence[str], examples: Examples, *,
+    requested: bool = False, outcomes: bool = False, checkpoint: str | None = None,
+    progress: ProgressCallback | None = None, peers: ProcessGroup | None = None,
+) -> Evaluation:  # fmt: skip
+    """Return the metrics of prepared examples, whose config is ``config``; other arguments: see ``evaluate_run``."""
+    task = run.task
+    predictor_metrics = [name for name in names if name != "loss" and task.metrics[name].by_predictor]
+    predictor, began = task.predictor(net, codecs, run.config), time.perf_counter()
+    model, device = Trainable(net.eval(), task.objective(run.config)), next(net.parameters()).device
+    baseline = task.open_baseline(run, codecs) if peers is None else None
+    comparison = None
+    if baseline is None:
+        strategy = _strategy(device, peers)
+        with torch.no_grad():
+            sums = objective_sums(model, examples, strategy, done=progress) or {}
+        if predictor_metrics:
+            sums = sums | (predictor_sums(predictor, examples, predictor_metrics, strategy) or {})
+    else:
+        groups = network_groups(model, predictor, examples, predictor_metrics, device, progress)
+        sums = added(groups)
+        comparison = _compare_baseline(task, predictor, baseline, examples, predictor_metrics, groups)
+    number, units = _sizes(examples)
+    measured = measure_outcomes(task, predictor, examples) if outcomes else None
     return Evaluation(
         figures=_figures(task.compute_metrics(sums), names, run, requested=requested),
         signatures={},
@@ -147,40 +166,28 @@ def _evaluate_objective(
     )
 
 
-class ReferenceTest(Protocol):
-    """A test set whose outputs are compared with references: see ``core.task.Task.reference_test``."""
+def _compare_baseline(
+    task: Task, predictor: Predictor, baseline: TaskBaseline, examples: Examples, names: Sequence[str],
+    groups: Sequence[MetricSums],
+) -> BaselineComparison | None:  # fmt: skip
+    """Compare a network with its baseline by groups of examples, or of the nodes or pairs of one graph.
 
-    search: SearchConfig  # search settings of the run
-
-    def __len__(self) -> int:
-        """Return the number of lines."""
-
-    @property
-    def inputs(self) -> list[str]:
-        """Distinct inputs; the model computes one output for each."""
-
-    @property
-    def warnings(self) -> Iterator[str]:
-        """Warnings about the files."""
-
-    def outputs(
-        self, search: SearchConfig, done: ProgressCallback = ..., peers: ProcessGroup | None = None
-    ) -> list[str]:
-        """Return an output for each line; ``peers`` are the ranks that share the work."""
-
-    def score(self, metric: str, outputs: Sequence[str]) -> MetricScore:
-        """Return a metric of the outputs, with its signature."""
-
-    def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> Mapping[str, MetricTable]:
-        """Return the tables that accompany these metrics."""
-
-    def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
-        """Compare the outputs with those of another model."""
-
-    def compare_baseline(
-        self, metrics: Sequence[str], outputs: Sequence[str], baseline: OutputBaseline
-    ) -> BaselineComparison:
-        """Compare the outputs with those of the baseline of the run."""
+    Args:
+        task: the task.
+        predictor: the predictor of the network.
+        baseline: the baseline.
+        examples: the examples.
+        names: the metrics of the predictor.
+        groups: the sums of the network by group of examples.
+    """
+    if task.baseline_outcomes is not None:
+        groups = measure_outcomes(task, predictor, examples).groups
+        other = measure_values(task.baseline_outcomes(baseline, examples), ()).groups
+    else:
+        other = baseline_groups(baseline, examples, names)
+    if not any(other):  # a baseline without a loss has no sums unless its metrics are requested
+        return None
+    return compare(task.compute_metrics, baseline.description, groups, other)
 
 
 def evaluate_outputs(
@@ -192,6 +199,7 @@ def evaluate_outputs(
     checkpoint: str | None = None,
     progress: ProgressCallback | None = None,
     peers: ProcessGroup | None = None,
+    outcomes: bool = False,
 ) -> Evaluation:
     """Return the metrics of outputs that are compared with references.
 
@@ -203,6 +211,7 @@ def evaluate_outputs(
         checkpoint: the checkpoint of ``test``.
         progress: called with the number of newly finished inputs.
         peers: the ranks that share the work.
+        outcomes: whether to return a row for each line.
     """
     began = time.perf_counter()
     outputs = test.outputs(search, progress or (lambda count: None), peers)
@@ -220,6 +229,7 @@ def evaluate_outputs(
         seconds=seconds,
         outputs=outputs,
         baseline=None if baseline is None else test.compare_baseline(metrics, outputs, baseline),
+        outcomes=MeasuredOutcomes(test.rows(outputs), [], "lines") if outcomes else None,
     )
 
 
@@ -270,7 +280,7 @@ def _strategy(device: torch.device, peers: ProcessGroup | None) -> Strategy:
     return CanonicalRanks(1 << (peers.world - 1).bit_length(), workers, peers, device)
 
 
-class _EvaluationFiles(NamedTuple):
+class EvaluationFiles(NamedTuple):
     """The ``core.task.RunFiles`` of an evaluation: other data than the run's, prepared in another folder."""
 
     path: Path
@@ -319,7 +329,7 @@ def _test_part(data: Any, file: Path) -> dict[str, Any]:
 
 def open_files(run: RunFolder, config: RunConfig, folder: Path) -> Examples:
     """Return the data of ``config`` as examples of the task of the run, prepared in ``folder``."""
-    files: Any = _EvaluationFiles(run.path, folder, run.tokenizers, config, {})
+    files: Any = EvaluationFiles(run.path, folder, run.tokenizers, config, {})
     return run.task.prepare(files, lambda message: None, None).train
 
 

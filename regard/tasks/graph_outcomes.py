@@ -33,6 +33,11 @@ class GraphOutcomes(NamedTuple):
     outputs: Tensor
     targets: Tensor
 
+    @property
+    def unit(self) -> str:
+        """See ``core.outcomes.Outcomes``."""
+        return "nodes" if self.nodes.shape[1] == 1 else "pairs of nodes"
+
     def __len__(self) -> int:
         return len(self.nodes)
 

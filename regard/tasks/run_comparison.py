@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from regard.core.outcomes import OutcomeRow
 from regard.errors import ConfigError
-from regard.metrics.error_analysis import OnlyRight, only_right
+from regard.metrics.error_analysis import by_value, only_right, sign_flip_p
+from regard.metrics.significance import OnlyRight
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluation import config_with_files, open_files
 from regard.tasks.load import load
@@ -24,13 +25,21 @@ class RunComparison(NamedTuple):
         metrics: the metrics of the other run, and the differences with standard errors, by a jackknife over groups of
             values.
         right: the numbers of targets that only one run predicts; None for numbers.
-        p: the p-value of McNemar's exact test on these numbers; None for numbers, and if a value has several targets,
-            because they are not independent.
+        p: the p-value of McNemar's test on these numbers; None for numbers. It is the exact test if each value has
+            one target. Targets of one value are not independent: otherwise the signs of whole values are flipped.
+        exact: whether each value has one target.
+        loss_p: the p-value of a paired permutation test of the losses, which flips the signs of whole values.
+        values: the number of values with a loss.
+        unit: plural noun of the values.
     """
 
     metrics: BaselineComparison
     right: OnlyRight | None
     p: float | None
+    exact: bool
+    loss_p: float
+    values: int
+    unit: str
 
 
 def require_comparable(run: RunFolder, other: RunFolder) -> None:
@@ -45,7 +54,7 @@ def require_comparable(run: RunFolder, other: RunFolder) -> None:
         why = f"only {owner.path} has the label {first!r}"
         if not all(labels):
             why = "one of them predicts numbers, the other labels"
-        raise ConfigError("runs with different labels cannot be compared", where="--against", why=why)
+        raise ConfigError("runs with different labels or tokens cannot be compared", where="--against", why=why)
 
 
 def compare_runs(
@@ -70,9 +79,13 @@ def compare_runs(
         other_outcomes = measure_outcomes(other.task, load(other.path, device=device), examples)
     _require_equal_targets(outcomes.rows, other_outcomes.rows)
     metrics = compare(run.task.compute_metrics, str(other.path), outcomes.groups, other_outcomes.groups)
-    right = only_right(outcomes.rows, other_outcomes.rows)
-    independent = all(row.position is None for row in outcomes.rows)
-    return RunComparison(metrics, right, right.p_value() if right is not None and independent else None)
+    pairs = [*zip(outcomes.rows, other_outcomes.rows, strict=True)]
+    right, p = only_right(outcomes.rows, other_outcomes.rows), None
+    exact = all(row.position is None for row in outcomes.rows)
+    if right is not None:
+        p = right.p_value() if exact else sign_flip_p(by_value(pairs, lambda row: float(row.is_right)))
+    losses = by_value(pairs, lambda row: row.loss)
+    return RunComparison(metrics, right, p, exact, sign_flip_p(losses), len(losses), outcomes.unit)
 
 
 def _require_equal_targets(rows: Sequence[OutcomeRow], other_rows: Sequence[OutcomeRow]) -> None:
@@ -82,7 +95,8 @@ def _require_equal_targets(rows: Sequence[OutcomeRow], other_rows: Sequence[Outc
         why = f"the numbers of targets are {len(rows):,} and {len(other_rows):,}"
         raise ConfigError(what, where="--against", why=why, help=help)
     for row, other in zip(rows, other_rows, strict=True):
-        if (row.where, row.position, row.input) != (other.where, other.position, other.input) or not _equal(row, other):
+        position, other_position = ((one.where, one.example, one.position, one.input) for one in (row, other))
+        if position != other_position or not _equal(row, other):
             raise ConfigError(what, where=row.where, why=f"{row.outcome.target} and {other.outcome.target}", help=help)
 
 

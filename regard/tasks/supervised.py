@@ -15,6 +15,7 @@ from regard.core.baseline import FOLDER, InputBaseline, WidePart, require_wide, 
 from regard.core.combination import open_weights
 from regard.core.contents import PreparedParts
 from regard.core.field import Field
+from regard.core.outcomes import HeldOut, OutcomeRow
 from regard.core.state import State
 from regard.core.task import (
     CodecsAndSpec,
@@ -33,6 +34,7 @@ from regard.core.task import (
 from regard.data.rows import Row
 from regard.data.shared_files import FilesConfig
 from regard.errors import ConfigError, DataError
+from regard.tasks.load import load_net
 from regard.tasks.net_outputs import HeadOutputs, RunNetwork, run_network
 from regard.tasks.split import is_own_split, read_part, report_moved
 from regard.tasks.supervised_baseline import SupervisedBaseline, fit_supervised, open_supervised
@@ -77,7 +79,7 @@ class Supervised:
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
             combine=self._combine, fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
-            outcomes=SupervisedOutcomes,
+            outcomes=SupervisedOutcomes, held_out=self._held_out,
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 
@@ -202,6 +204,35 @@ class Supervised:
         longest = int(train.lengths.max()) if codecs.packed_field is None else 0
         return Data(train, valid, codecs, codecs.spec, parts.contents, longest)
 
+    def _held_out(self, run: RunFiles) -> HeldOut:
+        """Return the examples of ``data.train`` with learned labels, and predictions for the others."""
+        codecs: SupervisedCodecs = self._open(run).codecs
+        learned, unlearned = list[Example](), list[Example]()
+        for example in self.read(run.config, "train"):
+            (learned if _is_learned(codecs, example) else unlearned).append(example)
+        targets = [
+            len(codecs.answer.names(example.answer)) if codecs.answer.per_position else 1 for example in unlearned
+        ]
+
+        def prepared(examples: Sequence[Example]) -> SupervisedExamples:
+            held_out = SupervisedExamples(examples, run.config, codecs)
+            if codecs.wide is not None:
+                held_out.add_wide(codecs.wide, held_out=False)
+            return held_out
+
+        rows = list[OutcomeRow]()
+        if learned and unlearned and not codecs.answer.per_position:
+            net, *_ = load_net(run.path)
+            predictor = self._predictor(net, codecs, run.config)
+            substitutes = prepared([example._replace(answer=learned[0].answer) for example in unlearned])
+            measured = SupervisedOutcomes(predictor, substitutes).measure(range(len(unlearned)), ())
+            for row, example in zip(measured.rows, unlearned, strict=True):
+                target = ",".join(codecs.answer.names(example.answer))
+                rows.append(
+                    row._replace(loss=None, outcome=row.outcome._replace(target=target, target_probability=None))
+                )
+        return HeldOut(prepared(learned) if learned else None, len(unlearned), sum(targets), rows)
+
     def _objective(self, config: Any) -> Objective:
         """Return the loss of the answer times the weight of each row, with the label smoothing of the config."""
         names, answer = tuple(self.fields(config)), self.answer(config)
@@ -232,3 +263,14 @@ class Supervised:
 
 def _tables(sums: MetricSums, codecs: SupervisedCodecs) -> Mapping[str, MetricTable]:
     return codecs.answer.tables(sums) if codecs.answer.marker in sums else {}
+
+
+def _is_learned(codecs: SupervisedCodecs, example: Example) -> bool:
+    """Return whether training had all labels of an example; True for answers without labels."""
+    if not codecs.answer.names(example.answer):
+        return True
+    try:
+        codecs.answer.targets([example.answer], [example.where])
+    except DataError:
+        return False
+    return True

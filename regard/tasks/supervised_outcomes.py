@@ -21,6 +21,8 @@ AROUND, BEFORE = 3, 10  # shown tokens on either side of an answered one, and it
 class SupervisedOutcomes:
     """``core.outcomes.Outcomes`` of a predictor and ``SupervisedExamples`` that keep their values."""
 
+    unit = "examples"
+
     def __init__(self, predictor: SupervisedPredictor, examples: Any) -> None:
         self._predictor, self._codec, self._examples = predictor, predictor.codec, examples
 

@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from regard.core.task_table import TASKS
 from regard.errors import ConfigError
 from regard.metrics.error_analysis import confusions, slices, worst_rows
 from regard.runs.run_folder import RunFolder
-from regard.tasks.measured_outcomes import measure_outcomes
+from regard.tasks.measured_outcomes import measure_outcomes, require_outcomes
 from regard.testing import TaskCase
 from tests.laws import frames_task
 
@@ -94,6 +95,9 @@ def expected(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[st
     target, prediction = ([row.get(name, "") for row in rows] for name in ("target", "prediction"))
     if "accuracy" in names:
         figures["accuracy"] = sklearn.accuracy_score(target, prediction)
+    if "perplexity" in names:
+        figures["perplexity"] = np.exp(figures["loss"])
+    if "majority" in names:
         figures["macro_f1"] = sklearn.f1_score(target, prediction, average="macro")
         figures["majority"] = max(target.count(label) for label in target) / len(target)
     if "scaled_calibration_error" in names:
@@ -196,6 +200,8 @@ def test_every_value_is_measured_once() -> None:
     """Of 40 values, group g has the values g, g + 16 and g + 32; the rows are in the order of the values."""
 
     class Forty:
+        unit = "texts"
+
         def __len__(self) -> int:
             return 40
 
@@ -206,7 +212,7 @@ def test_every_value_is_measured_once() -> None:
     metrics = {"decoded": Metric(lower_is_better=True, by_predictor=True), "other": Metric(lower_is_better=True)}
     task: Any = SimpleNamespace(metrics=metrics, outcomes=lambda predictor, examples: Forty())
     measured = measure_outcomes(task, None, None)  # type: ignore[arg-type]
-    assert [each.example for each in measured.rows] == [*range(1, 41)]
+    assert [each.example for each in measured.rows] == [*range(1, 41)] and measured.unit == "texts"
     assert [int(sums["seen"]) for sums in measured.groups] == [*range(32, 40), *range(24, 32)]
 
 
@@ -227,18 +233,14 @@ def test_errors_are_printed_on_request_and_fit_a_terminal(regard, runs: dict[str
     assert "errors" not in json.loads(regard("evaluate", run, file, "--json").stdout)
 
 
-def test_what_cannot_be_analyzed_is_refused(regard, tagged, language_model, tiny_run, tmp_path, monkeypatch) -> None:
+def test_what_cannot_be_analyzed_is_refused(regard, tagged, tmp_path, monkeypatch) -> None:
     run, file = tagged
     wrong = regard("evaluate", run, file, "-o", tmp_path / "rows.txt").exception
     assert isinstance(wrong, ConfigError) and ".csv or a .jsonl" in str(wrong.help)
-    text = tmp_path / "book.txt"
-    text.write_text("the cat sat on the mat\n")
-    for option in (["--errors"], ["-o", tmp_path / "rows.csv"]):
-        wrong = regard("evaluate", language_model, text, *option).exception
-        assert isinstance(wrong, ConfigError) and "no separate answers" in str(wrong.why)
-        assert "regard score" in str(wrong.help)
-    wrong = regard("evaluate", tiny_run.path, tiny_run.source, tiny_run.target, "--errors").exception
-    assert isinstance(wrong, ConfigError) and "--errors" in str(wrong.where)
+    plain = replace(find_task("tagging"), outcomes=None)
+    with pytest.raises(ConfigError, match="one by one") as caught:
+        require_outcomes(plain)
+    assert "no separate answers" in str(caught.value.why)
     monkeypatch.setenv("RANK", "0")
     wrong = regard("evaluate", run, file, "--errors").exception
     assert isinstance(wrong, ConfigError) and "single process" in wrong.what

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+import regard as package
 from regard.core.baseline import ARRAYS_FILE, FOLDER, SETTINGS_FILE, baseline_summary
 from regard.core.task import find_task
 from regard.errors import ModelError
@@ -20,10 +22,13 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 from regard.tasks.evaluate import evaluate
+from regard.tasks.evaluation import config_with_files, open_files
+from regard.tasks.measured_outcomes import measure_values
 from regard.testing import TaskCase
 from regard.training.baseline import GROUPS, baseline_groups, compare, group_indices
 from regard.training.progress import NullReporter
 from regard.training.start import train
+from tests.cli.test_outcomes import files_of
 
 
 class Told(NullReporter):
@@ -181,3 +186,29 @@ def test_an_equal_figure_is_printed_but_not_those_of_the_labels(regard, tmp_path
     lines = {line.split()[0]: line for line in told.splitlines() if line.strip()}
     assert "baseline 1.0000" in lines["accuracy"] and "+0.0000" in lines["accuracy"]
     assert "baseline" not in lines["majority"]
+
+
+@pytest.mark.parametrize("kind", ["nodes", "links"])
+def test_nodes_and_links_are_compared_one_by_one(runs: dict[str, Path], kind: str) -> None:
+    """The graph is one example: its nodes or pairs are the values of the jackknife, paired by their number."""
+    run = RunFolder.open(runs[kind])
+    files = files_of(run.path)
+    found = package.evaluate(run.path, *files, part="valid", outcomes=True)
+    assert found.baseline is not None and found.outcomes is not None
+    config = config_with_files(run, [Path(file) for file in files], {"part": "valid"})
+    with tempfile.TemporaryDirectory() as folder:
+        examples: Any = open_files(run, config, Path(folder))
+        baseline: Any = run.task.open_baseline(run, run.task.open(run).codecs)
+        whole = baseline.sums(examples, np.zeros(1, np.int64), ())
+        rows = measure_values(run.task.baseline_outcomes(baseline, examples), ()).rows
+    own = found.outcomes.rows
+    assert [(row.input, row.outcome.target) for row in rows] == [(row.input, row.outcome.target) for row in own]
+    figures = run.task.compute_metrics(whole)
+    assert found.baseline.figures == pytest.approx(figures, rel=1e-5, abs=1e-6)
+    for name, (difference, _) in found.baseline.differences.items():
+        assert difference == pytest.approx(found.figures.get(name, figures[name]) - figures[name], abs=1e-4), name
+    losses = np.array([[row.loss, other.loss] for row, other in zip(own, rows, strict=True)], float)
+    left_out = [np.delete(losses, np.s_[group::GROUPS], 0).mean(0) for group in range(min(GROUPS, len(losses)))]
+    gaps = np.array([one - other for one, other in left_out])
+    expected = math.sqrt((len(gaps) - 1) / len(gaps) * ((gaps - gaps.mean()) ** 2).sum())
+    assert found.baseline.differences["loss"][1] == pytest.approx(expected, rel=1e-3) and expected > 0

@@ -19,7 +19,7 @@ from regard.data.lanes import LaneExamples
 from regard.errors import ConfigError, ModelError
 from regard.runs.config import load_config
 from regard.tasks.evaluation import evaluate_run
-from regard.tasks.language_model.task import batch_span
+from regard.tasks.language_model.objective import batch_span
 from regard.tasks.load import load_net
 from regard.testing import TASK_LAWS, Draw, TaskCase
 from regard.testing.task_case import trained

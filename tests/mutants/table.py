@@ -31,7 +31,7 @@ from regard.models.transformer.segment_memory import SegmentMemory
 from regard.search.beam import _BeamState, length_normalizer
 from regard.search.choice import _choose as choose_rows
 from regard.search.choice import limit_scores
-from regard.tasks.language_model.task import batch_span
+from regard.tasks.language_model.objective import batch_span
 from regard.tasks.translation.task import objective
 from regard.training.muon import Muon, hidden_matrices
 from regard.training.optim import make_optimizer

@@ -91,6 +91,11 @@ class Generator:
         self.engine = possible_engine(model, engine)
 
     @cached_property
+    def labels(self) -> tuple[str, ...]:
+        """All pieces of the vocabulary, which are the targets of an evaluation."""
+        return tuple(self.tokenizer.pieces(range(len(self.tokenizer))))
+
+    @cached_property
     def decoding(self) -> PromptDecoding:
         """Model in the layout of the engine, built on first use."""
         model, endless = causal_decoder(self.model, self.engine), self.carried or has_bounded_context(self.model)

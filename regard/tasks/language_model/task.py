@@ -9,23 +9,18 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
-from regard.attention.span import Span
 from regard.baselines.ngrams import BUCKETS, NgramBaseline
 from regard.core import atomic_files
 from regard.core.baseline import FOLDER, require_wide, save_baseline
 from regard.core.export_forms import CausalForm
-from regard.core.state import leaves, rebuilt, reset_rows
 from regard.core.task import (
     Card,
-    Carry,
     CodecsAndSpec,
     Data,
-    LossTerms,
     Metric,
     MetricSums,
-    Objective,
     ProgressCallback,
     Report,
     RunFiles,
@@ -39,15 +34,13 @@ from regard.data.lanes import LaneExamples
 from regard.data.packs import PackExamples
 from regard.data.stream import Stream, TextConfig, open_or_prepare_stream, read_text_lines
 from regard.data.tokenizers.catalog import load_tokenizer, train_tokenizer
-from regard.data.tokenizers.notes import FRAME_END
 from regard.data.tokenizers.tokenizer import Tokenizer
-from regard.data.windows import TokenBatch, WindowExamples
+from regard.data.windows import WindowExamples
 from regard.errors import ConfigError
 from regard.inference.decoding import Engine
-from regard.models.cross_entropy import Loss
 from regard.models.head import Head
 from regard.models.input import TokenInput, embedding_matrix
-from regard.models.language_model import LanguageModel, LanguageModelState
+from regard.models.language_model import LanguageModel
 from regard.models.ngram_gate import NgramGate
 from regard.models.transformer.build import language_model
 from regard.tasks.held_out_samples import validated_on
@@ -55,6 +48,8 @@ from regard.tasks.language_model.baseline import fit_text_baseline, open_ngrams,
 from regard.tasks.language_model.config import LanguageModelConfig, TextDataConfig
 from regard.tasks.language_model.engine_trials import CausalTrials
 from regard.tasks.language_model.generator import Generator
+from regard.tasks.language_model.objective import cannot_pack, objective
+from regard.tasks.language_model.outcomes import TextOutcomes
 from regard.tasks.language_model.wide import WideExamples, fit_ngrams, held_out_models
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -203,18 +198,8 @@ def _build(config: LanguageModelConfig, spec: Mapping[str, int]) -> LanguageMode
         if not built.carries:
             raise _cannot_carry(config)
     elif config.data.packed(config.data.train) and not built.packs:
-        raise _cannot_pack(config)
+        raise cannot_pack(config)
     return built
-
-
-def _cannot_pack(config: LanguageModelConfig) -> ConfigError:
-    kind = config.model.decoder.mixer.kind
-    return ConfigError(
-        f"the mixer {kind!r} cannot read packed documents",
-        where="model.decoder.mixer.kind",
-        why="it does not support several documents per row",
-        help="--set model.mixer=dot, or --set data.documents=stream for one stream per text",
-    )
 
 
 def _cannot_carry(config: LanguageModelConfig) -> ConfigError:
@@ -240,56 +225,6 @@ def _bias(config: LanguageModelConfig, types: int) -> torch.Tensor | None:
     bias = torch.zeros(types)
     bias[list(never)] = SUPPRESSED
     return bias
-
-
-def _objective(config: LanguageModelConfig) -> Objective:
-    """Return the cross-entropy of every next token in nats, with the label smoothing of the config."""
-    smoothing, music = config.train.label_smoothing, config.data.tokenizer.kind == "notes"
-
-    def loss(net: nn.Module, batch: TokenBatch, carry: Carry = ()) -> LossTerms:
-        model = cast(LanguageModel, net)
-        if isinstance(batch.segment, Tensor) and not model.packs:
-            raise _cannot_pack(config)
-        state = None
-        if isinstance(batch.fresh, Tensor):
-            start = model.start(len(batch.input))
-            state = reset_rows(rebuilt(start, carry), start, batch.fresh) if carry else start
-        features, state, losses = model(batch.input, batch_span(batch, state), state)
-        loss_mask = batch.loss_mask if isinstance(batch.loss_mask, Tensor) else batch.valid
-        chosen, target = features[loss_mask], batch.target[loss_mask]
-        if isinstance(batch.wide, Tensor):
-            assert model.gate is not None
-            terms = _mixture_loss(model.head, model.gate, chosen, target, batch.wide[loss_mask])
-        else:
-            terms = model.head.loss(chosen, target, smoothing=smoothing)
-        frames = {"frames": (target == FRAME_END).sum()} if music else {}
-        sums = {"nll": terms.nll.detach(), "tokens": loss_mask.sum(), **frames}
-        new_carry = tuple(leaves(state)) if isinstance(batch.fresh, Tensor) else ()
-        return LossTerms(sum(losses.values(), terms.smoothed), sums, new_carry)
-
-    return loss
-
-
-def _mixture_loss(head: Head, gate: NgramGate, features: Tensor, target: Tensor, wide: Tensor) -> Loss:
-    """Return the loss of the mixture, whose gradient is that of the network's own loss and of the gate.
-
-    Args:
-        head: the output projection.
-        gate: the weights of the mixture.
-        features: (targets, width).
-        target: (targets,)
-        wide: (targets, 2) log-probability of the n-grams, and bucket.
-    """
-    own = head.log_probabilities(features).gather(1, target[:, None])[:, 0]
-    mixed = gate(own.detach(), wide[:, 0], wide[:, 1].long())
-    nll = -mixed.sum()
-    return Loss(nll - own.sum() + own.detach().sum(), nll)
-
-
-def batch_span(batch: TokenBatch, state: LanguageModelState | None) -> Span:
-    """Return the span of a batch whose rows continue from ``state``, or start at position 0 if it is None."""
-    span = Span.of(batch.valid) if state is None else Span(state.length, batch.valid)
-    return span._replace(segment=batch.segment, given_position=batch.position)
 
 
 def _compute_metrics(sums: MetricSums) -> dict[str, float]:
@@ -353,7 +288,7 @@ TASK = Task(
     prepare=_prepare,
     build=_build,
     small_spec={"types": 8},
-    objective=_objective,
+    objective=objective,
     predictor=_predictor,
     compute_metrics=_compute_metrics,
     metrics={
@@ -369,6 +304,7 @@ TASK = Task(
     export_form=_export_form,
     fit_baseline=fit_text_baseline,
     open_baseline=open_text_baseline,
+    outcomes=TextOutcomes,
     sample_lines=("the cat", "the rat sat", "the"),
     evaluated_as=lambda config: config.data.described,
     card=Card("text-generation", 'print(model("").text)', 'generate {run} --prompt ""'),

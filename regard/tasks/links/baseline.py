@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from regard.baselines.links import LinkBaseline
 from regard.core.baseline import FOLDER, open_saved_baseline, require_wide, save_baseline
 from regard.core.task import Data, Indices, MetricSums, RunFiles
 from regard.tasks.graph_batch import GraphCodecs
-from regard.tasks.links.edge_answer import edge_loss
-from regard.tasks.links.examples import LinkExamples
+from regard.tasks.graph_outcomes import GraphOutcomes
+from regard.tasks.links.edge_answer import CLASSES, EdgeAnswer, edge_loss, edge_outputs
+from regard.tasks.links.examples import LinkBatch, LinkExamples
 
 
 class LinksBaseline:
@@ -29,8 +31,16 @@ class LinksBaseline:
     def sums(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
         """See ``TaskBaseline``."""
         batch = examples.collate(examples.batches(None)[0])
-        outputs = self.model.outputs(examples.graph, batch.ends.numpy().T)
-        return edge_loss(torch.from_numpy(outputs), batch.exists, evaluating=True).sums
+        return edge_loss(self._logits(examples, batch), batch.exists, evaluating=True).sums
+
+    def outcomes(self, examples: Any) -> GraphOutcomes:
+        """See ``core.task.Task.baseline_outcomes``."""
+        batch, graph = examples.collate(examples.batches(None)[0]), examples.graph
+        outputs, targets = edge_outputs(self._logits(examples, batch)), batch.exists.long()
+        return GraphOutcomes(EdgeAnswer.of(CLASSES), examples.where(0), graph, batch.ends.numpy().T, outputs, targets)
+
+    def _logits(self, examples: LinkExamples, batch: LinkBatch) -> Tensor:
+        return torch.from_numpy(self.model.outputs(examples.graph, batch.ends.numpy().T))
 
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)

@@ -37,7 +37,7 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import LinkNet
 from regard.tasks.graph_batch import GraphCodecs
 from regard.tasks.graph_parts import graph_of, is_evaluation, only_graph, open_saved, save_in_run
-from regard.tasks.links.baseline import fit_links_baseline, open_links_baseline, wide_part
+from regard.tasks.links.baseline import LinksBaseline, fit_links_baseline, open_links_baseline, wide_part
 from regard.tasks.links.config import LinksConfig
 from regard.tasks.links.edge_answer import EdgeAnswer, edge_loss
 from regard.tasks.links.examples import LinkBatch, LinkExamples, link_logits, split_edges
@@ -167,6 +167,7 @@ TASK = Task(
     row_inputs=_read_ends,
     fit_baseline=fit_links_baseline,
     open_baseline=open_links_baseline,
+    baseline_outcomes=LinksBaseline.outcomes,
     outcomes=Linker.outcomes,
     sample_lines=("n0 n1", '["n0", "n5"]', "n3 n4", "n2"),
     card=Card("graph-ml", 'print(model([("…", "…")])[0].probability)', "links {run} < pairs.txt"),

@@ -67,6 +67,11 @@ class Filler:
         self.mask, self._frequencies = len(tokenizer), frequencies
         self.device = model.head.weight.device
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """All pieces of the vocabulary, which are the targets of an evaluation."""
+        return tuple(self.tokenizer.pieces(range(len(self.tokenizer))))
+
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str], *, top_k: int | None = None) -> list[Filled]:
         """Fill the gaps of texts, with ``top_k`` candidates for each gap (default: the setting of the run)."""

@@ -58,6 +58,7 @@ from regard.tasks.masked.baseline import (
 )
 from regard.tasks.masked.config import MaskedConfig, MaskedDataConfig
 from regard.tasks.masked.filler import Filler
+from regard.tasks.masked.outcomes import MaskedOutcomes
 from regard.tasks.masked.wide import WideMaskedExamples, held_out_tables
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 
@@ -306,6 +307,7 @@ TASK = Task(
     },
     fit_baseline=fit_masked_baseline,
     open_baseline=open_masked_baseline,
+    outcomes=MaskedOutcomes,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_texts,

@@ -9,12 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from regard.answers.calibrated_class import CalibratedClass
 from regard.answers.losses import class_loss
 from regard.baselines.nodes import NodeBaseline
 from regard.core.baseline import FOLDER, open_saved_baseline, require_wide, save_baseline
 from regard.core.task import Data, Indices, MetricSums, RunFiles
 from regard.data.graphs import UNLABELED, Graph
 from regard.tasks.graph_batch import GraphCodecs
+from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.graph_parts import is_evaluation, nodes_of_part
 
 
@@ -29,11 +31,21 @@ class NodesBaseline:
         return self.model.description
 
     def sums(self, examples: Any, indices: Indices, names: Sequence[str]) -> MetricSums:
-        """See ``TaskBaseline``. The known labels are those of the training nodes that are not measured."""
-        graph, nodes = examples.graph, examples.target_nodes(indices)
-        known = np.setdiff1d(training_nodes(graph), nodes)
-        outputs = torch.from_numpy(self.model.outputs(graph, known)[nodes])
-        return class_loss(outputs, torch.from_numpy(graph.labels[nodes]), smoothing=0.0, evaluating=True).sums
+        """See ``TaskBaseline``."""
+        nodes = examples.target_nodes(indices)
+        targets = torch.from_numpy(examples.graph.labels[nodes])
+        return class_loss(self._outputs(examples.graph, nodes), targets, smoothing=0.0, evaluating=True).sums
+
+    def outcomes(self, examples: Any) -> GraphOutcomes:
+        """See ``core.task.Task.baseline_outcomes``."""
+        graph, nodes = examples.graph, examples.target_nodes(None)
+        targets = torch.from_numpy(graph.labels[nodes])
+        answer, outputs = CalibratedClass.of(graph.classes), self._outputs(graph, nodes)
+        return GraphOutcomes(answer, graph.where, graph, nodes[:, None], outputs, targets)
+
+    def _outputs(self, graph: Graph, nodes: Indices) -> Tensor:
+        """Return (nodes, classes) logits; the known labels are those of the training nodes that are not measured."""
+        return torch.from_numpy(self.model.outputs(graph, np.setdiff1d(training_nodes(graph), nodes))[nodes])
 
     def save(self, run: RunFiles, figures: Mapping[str, float]) -> None:
         save_baseline(run.path / FOLDER, self.model, figures)

@@ -38,7 +38,7 @@ from regard.metrics.classes import class_tables
 from regard.models.graph.build import GraphNet, build_graph_net
 from regard.tasks.graph_batch import GraphCodecs, NodeBatch, WholeGraph
 from regard.tasks.graph_parts import graph_of, is_evaluation, nodes_of_part, only_graph, open_saved, save_in_run
-from regard.tasks.nodes.baseline import fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
+from regard.tasks.nodes.baseline import NodesBaseline, fit_nodes_baseline, open_nodes_baseline, wide_outputs, wide_part
 from regard.tasks.nodes.classifier import NodeClassifier
 from regard.tasks.nodes.config import NodesConfig
 from regard.tasks.nodes.outcomes import node_logits
@@ -168,6 +168,7 @@ TASK = Task(
     tables=lambda sums, codecs: class_tables(sums, codecs.graph.classes),
     fit_baseline=fit_nodes_baseline,
     open_baseline=open_nodes_baseline,
+    baseline_outcomes=NodesBaseline.outcomes,
     outcomes=NodeClassifier.outcomes,
     card=Card("graph-ml", 'print(model(["…"])[0].label)', "nodes {run} < names.txt"),
 )

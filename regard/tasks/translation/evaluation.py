@@ -13,10 +13,11 @@ import numpy as np
 import torch
 
 from regard.config.settings import SearchConfig
+from regard.core.outcomes import OutcomeRow
 from regard.core.task import MetricSums, MetricTable, OutputBaseline, ProgressCallback
 from regard.data.lint.languages import is_swapped
 from regard.data.sentence_split import split_sentences
-from regard.metrics.significance import BootstrapDifference, compare_outputs
+from regard.metrics.significance import BootstrapDifference, OnlyRight, compare_outputs, only_exact
 from regard.metrics.text import (
     METRICS,
     ROUGE,
@@ -30,6 +31,7 @@ from regard.metrics.text import (
     score_texts,
 )
 from regard.tasks.translation.config import TranslationConfig
+from regard.tasks.translation.outcomes import line_rows
 from regard.tasks.translation.translator import Translator
 from regard.training.baseline import GROUPS, BaselineComparison, compare
 from regard.training.ranks import ProcessGroup
@@ -39,11 +41,12 @@ WORD = re.compile(r"\w+")
 
 
 class TranslationTest:
-    """A test set and the model that translates it: see ``tasks.evaluation.ReferenceTest``."""
+    """A test set and the model that translates it: see ``tasks.reference_test.ReferenceTest``."""
 
     def __init__(self, config: TranslationConfig, model: Translator, files: Sequence[Path]) -> None:
         self.data, self.model, self.search = config.data, model, model.search
-        self.examples = read_examples(files[0], files[1:], tokenizer=model.target.config)
+        self.examples, self.files = read_examples(files[0], files[1:], tokenizer=model.target.config), files
+        self._log_probabilities: dict[str, float] = {}  # of the last outputs, by source
 
     def __len__(self) -> int:
         return len(self.examples.sources)
@@ -65,7 +68,9 @@ class TranslationTest:
     ) -> list[str]:
         """Translate each distinct source once, on one of the ``peers``; all of them receive the result."""
         rank, world = (0, 1) if peers is None else (peers.rank, peers.world)
-        texts = [one.text for one in self.model.translate(self.inputs[rank::world], search=search, done=done)]
+        translations = self.model.translate(self.inputs[rank::world], search=search, done=done)
+        self._log_probabilities = {one.source: one.candidates[0].log_probability for one in translations}
+        texts = [one.text for one in translations]
         parts = [texts] if peers is None else [json.loads(part) for part in peers.gather(json.dumps(texts).encode())]
         outputs = {source: parts[number % world][number // world] for number, source in enumerate(self.inputs)}
         return [outputs[source] for source in self.examples.sources]
@@ -99,6 +104,14 @@ class TranslationTest:
 
     def tables(self, metrics: Sequence[str], outputs: Sequence[str]) -> dict[str, MetricTable]:
         return _compare_with_extracts(metrics, self.examples, outputs, self.data.target_language)
+
+    def rows(self, outputs: Sequence[str]) -> list[OutcomeRow]:
+        return line_rows(
+            self.model, self.files, self.examples, outputs, self._log_probabilities, self.data.target_language
+        )
+
+    def only_exact(self, outputs: Sequence[str], other_outputs: Sequence[str]) -> OnlyRight:
+        return only_exact(outputs, other_outputs, self.examples)
 
     def compare(self, metric: str, outputs: Sequence[str], other_outputs: Sequence[str]) -> BootstrapDifference:
         return compare_outputs(metric, outputs, other_outputs, self.examples, language=self.data.target_language)

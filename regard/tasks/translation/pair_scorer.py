@@ -68,7 +68,7 @@ class PairScorer:
             )
         scores: list[list[float]] = [[] for _ in encoded_targets]
         for indices in batches_in_order(lengths + 1, tokens):
-            rows = self._scored([encoded_sources[i] for i in indices], [encoded_targets[i] for i in indices])
+            rows = self.scored_ids([encoded_sources[i] for i in indices], [encoded_targets[i] for i in indices])
             for index, row in zip(indices.tolist(), rows, strict=True):
                 scores[index] = row
         return scores
@@ -77,7 +77,9 @@ class PairScorer:
         """Return the pieces of a target that ``score`` returns numbers for."""
         return [*self.target.pieces(self.target.encode(target)), SPECIALS[END]]
 
-    def _scored(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+    @torch.no_grad()
+    def scored_ids(self, sources: Sequence[list[int]], targets: Sequence[list[int]]) -> list[list[float]]:
+        """Return the same as ``score`` for one batch of ids, none of more than ``max_length``."""
         output, valid = (x.to(self.device) for x in pad_sources(targets))
         log_p = self.log_probabilities(sources, targets).gather(-1, output[..., None]).squeeze(-1)
         return [row[mask].tolist() for row, mask in zip(log_p, valid, strict=True)]

@@ -291,7 +291,7 @@ class Translator(PairScorer):
         single_pass = len(parts) == 1 and len(pieces) <= self.max_length
         if single_pass and scored:
             with torch.no_grad():
-                (values,) = self._scored(parts, [pieces])
+                (values,) = self.scored_ids(parts, [pieces])
             total = sum(values)
             by_length = search.temperature is None and search.beam > 1  # the score of the searches
             penalty = length_normalizer(len(values), search.length_penalty, search.length_offset) if by_length else 1.0
