@@ -189,6 +189,27 @@ _ALL = (
         needs_text=True,
         seeds_per_run=3,
     ),
+    Study(
+        name="crossover",
+        claim="With few examples, a simple baseline is better than the network alone. The network gains more from "
+        "further examples, so their learning curves cross. A model of both parts is not worse than either at any size.",
+        source="Perlich et al. 2003; Cheng et al. 2016",
+        seconds=0,
+        needs_data=True,
+        seeds_per_run=5,
+        options=(
+            "tasks",
+            "sizes",
+            "seeds",
+            "minutes",
+            "sentiment",
+            "tags",
+            "characters",
+            "links",
+            "items",
+            "translation",
+        ),
+    ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}
 EARLIER_NAMES = {"normalisation": "normalization"}  # remain valid on the command line
