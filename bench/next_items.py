@@ -17,7 +17,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-ITEMS, TOLD, LENGTH = 500, 0.8, 12
+from regard.studies.curve_corpora import draw_session
+
 SESSIONS = {"train": 4_000, "valid": 500, "test": 500}
 
 
@@ -29,19 +30,12 @@ def main() -> None:
     folder, draw = Path("data/sessions"), random.Random(given.seed)
     folder.mkdir(parents=True, exist_ok=True)
     for part, count in SESSIONS.items():
-        rows = [json.dumps({"items": [f"i{item}" for item in session(draw)]}) + "\n" for _ in range(count)]
+        rows = [json.dumps({"items": [f"i{item}" for item in draw_session(draw)]}) + "\n" for _ in range(count)]
         (folder / f"{part}.jsonl").write_text("".join(rows), encoding="utf-8")
     overrides = [part for override in given.overrides for part in ("--set", override)]
     train, valid = folder / "train.jsonl", folder / "valid.jsonl"
     regard("train", str(train), "--valid-file", str(valid), "--name", "sessions", *overrides)
     regard("evaluate", "runs/sessions", str(folder / "test.jsonl"))
-
-
-def session(draw: random.Random) -> list[int]:
-    items = [draw.randrange(ITEMS), draw.randrange(ITEMS)]
-    while len(items) < LENGTH:
-        items.append((items[-2] * 7 + 3) % ITEMS if draw.random() < TOLD else draw.randrange(ITEMS))
-    return items
 
 
 def regard(*arguments: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +17,12 @@ from regard.core.wording import pluralize
 if TYPE_CHECKING:
     from regard.studies.study import Cell, Study
 
-EPILOG = epilog("regard study list", "regard study saturation", "regard study all --page docs/evidence/studies.md")
+EPILOG = epilog(
+    "regard study list",
+    "regard study saturation",
+    "regard study dimension --seeds 5",
+    "regard study all --page docs/evidence/studies.md",
+)
 
 Names = Annotated[
     list[str],
@@ -36,7 +41,12 @@ Page = Annotated[
         "--page", metavar="FILE", help="Write the page of all studies to this file.", show_default="OUT/studies.md"
     ),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Set the seed of all random numbers.")]
+Seed = Annotated[
+    int, typer.Option("--seed", min=0, help="Set the seed of all random numbers, or the first of several.")
+]
+Seeds = Annotated[
+    int, typer.Option("--seeds", min=1, metavar="N", help="Repeat a study with N seeds and count in how many it holds.")
+]
 Text = Annotated[
     Path | None,
     typer.Option(
@@ -45,6 +55,21 @@ Text = Annotated[
         help="Read this text, plain or .gz, for the studies modern, middle-word and pretrain (labeled).",
         exists=True,
     ),
+]
+Data = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        metavar="FOLDER",
+        help="Read corpora from the subfolders of this folder, for the study crossover.",
+        envvar="REGARD_DATA",
+        exists=True,
+        file_okay=False,
+    ),
+]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting of a study, such as sizes=[100, 300]."),
 ]
 Minimal = Annotated[
     bool,
@@ -63,8 +88,11 @@ def study(
     out: Out = Path("runs/studies"),
     page: Page = None,
     seed: Seed = 1,
+    seeds: Seeds = 1,
     minimal: Minimal = False,
     text: Text = None,
+    data: Data = None,
+    options: Options = None,
     as_json: AsJson = False,
     threads: Threads = None,
 ) -> None:
@@ -78,16 +106,27 @@ def study(
         _list(STUDIES.values(), as_json=as_json)
         return
     every, minimal = names == ["all"], minimal or bool(os.environ.get("REGARD_QUICK"))
+    inputs: dict[str, Any] = {"minimal": minimal, "text": text, "data": data, "options": _parse(options or [])}
     chosen = (
-        _all(STUDIES.values(), text, minimal=minimal)
-        if every
-        else [find_study(name) for name in names if names != ["page"]]
+        _all(STUDIES.values(), inputs, seeds) if every else [find_study(name) for name in names if names != ["page"]]
     )
+    for selected in chosen:  # before the first of them runs
+        selected.require_options(inputs["options"])
+        if not every:
+            selected.require_seeds(seeds)
     set_threads(threads)
     for selected in chosen:
-        _run(selected, out / selected.name, seed=seed, minimal=minimal, text=text, as_json=as_json)
+        runs = 1 if selected.check else seeds
+        _run(selected, out / selected.name, seed=seed, seeds=runs, inputs=inputs, as_json=as_json)
     if every or names == ["page"] or page is not None:
         _write_page(page or out / "studies.md", out)
+
+
+def _parse(options: Sequence[str]) -> dict[str, Any]:
+    """Return settings by name from ``KEY=VALUE`` with values as in TOML. ConfigError for another form."""
+    from regard.config.toml_layers import dotted, parse_override
+
+    return {dotted(key): value for key, value in map(parse_override, options)}
 
 
 def _list(studies: Any, *, as_json: bool) -> None:
@@ -100,23 +139,31 @@ def _list(studies: Any, *, as_json: bool) -> None:
     for study in studies:
         claim = fill(study.claim, 100, initial_indent=" " * 15, subsequent_indent=" " * 15).lstrip()
         duration = f"{study.seconds} s" if study.seconds else "less than 1 s"
-        text = "; requires --text FILE" if study.needs_text else ""
-        print(f"{study.name:<14} {claim}\n{'':<14} {study.source}; {duration} with one thread{text}\n")
+        kind = "check; " if study.check else ""
+        required = f"; requires {study.missing_input}" if study.missing_input else ""
+        print(f"{study.name:<14} {claim}\n{'':<14} {study.source}; {kind}{duration} with one thread{required}\n")
 
 
-def _all(studies: Iterable[Study], text: Path | None, *, minimal: bool) -> list[Study]:
-    """Return all studies; without a text, skip those that require one and report them."""
+def _all(studies: Iterable[Study], inputs: Mapping[str, Any], seeds: int) -> list[Study]:
+    """Return all studies that have their inputs, and report the others. With several seeds, checks run once."""
     chosen: list[Study] = []
-    skipped: list[Study] = []
+    skipped: dict[str, list[str]] = {}
     for study in studies:
-        (skipped if study.needs_text and text is None and not minimal else chosen).append(study)
-    if skipped:
-        names = ", ".join(study.name for study in skipped)
-        typer.echo(f"skipped {pluralize(len(skipped), 'study', 'studies')} that require --text FILE: {names}", err=True)
+        missing = (study.needs_text and inputs["text"] is None) or (study.needs_data and inputs["data"] is None)
+        if missing and not inputs["minimal"]:
+            skipped.setdefault(str(study.missing_input), []).append(study.name)
+        else:
+            chosen.append(study)
+    for option, names in skipped.items():
+        count = pluralize(len(names), "study", "studies")
+        typer.echo(f"skipped {count} that require {option}: {', '.join(names)}", err=True)
+    checks = [study.name for study in chosen if study.check]
+    if seeds > 1 and checks:
+        typer.echo(f"{pluralize(len(checks), 'check')} run with one seed: {', '.join(checks)}", err=True)
     return chosen
 
 
-def _run(study: Study, folder: Path, *, seed: int, minimal: bool, text: Path | None, as_json: bool) -> None:
+def _run(study: Study, folder: Path, *, seed: int, seeds: int, inputs: Mapping[str, Any], as_json: bool) -> None:
     from regard.commands.progress import progress
     from regard.core.figure import can_draw
     from regard.core.installation import extra_command
@@ -130,7 +177,7 @@ def _run(study: Study, folder: Path, *, seed: int, minimal: bool, text: Path | N
             advance(int(100 * share) - percent)
             percent = int(100 * share)
 
-        record = record_study(study, folder, seed=seed, minimal=minimal, report=report, text=text)
+        record = record_study(study, folder, seed=seed, seeds=seeds, report=report, **inputs)
     if as_json:
         print(json.dumps(record, ensure_ascii=False), flush=True)  # one line per study
     else:
@@ -145,16 +192,23 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
     from textwrap import wrap
 
     from regard.studies.page import verdict
+    from regard.studies.seeds import seed_table
 
     yield from wrap(f"{record['name']}: {record['claim']}", 100)
     yield f"({record['source']})\n"
     yield from _aligned([record["columns"], *record["rows"]])
-    yield ""
-    yield from _aligned([_judged(criterion) for criterion in record["criteria"]], left=2)
+    if "over_seeds" in record:
+        yield f"(seed {record['seed']})\n"
+        columns, rows = seed_table(record["over_seeds"])
+        yield from _aligned([columns, *rows])
+    else:
+        yield ""
+        yield from _aligned([_judged(criterion) for criterion in record["criteria"]], left=2)
     for remark in record["remarks"]:
         yield from ("", *wrap(remark, 100))
+    check = " (check: no seed can change this verdict)" if record.get("check") else ""
     form = " (minimal version: not a meaningful result)" if record["quick"] else ""
-    yield f"\n{record['name']} {verdict(record)}{form}"
+    yield f"\n{record['name']} {verdict(record)}{check}{form}"
 
 
 def _judged(criterion: dict[str, Any]) -> tuple[str, ...]:

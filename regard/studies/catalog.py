@@ -14,6 +14,7 @@ _ALL = (
         "returns, and the order of the pairs does not matter.",
         source="Vaswani et al. 2017, §3.2 and Eq. 1",
         seconds=0,
+        check=True,
     ),
     Study(
         name="saturation",
@@ -21,6 +22,7 @@ _ALL = (
         "gradients vanish. With the scale, neither depends on d_k.",
         source="Vaswani et al. 2017, §3.2.1 and footnote 4",
         seconds=11,
+        check=True,
     ),
     Study(
         name="dimension",
@@ -49,6 +51,7 @@ _ALL = (
         "sinusoids, PE(p + k) is one linear function of PE(p) for all p.",
         source="Vaswani et al. 2017, §3.5",
         seconds=1,
+        check=True,
     ),
     Study(
         name="gradients",
@@ -63,6 +66,7 @@ _ALL = (
         "Only the recurrent one takes n steps. The longest path is 1, n, n/k and n/r.",
         source="Vaswani et al. 2017, §4 and Table 1",
         seconds=26,
+        check=True,
     ),
     Study(
         name="normalization",
@@ -154,6 +158,7 @@ _ALL = (
         "their gradients equal those of automatic differentiation.",
         source="Gomez et al. 2017; Kitaev et al. 2020, §3 and Table 3",
         seconds=18,
+        check=True,
     ),
     Study(
         name="modern",
@@ -164,6 +169,7 @@ _ALL = (
         source="Jordan et al. 2024; Su et al. 2021; Henry et al. 2020; So et al. 2021; Zhang et al. 2019",
         seconds=2595,
         needs_text=True,
+        seeds_per_run=3,
     ),
     Study(
         name="middle-word",
@@ -172,6 +178,7 @@ _ALL = (
         source="Taylor 1953; Melamud et al. 2016",
         seconds=2558,
         needs_text=True,
+        seeds_per_run=3,
     ),
     Study(
         name="pretrain",
@@ -180,6 +187,28 @@ _ALL = (
         source="Dai & Le 2015; Krishna et al. 2023",
         seconds=6885,
         needs_text=True,
+        seeds_per_run=3,
+    ),
+    Study(
+        name="crossover",
+        claim="With few examples, a simple baseline is better than the network alone. The network gains more from "
+        "further examples, so their learning curves cross. A model of both parts is not worse than either at any size.",
+        source="Perlich et al. 2003; Cheng et al. 2016",
+        seconds=0,
+        needs_data=True,
+        seeds_per_run=5,
+        options=(
+            "tasks",
+            "sizes",
+            "seeds",
+            "minutes",
+            "sentiment",
+            "tags",
+            "characters",
+            "links",
+            "items",
+            "translation",
+        ),
     ),
 )
 STUDIES: dict[str, Study] = {study.name: study for study in _ALL}

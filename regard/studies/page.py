@@ -9,15 +9,17 @@ from typing import Any
 from regard.core.atomic_files import explain_os_errors, write_bytes_atomically
 from regard.studies.catalog import STUDIES
 from regard.studies.record import read_record
-from regard.studies.study import Cell, format_cell
+from regard.studies.seeds import seed_table, seed_verdict
+from regard.studies.study import Cell, Study, format_cell
 
 HEAD = """\
 # Studies
 
 Claims of the literature, tested with this code. Each verdict is computed: a study *holds* if all its criteria do.
 `regard study all --page docs/evidence/studies.md` writes this page, and `regard study NAME` runs one study. The study's
-file in `regard/studies/` explains its measurement and its thresholds. Times are those of one machine, which also ran
-other work.
+file in `regard/studies/` explains its measurement and its thresholds, which are committed before the run. A *check*
+tests closed forms or identities: no seed can change its verdict, only an error in the code can. `--seeds N` repeats a
+study, which then *holds in k of N*. Times are those of one machine, which also ran other work.
 """
 
 
@@ -40,7 +42,9 @@ def write_page(page: Path, runs: Path) -> list[str]:
 
 
 def verdict(record: Mapping[str, Any]) -> str:
-    """Return the verdict in words: holds or does not hold."""
+    """Return the verdict in words: holds, does not hold, or in how many seeds it holds."""
+    if "over_seeds" in record:
+        return seed_verdict(record["over_seeds"])
     return "holds" if record["holds"] else "does not hold"
 
 
@@ -61,13 +65,47 @@ def _overview(records: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
         if record is None:
             rows.append((name, study.claim, "not run", ""))
         else:
-            rows.append((f"[{name}](#{name})", study.claim, verdict(record), f"{record['seconds']:,.0f} s"))
+            rows.append((f"[{name}](#{name})", study.claim, _labeled(study, record), f"{record['seconds']:,.0f} s"))
     yield _table(("study", "claim", "verdict", "took"), rows)
+
+
+def _labeled(study: Study, record: Mapping[str, Any]) -> str:
+    """Return the verdict, which names a check as one."""
+    return f"check: {verdict(record)}" if study.check else verdict(record)
 
 
 def _section(record: Mapping[str, Any], figure: str | None) -> str:
     name = record["name"]
-    criteria = [
+    outcome = _labeled(STUDIES[name], record)
+    columns, rows = _criteria(record)
+    first = f"Table and figure: seed {record['seed']}.\n" if "over_seeds" in record else ""
+    parts = [
+        f"## {name}\n",
+        f"> {record['claim']}\n>\n> {record['source']}\n",
+        f"**{outcome[0].upper()}{outcome[1:]}.**" + (" (minimal version)" if record["quick"] else "") + "\n",
+        f"![{name}]({figure})\n" if figure else "",
+        _table(columns, rows),
+        first,
+        _table(record["columns"], record["rows"]),
+        *(f"{remark}\n" for remark in record["remarks"]),
+        f"`{_command(record)}` · {record['seconds']:,.0f} s with {record['threads']} "
+        f"{'thread' if record['threads'] == 1 else 'threads'}, torch {record['versions']['torch']}\n",
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def _command(record: Mapping[str, Any]) -> str:
+    """Return the command of a record, without its files."""
+    seeds = f" --seeds {len(record['over_seeds']['seeds'])}" if "over_seeds" in record else ""
+    options = "".join(f" --set {name}={value}" for name, value in record.get("options", {}).items())
+    return f"regard study {record['name']} --seed {record['seed']}{seeds}{options}"
+
+
+def _criteria(record: Mapping[str, Any]) -> tuple[Sequence[str], Sequence[Sequence[Cell]]]:
+    """Return the columns and rows of the criteria, of one seed or of several."""
+    if "over_seeds" in record:
+        return seed_table(record["over_seeds"])
+    return ("criterion", "measured", "threshold", "holds"), [
         (
             criterion["what"],
             criterion["value"],
@@ -76,20 +114,6 @@ def _section(record: Mapping[str, Any], figure: str | None) -> str:
         )
         for criterion in record["criteria"]
     ]
-    parts = [
-        f"## {name}\n",
-        f"> {record['claim']}\n>\n> {record['source']}\n",
-        f"**{verdict(record)[0].upper()}{verdict(record)[1:]}.**"
-        + (" (minimal version)" if record["quick"] else "")
-        + "\n",
-        f"![{name}]({figure})\n" if figure else "",
-        _table(("criterion", "measured", "threshold", "holds"), criteria),
-        _table(record["columns"], record["rows"]),
-        *(f"{remark}\n" for remark in record["remarks"]),
-        f"`regard study {name} --seed {record['seed']}` · {record['seconds']:,.0f} s with {record['threads']} "
-        f"{'thread' if record['threads'] == 1 else 'threads'}, torch {record['versions']['torch']}\n",
-    ]
-    return "\n".join(part for part in parts if part)
 
 
 def _table(columns: Sequence[str], rows: Iterable[Sequence[Cell]]) -> str:

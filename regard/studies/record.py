@@ -2,13 +2,16 @@
 
 ``RUNS/NAME/`` contains ``result.json`` and, if matplotlib is installed, ``figure.svg`` and ``figure.png``. If the study
 saves its model, the folder also contains ``run/`` for ``regard inspect``; a long study writes its finished parts to
-``rows/``. The page ``docs/evidence/studies.md`` is generated from such folders, without running any study.
+``rows/``. Of several seeds, table, figure and model are those of the first, and ``over_seeds`` has the criteria of all.
+The record is written after each seed. The page ``docs/evidence/studies.md`` is generated from such folders, without
+running any study.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from regard.core.figure import can_draw, save_figure
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.errors import ModelError
 from regard.studies.save_model import save_model
+from regard.studies.seeds import summarize_seeds
 from regard.studies.study import Findings, Report, Study, ignore_report
 
 FORMAT = 1
@@ -29,9 +33,12 @@ def record_study(
     folder: Path,
     *,
     seed: int = 1,
+    seeds: int = 1,
     minimal: bool = False,
     report: Report = ignore_report,
     text: Path | None = None,
+    data: Path | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Run a study, write its outcome to ``folder`` and return the contents of ``result.json``.
 
@@ -39,27 +46,57 @@ def record_study(
 
     Args:
         study: the study to run.
-        folder: folder of the outcome; a study with a text also stores finished parts there.
-        seed: seed of all random numbers.
+        folder: folder of the outcome; a study with a text or data also stores finished parts there.
+        seed: seed of all random numbers; the first of several.
+        seeds: number of runs. The seeds of two runs are ``study.seeds_per_run`` apart.
         minimal: whether to run the smallest version, as a test of the program.
         report: receives the share of work done.
         text: file of the text, for a study that requires one.
+        data: folder of corpora, for a study that requires one.
+        options: settings of the study, by name.
+
+    Raises:
+        ConfigError: if a check is to run with several seeds, or a setting or an input is wrong.
     """
-    start = time.perf_counter()
-    findings = study.run(seed=seed, minimal=minimal, report=report, text=text, folder=folder)
-    record = _record(study, findings, seed=seed, minimal=minimal, seconds=time.perf_counter() - start)
+    study.require_seeds(seeds)
+    inputs: dict[str, Any] = {"minimal": minimal, "text": text, "folder": folder, "data": data, "options": options}
+    records: list[dict[str, Any]] = []
+    for number in range(seeds):
+        run_seed, start = seed + number * study.seeds_per_run, time.perf_counter()
+        findings = study.run(seed=run_seed, report=_part_of(report, number, seeds), **inputs)
+        seconds = time.perf_counter() - start
+        records.append(_record(study, findings, seed=run_seed, minimal=minimal, seconds=seconds, options=options))
+        if number == 0:
+            _write_artifacts(study, findings, folder)
+        record = records[0] if seeds == 1 else _with_seeds(records)
+        write_json(folder / "result.json", record)
+    return record
+
+
+def _part_of(report: Report, number: int, parts: int) -> Report:
+    """Return a function that reports the share of one part of equal parts as a share of the whole."""
+    return lambda share: report((number + share) / parts)
+
+
+def _write_artifacts(study: Study, findings: Findings, folder: Path) -> None:
+    """Write the figure and the model of a study to its folder, and remove those of an earlier run."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
         remove_file(folder / f"figure.{kind}")
-    write_json(folder / "result.json", record)
     if can_draw():
         save_figure(findings.draw, folder)
     if (folder / "run").is_dir():
         remove_folder(folder / "run")
     if findings.saved_model is not None:
         save_model(findings.saved_model, folder / "run", name=study.name)
-    return record
+
+
+def _with_seeds(records: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first record with the summary of all; it holds if it does for every seed."""
+    seconds = round(sum(record["seconds"] for record in records), 1)
+    holds = all(record["holds"] for record in records)
+    return records[0] | {"holds": holds, "seconds": seconds, "over_seeds": summarize_seeds(records)}
 
 
 def read_record(path: Path) -> dict[str, Any]:
@@ -75,11 +112,12 @@ def read_record(path: Path) -> dict[str, Any]:
     return record
 
 
-def _record(study: Study, findings: Findings, *, seed: int, minimal: bool, seconds: float) -> dict[str, Any]:
+def _record(
+    study: Study, findings: Findings, *, seed: int, minimal: bool, seconds: float, options: Mapping[str, Any] | None
+) -> dict[str, Any]:
     import torch
 
-    head = asdict(study)
-    del head["seconds"], head["needs_text"]
+    head = {name: value for name, value in asdict(study).items() if name in ("name", "claim", "source", "check")}
     return {
         "format": FORMAT,
         **head,
@@ -90,6 +128,7 @@ def _record(study: Study, findings: Findings, *, seed: int, minimal: bool, secon
         "remarks": list(findings.remarks),
         "seed": seed,
         "quick": minimal,
+        **({"options": dict(options)} if options else {}),
         "seconds": round(seconds, 1),
         "versions": {"regard": VERSION, "torch": torch.__version__},
         "threads": torch.get_num_threads(),

@@ -7,7 +7,10 @@ the claim, its source, the measurement, and the reasons for the thresholds. It d
 
 and optional parameters after these, whose defaults are the study; tests use them to break it. A study that
 ``needs_text`` also has the parameters ``text``, a file, and ``folder``, in which it may store figures to continue from.
-Without a text, only its minimal version runs. ``minimal`` selects the smallest version that runs all of the code.
+One that ``needs_data`` has ``data``, a folder of corpora, ``folder`` and ``options``, the settings of the user. Without
+a text or data, only the minimal version runs. ``minimal`` selects the smallest version that runs all of the code.
+
+A **check** tests a closed form or an identity. No seed can change its verdict, only an error in the code can.
 
 ``run`` prints nothing and writes no other files. It calls ``report`` with the share of work done (0 to 1), and draws
 from torch's default generator, which the caller seeds.
@@ -16,11 +19,13 @@ from torch's default generator, which the caller seeds.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,7 +102,16 @@ class Findings:
 class Study:
     """Name, claim and source of a study, available without torch.
 
-    ``seconds``: its duration in docs/evidence. ``needs_text``: whether it requires a text from the user.
+    Attributes:
+        name: the name on the command line.
+        claim: the claim.
+        source: the papers with the claim.
+        seconds: its duration in docs/evidence.
+        needs_text: whether it requires a text from the user.
+        needs_data: whether it requires a folder of corpora.
+        check: whether it tests closed forms or identities, whose verdict no seed can change.
+        seeds_per_run: consecutive seeds that one run uses; runs over seeds do not share any.
+        options: the settings that ``--set`` accepts.
     """
 
     name: str
@@ -105,11 +119,37 @@ class Study:
     source: str
     seconds: int
     needs_text: bool = False
+    needs_data: bool = False
+    check: bool = False
+    seeds_per_run: int = 1
+    options: tuple[str, ...] = ()
 
     @property
     def module(self) -> str:
         """The name of its module: that of the study, with _ for -."""
         return self.name.replace("-", "_")
+
+    @property
+    def missing_input(self) -> str | None:
+        """The option that names what the study requires, or None."""
+        return "--text FILE" if self.needs_text else "--data FOLDER" if self.needs_data else None
+
+    def require_seeds(self, seeds: int) -> None:
+        """Raise ConfigError if a check is to run with several seeds."""
+        if self.check and seeds > 1:
+            why = "it tests a closed form or an identity, whose verdict no seed can change"
+            raise ConfigError(f"`--seeds` does not apply to the check {self.name}", why=why, help=self._command)
+
+    def require_options(self, options: Mapping[str, Any]) -> None:
+        """Raise ConfigError if the study has no setting of one of these names."""
+        for name in options:
+            if name not in self.options:
+                why = f"its settings are {', '.join(self.options)}" if self.options else "it has no settings"
+                raise ConfigError(f"the study {self.name} has no setting {name!r}", why=why, help=self._command)
+
+    @property
+    def _command(self) -> str:
+        return f"regard study {self.name}"
 
     def run(
         self,
@@ -119,6 +159,8 @@ class Study:
         report: Report = ignore_report,
         text: Path | None = None,
         folder: Path | None = None,
+        data: Path | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> Findings:
         """Run the study; the state of the caller's random generator does not change.
 
@@ -127,12 +169,20 @@ class Study:
             minimal: whether to run the smallest version, as a test of the program.
             report: receives the share of work done.
             text: file of the text, for a study that requires one.
-            folder: folder in which such a study may store figures.
+            folder: folder in which a study with a text or data may store figures.
+            data: folder of corpora, for a study that requires one.
+            options: settings of the study, by name.
+
+        Raises:
+            ConfigError: for a setting that the study does not have, or if its text or data are missing.
         """
         import torch
 
+        self.require_options(options or {})
         module = import_module(f"regard.studies.{self.module}")
-        inputs = {"text": text, "folder": folder} if self.needs_text else {}
+        inputs: dict[str, Any] = {"folder": folder} if self.missing_input else {}
+        inputs |= {"text": text} if self.needs_text else {}
+        inputs |= {"data": data, "options": options or {}} if self.needs_data else {}
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             findings: Findings = module.run(seed=seed, minimal=minimal, report=report, **inputs)

@@ -13,7 +13,20 @@ import pytest
 from regard.studies.catalog import STUDIES
 from regard.studies.record import record_study
 
-FRAMEWORK = {"__init__", "catalog", "costs", "page", "record", "save_model", "sentences", "study", "toy_tasks"}
+FRAMEWORK = {
+    "__init__",
+    "catalog",
+    "costs",
+    "curve_corpora",
+    "learning_curves",
+    "page",
+    "record",
+    "save_model",
+    "seeds",
+    "sentences",
+    "study",
+    "toy_tasks",
+}
 FOLDER = Path(str(import_module("regard.studies").__file__)).parent
 
 
