@@ -88,6 +88,7 @@ def _model(config: BaseModel, build: Callable[[], Module]) -> dict[str, Any]:
 def _run(run: RunFolder) -> dict[str, Any]:
     from regard.core.baseline import FOLDER, baseline_summary
     from regard.runs import checkpoint
+    from regard.runs.baseline_choice import read_choice
     from regard.runs.shortcomings import shortcomings
 
     plan = run.read_plan()
@@ -106,6 +107,8 @@ def _run(run: RunFolder) -> dict[str, Any]:
     facts["last_validation"] = _last_validation(run.path / "metrics.jsonl")
     baseline = baseline_summary(run.path / FOLDER)
     facts["baseline"] = None if baseline is None else baseline._asdict()
+    choice = read_choice(run.path)
+    facts["choice"] = None if choice is None else choice.as_dict()
     facts["shortcomings"] = [str(shortcoming) for shortcoming in shortcomings(run)]
     facts["environment"] = _environment(run)
     facts["config"] = run.config.model_dump(mode="json", exclude_none=True)
@@ -167,6 +170,8 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     if facts["baseline"]:
         figures = "".join(f", {name} {value:.4f}" for name, value in facts["baseline"]["figures"].items())
         yield f"baseline    {facts['baseline']['description']}{figures}"
+    if facts["choice"]:
+        yield f"choice      {facts['choice']['model']}, by {facts['choice']['figures']}"
     yield from facts["shortcomings"]
     if facts["environment"]:
         environment = facts["environment"]

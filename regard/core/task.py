@@ -255,6 +255,11 @@ class Task:
     fit_baseline: Callable[[RunFiles, Data], TaskBaseline | None] = lambda run, data: None
     # fits a baseline that reads the inputs; None: the task has no baseline for this config
     open_baseline: Callable[[RunFiles, Any], TaskBaseline | None] = lambda run, codecs: None  # the saved one
+    baseline_predictor: Callable[[RunFiles, Any], Predictor] | None = None
+    # (run, codecs) → the saved ``OutputBaseline`` with the interface of the predictor; None: it is never used alone
+    choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
+    # (config, predictor, baseline, validation examples, interrupted) → ``runs.baseline_choice.BaselineChoice``, or None
+    # if there are too few examples
     outcomes: Callable[[Any, Any], Any] | None = None
     # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
     # The predictor has ``labels``, () for numbers. None: the task has no separate answers

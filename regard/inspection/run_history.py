@@ -14,6 +14,7 @@ import numpy as np
 from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
 from regard.runs import checkpoint
+from regard.runs.baseline_choice import BASELINE
 from regard.runs.metrics_log import read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 
@@ -65,8 +66,8 @@ def weight_digests(run: RunFolder) -> dict[str, str]:
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
     """Return the name of checkpoint ``which``, or of the run's choice, for ``--checkpoint``."""
-    chosen = run.weights_path(which)
-    return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
+    chosen = run.selected(which)
+    return chosen.name if chosen.name in ("average", "best", BASELINE) else str(chosen.steps[-1])
 
 
 def training_curves(path: Path) -> list[dict[str, Any]]:

@@ -20,6 +20,7 @@ from regard.runs.model_card import write_card
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
+from regard.training.model_choice import choose_model
 from regard.training.progress import NullReporter, Outcome, Reporter
 from regard.training.ranks import PeerFailure, ProcessGroup, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
@@ -177,6 +178,10 @@ def _fit(
         peers.agree("beginning", _beginning(trainer))
     first_step = trainer.progress.step
     outcome = trainer.fit()
+    if outcome.reason != "interrupted":
+        with strategy.first() as leads:
+            if leads and not choose_model(run, ready, reporter.log, interrupted):
+                outcome = outcome._replace(reason="interrupted")
     if 0 < first_step == outcome.progress.step and outcome.reason != "interrupted":
         more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
         reporter.log(f"the run is already finished; train it longer: {more}")

@@ -120,6 +120,9 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
         if "valid" in parts:
             settings["best_by"] = "per"
             reason += "; the best checkpoint has the lowest PER"
+    if "valid" in parts and overrides.get("baseline") is not False:
+        settings["choose"] = "validation"
+        reason += "; the model is the network, or the baseline alone if the network is not better"
     words = (source.words + target.words) / max(2 * pairs, 1)
     data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
