@@ -278,6 +278,9 @@ def test_a_server_uses_it(alone: tuple[Path, list[str]]) -> None:
         assert predicted.json()["outputs"][0]["text"] == "runs dog runs", predicted.text
         details = httpx.get(f"{address}/models/pairs").json()
         assert details["checkpoint"] == "baseline" and details["inspects"] is False and details["settings"] is None
+        parts, choice = dict(details["parts"]), read_choice(alone[0])
+        assert choice is not None and parts["baseline"].endswith(", used alone") and "compared by chrf" in parts
+        assert details["comparison"]["metrics"]["chrf"]["error"] == pytest.approx(choice.error)
         refused = httpx.post(f"{address}/inspect", json={"text": "the dog runs"}, timeout=60)
         assert refused.status_code == 400 and "simple baseline" in refused.json()["error"]
         network = httpx.post(f"{address}/inspect", json={"text": "the dog runs", "checkpoint": "best"}, timeout=60)

@@ -10,6 +10,7 @@ from regard.core import atomic_files
 from regard.core.baseline import FOLDER, baseline_summary
 from regard.runs.baseline_choice import read_choice
 from regard.runs.checkpoint import read_best
+from regard.runs.network_comparison import read_comparison
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 
@@ -43,6 +44,8 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         rows.append(("Chosen by", choice.figures))
     if baseline is not None:
         rows.append(("Baseline", baseline.describe(run.task.metrics)))
+    if (comparison := read_comparison(run.path)) is not None and choice is None:
+        rows.append(("Compared with the baseline", "<br>".join(comparison.lines(run.task.metrics))))
     if problems := shortcomings(run):
         rows.append(("Shortcomings", "<br>".join(problem.what for problem in problems)))
     limits = "The model was trained on the data above; expect lower quality for other domains and spellings. "

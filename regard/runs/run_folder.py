@@ -10,6 +10,7 @@ Files of ``runs/m30k/``:
     metrics.jsonl       one line per update and validation
     checkpoints/        step-000500/, best.json, average/
     choice.json         figures of the choice between the network and the baseline alone, if it was made
+    comparison.json     the network compared with its baseline on the validation data, with standard errors
     lock                held by the training process
     README.md           the model card
 """

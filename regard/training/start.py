@@ -17,9 +17,11 @@ from regard.errors import ConfigError, ModelError, RegardError, StorageError
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.model_card import write_card
+from regard.runs.network_comparison import NAME
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
+from regard.training.final_comparison import compare_with_baseline
 from regard.training.model_choice import choose_model
 from regard.training.progress import NullReporter, Outcome, Reporter
 from regard.training.ranks import PeerFailure, ProcessGroup, joined
@@ -188,6 +190,9 @@ def _fit(
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
         if leads:
+            compares = run.config.train.baseline and outcome.reason != "interrupted"
+            if compares and not (first_step == outcome.progress.step and (run.path / NAME).exists()):
+                compare_with_baseline(run, ready.data, strategy.device, interrupted)
             write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
     return outcome
 

@@ -122,7 +122,6 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
             reason += "; the best checkpoint has the lowest PER"
     if "valid" in parts and overrides.get("baseline") is not False:
         settings["choose"] = "validation"
-        reason += "; the model is the network, or the baseline alone if the network is not better"
     words = (source.words + target.words) / max(2 * pairs, 1)
     data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
@@ -132,6 +131,8 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     corpus = f"{pluralize(pairs, 'pair')} ({pluralize(round(words), 'word')} per side)"
     reasons = [f"{corpus} → preset `{size.preset}`, {tokenizer}{limit}", reason]
     reasons += ["white space in the targets is significant → byte-bpe"] if target.kind == "byte-bpe" else []
+    if "choose" in settings:
+        reasons.append("model: the network, or the baseline alone if the network's outputs are not better")
     reasons += ["large corpus → the order of an epoch is computed per batch (data.order = feistel)"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, language_reasons = _languages(train, valid)
