@@ -49,6 +49,9 @@ LARGEST = ((30, 1), (300, 2))  # (minutes, row of SIZES): the largest size for a
 TOKENS_PER_MINUTE = 200_000  # approximate training speed of the preset tiny on two cores
 PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # with fewer passes over the data, dropout only slows learning
 LITTLE_DROPOUT = 0.1
+COPIED_SHARE = 0.25  # of the words of a target that are in its source: 0.05 in Multi30k, 0.51 in AESLC (summaries)
+SUBWORDS = ("bpe", "byte-bpe")
+CHOICE = "model: the network, or the baseline alone if the network's outputs are not better (train.choose)"
 FEW_PAIRS = 5_000  # up to this size, a dictionary from letters to symbols is small: the lowest PER and loss differ
 
 
@@ -90,17 +93,22 @@ class _Side:
         return count + self.lines
 
 
+class _Counts(NamedTuple):
+    """Counts of both sides of a corpus, and the number of target words that are in their source."""
+
+    source: _Side
+    target: _Side
+    edges: EdgeSigns
+    copied: int
+
+
 def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[str, Any] | None = None) -> Proposal:
     """Read the corpus once and return a config; without ``valid``, a share of ``train`` is held out.
 
     ``overrides`` are the keys of ``train`` that the user sets. Raises DataError if the corpus cannot be read.
     """
     overrides = {key: value for key, value in (overrides or {}).items() if value is not None}
-    source, target, edges = _Side(), _Side(), EdgeSigns()
-    for _, left, right in read_pairs(train):
-        source.add(left)
-        target.add(right)
-        edges.add(left, right)
+    source, target, edges, copied = _count(train)
     pairs = source.lines
     size = _size(pairs, overrides.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
@@ -126,19 +134,55 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
+    copying = _copying_reason(copied / max(target.words, 1), data, overrides) if newer else []
+    model |= {"copying": True} if copying else {}
     limit = "" if ends else f", {pluralize(settings['epochs'], 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
     corpus = f"{pluralize(pairs, 'pair')} ({pluralize(round(words), 'word')} per side)"
     reasons = [f"{corpus} → preset `{size.preset}`, {tokenizer}{limit}", reason]
     reasons += ["white space in the targets is significant → byte-bpe"] if target.kind == "byte-bpe" else []
-    if "choose" in settings:
-        reasons.append("model: the network, or the baseline alone if the network's outputs are not better")
+    reasons += copying
+    reasons += [CHOICE] if "choose" in settings else []
     reasons += ["large corpus → the order of an epoch is computed per batch (data.order = feistel)"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, language_reasons = _languages(train, valid)
     reasons += language_reasons
     tables = {"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}
     return Proposal(tables, reasons)
+
+
+def _count(corpus: CorpusConfig) -> _Counts:
+    source, target, edges, copied = _Side(), _Side(), EdgeSigns(), 0
+    for _, left, right in read_pairs(corpus):
+        source.add(left)
+        target.add(right)
+        edges.add(left, right)
+        copied += _copied_words(left, right)
+    return _Counts(source, target, edges, copied)
+
+
+def _copied_words(source: str, target: str) -> int:
+    """Return the number of words of a target that are in its source, ignoring case."""
+    words = set(source.lower().split())
+    return sum(word in words for word in target.lower().split())
+
+
+def _copying_reason(share: float, data: Mapping[str, Any], overrides: Mapping[str, Any]) -> list[str]:
+    """Return the reason to copy from the source; [] if few words are copied, or the user's settings decide.
+
+    Args:
+        share: the share of the words of the targets that are in their sources.
+        data: the keys of the tokenizers.
+        overrides: the keys of ``train`` that the user sets, and the tables ``data`` and ``model``.
+    """
+    model, requested = overrides.get("model", {}), overrides.get("data", {})
+    tokenizer = requested.get("tokenizer", {})
+    own_kind = tokenizer.get("kind") if isinstance(tokenizer, Mapping) else None
+    subwords = (own_kind or data.get("tokenizer", {}).get("kind")) in SUBWORDS
+    subwords = subwords and requested.get("joint", data["joint"]) is True
+    if share < COPIED_SHARE or not subwords or "copying" in model:
+        return []
+    return [f"{share:.0%} of the words of the targets are in their sources → copying, which decodes more slowly"]
 
 
 def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:
