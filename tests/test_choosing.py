@@ -242,6 +242,19 @@ def test_the_user_may_refuse_copying(setting: str, tmp_path: Path) -> None:
     assert config.model.copying is False  # type: ignore[attr-defined]
 
 
+@pytest.mark.parametrize(("copies", "copying"), [(True, True), (False, False)])
+def test_short_summaries_share_the_vocabulary_of_their_sources(copies: bool, copying: bool, tmp_path: Path) -> None:
+    """Otherwise targets of few characters are read as characters, of which a pointer has no use."""
+    words = [f"word{number % 211}" for number in range(3000)]
+    pairs = [(" ".join(words[9 * at : 9 * at + 9]), words[9 * at] if copies else f"x{at}") for at in range(300)]
+    (tmp_path / "short.tsv").write_text("".join(f"{source}\t{target} y\n" for source, target in pairs))
+    files = [str(tmp_path / "short.tsv")]
+    config: Any = find_config(files, [], ["train.steps=1"])
+    assert (config.model.copying, config.data.joint) == (copying, copying)
+    refused: Any = find_config(files, [], ["train.steps=1", "model.copying=false"])
+    assert not refused.data.joint and refused.data.target_tokenizer.kind == "character"
+
+
 def test_letters_are_not_copied(tmp_path: Path) -> None:
     """Letters of short words are in many words."""
     (tmp_path / "words.tsv").write_text("".join(f"w{n}\tw{n}\n" for n in range(300)))

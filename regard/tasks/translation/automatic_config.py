@@ -51,6 +51,7 @@ PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # with fewer passes over the
 LITTLE_DROPOUT = 0.1
 COPIED_SHARE = 0.25  # of the words of a target that are in its source: 0.05 in Multi30k, 0.51 in AESLC (summaries)
 SUBWORDS = ("bpe", "byte-bpe")
+SHORT_TARGETS = ("bpe", "character"), ("byte-bpe", "character")  # tokenizers of sources and of short summaries
 CHOICE = "model: the network, or the baseline alone if the network's outputs are not better (train.choose)"
 FEW_PAIRS = 5_000  # up to this size, a dictionary from letters to symbols is small: the lowest PER and loss differ
 
@@ -60,6 +61,7 @@ class _Side:
 
     def __init__(self) -> None:
         self.lines = self.characters = self.words = self.with_layout = 0
+        self.joint_with: str | None = None  # the type of the other side's tokenizer, if both need one vocabulary
         self.seen: set[str] = set()
 
     def add(self, line: str) -> None:
@@ -79,6 +81,8 @@ class _Side:
     @property
     def kind(self) -> str:
         """Type of the tokenizer."""
+        if self.joint_with is not None:
+            return self.joint_with
         if self.has_layout and self.characters >= SENTENCE_CHARACTERS * self.lines:
             return "byte-bpe"
         if not self.has_layout and len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
@@ -109,11 +113,13 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     """
     overrides = {key: value for key, value in (overrides or {}).items() if value is not None}
     source, target, edges, copied = _count(train)
+    newer = newer_parts(overrides)
+    if newer and _copies(copied, target, overrides) and (source.kind, target.kind) in SHORT_TARGETS:
+        target.joint_with = source.kind  # a pointer needs one vocabulary
     pairs = source.lines
     size = _size(pairs, overrides.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
     pieces = max(source.pieces, target.pieces)
-    newer = newer_parts(overrides)
     short = is_short(overrides, tokens=pieces, epochs=size.epochs)
     optimizer = optimizer_settings(newer, size.width, short=short)
     settings = training_settings(overrides, tokens=pieces, epochs=size.epochs, optimizer=optimizer)
@@ -134,7 +140,7 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
     data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
-    copying = _copying_reason(copied / max(target.words, 1), data, overrides) if newer else []
+    copying = _copying_reason(copied, target, data, overrides) if newer else []
     model |= {"copying": True} if copying else {}
     limit = "" if ends else f", {pluralize(settings['epochs'], 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
@@ -167,21 +173,29 @@ def _copied_words(source: str, target: str) -> int:
     return sum(word in words for word in target.lower().split())
 
 
-def _copying_reason(share: float, data: Mapping[str, Any], overrides: Mapping[str, Any]) -> list[str]:
+def _copies(copied: int, target: _Side, overrides: Mapping[str, Any]) -> bool:
+    """Return whether many words of the targets are in their sources, and the user does not set ``model.copying``."""
+    return copied >= COPIED_SHARE * max(target.words, 1) and "copying" not in overrides.get("model", {})
+
+
+def _copying_reason(
+    copied: int, target: _Side, data: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> list[str]:  # fmt: skip
     """Return the reason to copy from the source; [] if few words are copied, or the user's settings decide.
 
     Args:
-        share: the share of the words of the targets that are in their sources.
+        copied: the number of words of the targets that are in their sources.
+        target: the counts of the targets.
         data: the keys of the tokenizers.
         overrides: the keys of ``train`` that the user sets, and the tables ``data`` and ``model``.
     """
-    model, requested = overrides.get("model", {}), overrides.get("data", {})
+    requested = overrides.get("data", {})
     tokenizer = requested.get("tokenizer", {})
     own_kind = tokenizer.get("kind") if isinstance(tokenizer, Mapping) else None
     subwords = (own_kind or data.get("tokenizer", {}).get("kind")) in SUBWORDS
-    subwords = subwords and requested.get("joint", data["joint"]) is True
-    if share < COPIED_SHARE or not subwords or "copying" in model:
+    if not (subwords and requested.get("joint", data["joint"]) is True and _copies(copied, target, overrides)):
         return []
+    share = copied / max(target.words, 1)
     return [f"{share:.0%} of the words of the targets are in their sources → copying, which decodes more slowly"]
 
 
