@@ -24,7 +24,9 @@ from regard.tasks.automatic_training import (
     training_settings,
 )
 from regard.tasks.find_config import find_config
+from regard.tasks.load import load
 from regard.tasks.translation.automatic_config import choose
+from regard.training.start import train
 
 
 def corpus(folder: Path, pairs: int, words: int) -> CorpusConfig:
@@ -207,6 +209,63 @@ def test_an_end_that_is_given_beats_those_that_are_chosen(tmp_path: Path, given:
     assert choice.reasons[1].endswith(f"training is limited by train.{key}") and "epochs" not in choice.reasons[0]
 
 
+def copied(folder: Path, share: int, kind: str = "words") -> list[str]:
+    """Pairs of four words, of which this number are copied; returns the file as arguments."""
+    names = [f"{kind}{number % 97}x{number % 89}longer" for number in range(1200)]
+    lines = []
+    for place in range(300):
+        source = names[4 * place : 4 * place + 4]
+        target = [word.upper() if index < share else f"other{index}{word[5:]}" for index, word in enumerate(source)]
+        lines.append(f"{' '.join(source)}\t{' '.join(target)}\n")
+    (folder / "copied.tsv").write_text("".join(lines))
+    return [str(folder / "copied.tsv")]
+
+
+@pytest.mark.parametrize(("share", "copying"), [(0, False), (1, True), (4, True)])
+def test_words_of_the_source_are_copied(share: int, copying: bool, tmp_path: Path) -> None:
+    """One of four words is the limit, whatever its case."""
+    told: list[str] = []
+    config = find_config(copied(tmp_path, share), [], ["train.steps=1", "data.tokenizer.size=400"], log=told.append)
+    assert config.model.copying is copying  # type: ignore[attr-defined]
+    assert [line for line in told if line.startswith(f"{25 * share}% of the words")] == (
+        [line for line in told if "→ copying" in line]
+    )
+    assert any("→ copying" in line for line in told) is copying
+
+
+@pytest.mark.parametrize(
+    "setting", ["model.copying=false", "data.joint=false", "model.kind=recurrent", "data.tokenizer.kind=character"]
+)
+def test_the_user_may_refuse_copying(setting: str, tmp_path: Path) -> None:
+    more = ["model.share=target"] if setting == "data.joint=false" else []
+    config = find_config(copied(tmp_path, 4), [], ["train.steps=1", setting, *more])
+    assert config.model.copying is False  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(("copies", "copying"), [(True, True), (False, False)])
+def test_short_summaries_share_the_vocabulary_of_their_sources(copies: bool, copying: bool, tmp_path: Path) -> None:
+    """Otherwise targets of few characters are read as characters, of which a pointer has no use."""
+    words = [f"word{number % 211}" for number in range(3000)]
+    pairs = [(" ".join(words[9 * at : 9 * at + 9]), words[9 * at] if copies else f"x{at}") for at in range(300)]
+    (tmp_path / "short.tsv").write_text("".join(f"{source}\t{target} y\n" for source, target in pairs))
+    files = [str(tmp_path / "short.tsv")]
+    config: Any = find_config(files, [], ["train.steps=1"])
+    assert (config.model.copying, config.data.joint) == (copying, copying)
+    refused: Any = find_config(files, [], ["train.steps=1", "model.copying=false"])
+    assert not refused.data.joint and refused.data.target_tokenizer.kind == "character"
+
+
+def test_letters_are_not_copied(tmp_path: Path) -> None:
+    """Letters of short words are in many words."""
+    (tmp_path / "words.tsv").write_text("".join(f"w{n}\tw{n}\n" for n in range(300)))
+    assert find_config([str(tmp_path / "words.tsv")], [], ["train.steps=1"]).model.copying is False  # type: ignore[attr-defined]
+
+
+def test_a_chosen_model_that_copies_is_trained(tmp_path: Path) -> None:
+    config = find_config(copied(tmp_path, 4), [], ["train.steps=2", "train.threads=1", "train.choose=network"])
+    assert len(load(train(config, tmp_path / "run"))("words1x1longer").text) >= 0
+
+
 def test_an_end_taken_out_is_not_given(tmp_path: Path) -> None:
     settings = load_config(choose(corpus(tmp_path, 300, 6), None, {"minutes": None}).config).train
     assert settings.epochs == 60 and settings.minutes is None
@@ -246,9 +305,9 @@ def test_a_file_with_nothing_in_it_chooses_no_task(tmp_path: Path, names: list[s
         (tmp_path / name).write_bytes(gzip.compress(written.encode()) if name.endswith(".gz") else written.encode())
     files = [str(tmp_path / name) for name in names]
     nothing = next(file for file in files if "full" not in file)
-    for train, valid in ((files, []), ([str(whole)], files)):
+    for training, valid in ((files, []), ([str(whole)], files)):
         with pytest.raises(DataError, match="no content") as refused:
-            find_config(train, [Path(file) for file in valid], [])
+            find_config(training, [Path(file) for file in valid], [])
         assert (refused.value.where, refused.value.why) == (nothing, told) and refused.value.help is not None
 
 

@@ -36,15 +36,19 @@ def settings_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _digest(run: Path, checkpoint: str | None) -> str:
-    """Return the sha256 of the manifest of the weights, the config and the vocabularies."""
+    """Return the sha256 of the manifest of the weights, or the baseline alone, the config and the vocabularies."""
     import hashlib
 
+    from regard.core.baseline import ARRAYS_FILE, SETTINGS_FILE
+    from regard.runs.baseline_choice import BASELINE
     from regard.runs.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     digest = hashlib.sha256()
-    manifest = folder.weights_path(checkpoint).path / "manifest.json"
-    for path in (manifest, run / "config.toml", *sorted(folder.tokenizers.glob("*"))):
+    selected = folder.selected(checkpoint)
+    names = [ARRAYS_FILE, SETTINGS_FILE] if selected.name == BASELINE else ["manifest.json"]
+    files = [selected.path / name for name in names]
+    for path in (*files, run / "config.toml", *sorted(folder.tokenizers.glob("*"))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 

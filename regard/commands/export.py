@@ -60,6 +60,7 @@ def export(
 
     opened = RunFolder.open(run)
     format = export_format(to, opened)
+    opened.weights_path(checkpoint)  # raises the error of a run that is its baseline alone
     if folder.exists() or folder.is_symlink():
         raise ConfigError(f"{folder} already exists", where=str(folder), help="choose a new folder, or remove this one")
     if (reason := format.obstacle(opened)) is not None:

@@ -88,6 +88,8 @@ def _model(config: BaseModel, build: Callable[[], Module]) -> dict[str, Any]:
 def _run(run: RunFolder) -> dict[str, Any]:
     from regard.core.baseline import FOLDER, baseline_summary
     from regard.runs import checkpoint
+    from regard.runs.baseline_choice import read_choice
+    from regard.runs.network_comparison import read_comparison
     from regard.runs.shortcomings import shortcomings
 
     plan = run.read_plan()
@@ -106,6 +108,10 @@ def _run(run: RunFolder) -> dict[str, Any]:
     facts["last_validation"] = _last_validation(run.path / "metrics.jsonl")
     baseline = baseline_summary(run.path / FOLDER)
     facts["baseline"] = None if baseline is None else baseline._asdict()
+    choice, comparison = read_choice(run.path), read_comparison(run.path)
+    facts["comparison"] = None if comparison is None else comparison.as_dict()
+    facts["compared"] = [] if comparison is None else comparison.lines(run.task.metrics)
+    facts["choice"] = None if choice is None else choice.as_dict()
     facts["shortcomings"] = [str(shortcoming) for shortcoming in shortcomings(run)]
     facts["environment"] = _environment(run)
     facts["config"] = run.config.model_dump(mode="json", exclude_none=True)
@@ -167,6 +173,9 @@ def _lines(facts: dict[str, Any]) -> Iterator[str]:
     if facts["baseline"]:
         figures = "".join(f", {name} {value:.4f}" for name, value in facts["baseline"]["figures"].items())
         yield f"baseline    {facts['baseline']['description']}{figures}"
+    yield from (f"compared    {line}" for line in facts["compared"] if not facts["choice"])
+    if facts["choice"]:
+        yield f"choice      {facts['choice']['model']}, by {facts['choice']['figures']}"
     yield from facts["shortcomings"]
     if facts["environment"]:
         environment = facts["environment"]

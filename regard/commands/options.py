@@ -29,7 +29,7 @@ CheckpointName = Annotated[
     typer.Option(
         "--checkpoint",
         metavar="WHICH",
-        help="Load this checkpoint: average, best, last or a step.",
+        help="Load this checkpoint: average, best, last or a step; for translation also baseline, without the network.",
         show_default="the first of average, best, last that exists",
         autocompletion=completion.checkpoints,
         rich_help_panel="Model",
@@ -167,7 +167,7 @@ def checkpoint_name(run: Path, checkpoint: str | None) -> str:
     """Return the name and the step of a checkpoint, such as ``best (step 3,271)``."""
     from regard.runs.run_folder import RunFolder
 
-    return str(RunFolder.open(run).weights_path(checkpoint))
+    return str(RunFolder.open(run).selected(checkpoint))
 
 
 def search_settings(base: SearchConfig, **options: Any) -> SearchConfig:

@@ -201,7 +201,7 @@ def _served(
 
     name, path = _name_and_path(name_and_path)
     run = RunFolder.open(path)
-    chosen = run.weights_path(checkpoint)
+    chosen = run.selected(checkpoint)
     if not chosen.path.is_dir():
         what = f"the checkpoint {chosen.name} of {path} does not exist"
         raise ModelError(what, where=str(chosen.path), help=f"regard info {path}")

@@ -139,7 +139,8 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
         torch.set_num_threads(plan.all_threads(run.config.train.workers))  # the number that training used
     if key["average"]:
         average_run(run, last=key["average"])
-    model = load(run.path)  # the average, if this or train.average has created one
+    chosen = run.network_path()  # the average, if this or train.average has created one
+    model = load(run.path, checkpoint=chosen.name)
     search = override_search(model.search, beam=key["beam"], nbest=1)
     pairs = _pairs(key["test"])
     distinct = list(dict.fromkeys(source for source, _ in pairs))
@@ -155,7 +156,7 @@ def _measure(run: RunFolder, key: dict[str, Any]) -> dict[str, Any]:
     return {
         "value": value,
         "signature": signature,
-        "checkpoint": str(run.weights_path()),
+        "checkpoint": str(chosen),
         "parameters": sum(parameter.numel() for parameter in model.model.parameters()),
         "decode_tokens_per_second": sum(len(one.pieces) + one.finished for one in best) / seconds,
         "decode_lines_per_second": len(distinct) / seconds,

@@ -121,6 +121,11 @@ class TrainConfig(BaseModel):
         True,
         description="fit a simple model that reads the inputs before the network, and compare the network with it",
     )
+    choose: Literal["network", "validation"] = Field(
+        "network",
+        description="model of the run. network: the trained network; validation: the baseline alone, unless the "
+        "outputs of the network are better on the validation data by more than one standard error (translation only)",
+    )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 
     @property

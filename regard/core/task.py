@@ -113,12 +113,14 @@ class Combined(NamedTuple):
         network, wide: the weights of both outputs.
         chosen: ``network``, ``baseline`` or ``both``.
         figures: the loss and the metrics of the combination on the validation data.
+        data: the data, whose codecs and validation examples now have these weights.
     """
 
     network: float
     wide: float
     chosen: str
     figures: dict[str, float]
+    data: Data
 
 
 class Metric(NamedTuple):
@@ -273,6 +275,11 @@ class Task:
     combine: Callable[[RunFiles, nn.Module, Data], Combined] | None = None
     # (run, trained network, data with a validation part): chooses and saves the weights of network and baseline for a
     # config that ``is_combined``
+    baseline_predictor: Callable[[RunFiles, Any], Predictor] | None = None
+    # (run, codecs) → the saved ``OutputBaseline`` with the interface of the predictor; None: it is never used alone
+    choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
+    # (config, predictor, baseline, validation examples, interrupted) → ``runs.baseline_choice.BaselineChoice``, or None
+    # if there are too few examples
     outcomes: Callable[[Any, Any], Any] | None = None
     # (predictor, examples of an evaluation) → ``core.outcomes.Outcomes``, for the analysis of errors and comparisons.
     # The predictor has ``labels``, () for numbers. None: the task has no separate answers

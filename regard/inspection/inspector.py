@@ -45,6 +45,10 @@ class Inspector:
         """Return whether a search finds the outputs, for one sentence of the input at a time."""
         return "translate" in self.run.task.serves
 
+    def is_baseline(self, checkpoint: str | None = None) -> bool:
+        """Return whether a checkpoint (None: the default one) is the baseline alone, which cannot be inspected."""
+        return self.run.is_baseline(checkpoint or self._given)
+
     def inspect(
         self, text: str, options: SearchOptions | None = None, *, checkpoint: str | None = None, influence: bool = False
     ) -> Inspection:
@@ -64,13 +68,16 @@ class Inspector:
             raise ConfigError(
                 "this model has no search to inspect", why=f"the task of this run is {self.run.config.task.kind}"
             )
+        if self.is_baseline(checkpoint):
+            raise self.run.without_network(checkpoint or self._given)
         with self._lock:  # one at a time, because it takes memory
             predictor, model = self._predictor(checkpoint), self._model(checkpoint)
             if self.translates:
                 options = options or SearchOptions()
                 if influence:
                     options = options._replace(include={*options.include, "influence"})
-                return inspect_text(predictor, text, options, aligner=self._aligner, model=model)
+                aligner = None if self.is_baseline() else self._aligner
+                return inspect_text(predictor, text, options, aligner=aligner, model=model)
             if not isinstance(predictor, Observes):
                 raise ConfigError(
                     f"the task {model['task']} cannot be inspected",
@@ -102,7 +109,7 @@ class Inspector:
 
         Measured once, in some seconds.
         """
-        if not self.translates:
+        if not self.translates or self.is_baseline():
             return None
         if "_aligner" not in self.__dict__:  # once it is known, no lock is needed
             with self._lock:

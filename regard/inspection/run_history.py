@@ -14,7 +14,9 @@ import numpy as np
 from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
 from regard.runs import checkpoint
+from regard.runs.baseline_choice import BASELINE
 from regard.runs.metrics_log import read_updates, read_validations
+from regard.runs.network_comparison import read_comparison
 from regard.runs.run_folder import RunFolder
 
 POINTS = 400  # of a curve: more than a screen shows
@@ -28,6 +30,10 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
     if plan is not None:
         parts.append(["sizes", ", ".join(f"{size:,} {name.replace('_', ' ')}" for name, size in plan.spec.items())])
         parts.append(["trained in", plan.precision])
+    comparison, alone = read_comparison(run.path), [BASELINE] if checkpoint == BASELINE else []
+    if comparison is not None:
+        parts.append(["baseline", comparison.description + (", used alone" if alone else "")])
+        parts += [["compared by " + name, figures] for name, figures in comparison.rows(run.task.metrics)]
     source, target = config.languages
     search = config.search_settings
     described = {
@@ -35,11 +41,12 @@ def describe_run(run: RunFolder, *, name: str, checkpoint: str) -> dict[str, Any
         "task": config.task.kind,
         "source": source,
         "target": target,
-        "checkpoints": checkpoints(run),
+        "checkpoints": [*checkpoints(run), *alone],
         "checkpoint": checkpoint,
         "weights": weight_digests(run),
         "example": None if run.task.example is None else run.task.example(run),
         "parts": parts,
+        "comparison": None if comparison is None else comparison.as_dict(),
         "curves": training_curves(run.path / "metrics.jsonl"),
     }
     if search is not None:
@@ -65,8 +72,8 @@ def weight_digests(run: RunFolder) -> dict[str, str]:
 
 def chosen_checkpoint(run: RunFolder, which: str | None = None) -> str:
     """Return the name of checkpoint ``which``, or of the run's choice, for ``--checkpoint``."""
-    chosen = run.weights_path(which)
-    return chosen.name if chosen.name in ("average", "best") else str(chosen.steps[-1])
+    chosen = run.selected(which)
+    return chosen.name if chosen.name in ("average", "best", BASELINE) else str(chosen.steps[-1])
 
 
 def training_curves(path: Path) -> list[dict[str, Any]]:

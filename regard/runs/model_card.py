@@ -8,19 +8,29 @@ from typing import Any
 
 from regard.core import atomic_files
 from regard.core.baseline import FOLDER, baseline_summary
+from regard.runs.baseline_choice import read_choice
 from regard.runs.checkpoint import read_best
+from regard.runs.network_comparison import read_comparison
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 
 ATTENTION = "Attention weights show which inputs the model attended to, not the reasons for its decisions."
+
+ALONE = (
+    "The outputs may be texts of the training data. They have no probabilities and no attention. "
+    'The network of this run is loaded with `checkpoint="best"`.'
+)
 
 
 def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float) -> str:
     """Write README.md into the run folder and return the text; ``seconds`` is the training time."""
     config = run.config
     best = read_best(run.checkpoints)
+    choice, baseline = read_choice(run.path), baseline_summary(run.path / FOLDER)
+    alone = choice is not None and choice.is_baseline and baseline is not None
     rows: list[tuple[str, Any]] = [
-        ("Model", config.summary),
+        *([("Model", f"{baseline.description} (a simple baseline, without a network)")] if alone and baseline else []),
+        ("Network, not used by default" if alone else "Model", config.summary),
         ("Parameters", f"{parameters:,}"),
         ("Training data", ", ".join(map(_name, config.data.train))),
         ("Updates", f"{updates:,}, in {_duration(seconds)}"),
@@ -30,14 +40,16 @@ def write_card(run: RunFolder, *, parameters: int, updates: int, seconds: float)
         rows.insert(2, ("Started from", f"{plan.origin.run}, {plan.origin.checkpoint}"))
     if best is not None:
         rows.append(("Best checkpoint", f"step {best.step:,}, {best.metric} {best.value:.4f} on the validation data"))
-    if (baseline := baseline_summary(run.path / FOLDER)) is not None:
+    if choice is not None:
+        rows.append(("Chosen by", choice.figures))
+    if baseline is not None:
         rows.append(("Baseline", baseline.describe(run.task.metrics)))
+    if (comparison := read_comparison(run.path)) is not None and choice is None:
+        rows.append(("Compared with the baseline", "<br>".join(comparison.lines(run.task.metrics))))
     if problems := shortcomings(run):
         rows.append(("Shortcomings", "<br>".join(problem.what for problem in problems)))
-    limits = (
-        "The model was trained on the data above; expect lower quality for other domains and spellings. " + ATTENTION
-    )
-    return _write(run, rows, limits, path=run.path)
+    limits = "The model was trained on the data above; expect lower quality for other domains and spellings. "
+    return _write(run, rows, limits + (ALONE if alone else ATTENTION), path=run.path)
 
 
 def write_import_card(run: RunFolder, *, parameters: int, source: str, path: Path) -> str:

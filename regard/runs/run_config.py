@@ -79,6 +79,7 @@ class RunConfig(BaseModel):
     metric_names: ClassVar[tuple[str, ...]] = ()  # values of train.best_by other than loss
     codec_keys: ClassVar[tuple[str, ...]] = ()  # keys of data that determine the encoding of examples
     inherited_keys: ClassVar[tuple[str, ...]] = ()  # further keys inherited from the starting point
+    chooses_baseline: ClassVar[bool] = False  # whether ``train.choose = "validation"`` is supported
     encoder_obstacle: ClassVar[str | None] = None  # why ``model.encoder.from`` is not supported; None if it is
 
     format: Literal[1, 2] = FORMAT
@@ -215,6 +216,20 @@ class RunConfig(BaseModel):
                 why=f"it must be one of {', '.join(known)}",
                 help=did_you_mean(by, known) or f"--set train.best_by={known[0]}",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _chooses_between_models(self) -> Self:
+        if self.train.choose == "network":
+            return self
+        reasons = {
+            "task.kind": None if self.chooses_baseline else "the baseline of this task cannot be used alone",
+            "data.valid": None if self.data.valid else "without data.valid, outputs are not compared",
+            "train.baseline": None if self.train.baseline else "without a baseline, there is nothing to choose",
+        }
+        for key, why in reasons.items():
+            if why is not None:
+                raise InvalidCombination("train.choose", key, why=why, help="--set train.choose=network")
         return self
 
 

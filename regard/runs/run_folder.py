@@ -9,6 +9,8 @@ Files of ``runs/m30k/``:
     data/               token arrays, memory-mapped; may be deleted after training
     metrics.jsonl       one line per update and validation
     checkpoints/        step-000500/, best.json, average/
+    choice.json         figures of the choice between the network and the baseline alone, if it was made
+    comparison.json     the network compared with its baseline on the validation data, with standard errors
     lock                held by the training process
     README.md           the model card
 """
@@ -27,11 +29,13 @@ import torch
 from pydantic import TypeAdapter
 
 from regard.core import VERSION, atomic_files
+from regard.core.baseline import FOLDER
 from regard.core.task import Task, find_task
 from regard.core.untrusted_files import SMALL, parse_json, read_bytes
 from regard.core.wording import describe_error, did_you_mean
 from regard.errors import ConfigError, ModelError, RegardError
 from regard.runs import checkpoint
+from regard.runs.baseline_choice import BASELINE, read_choice
 from regard.runs.config import dump_config, load_config
 from regard.runs.plan import Count, Plan
 from regard.runs.run_config import RunConfig
@@ -40,11 +44,13 @@ from regard.runs.run_config import RunConfig
 class CheckpointChoice(NamedTuple):
     """One checkpoint: the name by which it was selected, and the steps that it consists of."""
 
-    name: str  # average, best, last or step
+    name: str  # average, best, last, step or baseline
     path: Path
     steps: list[int]
 
     def __str__(self) -> str:
+        if self.name == BASELINE:
+            return self.name
         numbers = ", ".join(f"{step:,}" for step in self.steps)
         if self.name == "step":
             return f"step {numbers}"
@@ -138,8 +144,39 @@ class RunFolder:
         """Load the weights of the checkpoint that ``weights_path`` selects."""
         return checkpoint.load(self.weights_path(which).path, only={"model"})
 
+    def is_baseline(self, which: str | None = None) -> bool:
+        """Return whether ``which`` is the baseline alone: by its name, or by default if the run chose it."""
+        if which is not None:
+            return which == BASELINE
+        choice = read_choice(self.path)
+        return choice is not None and choice.is_baseline
+
+    def selected(self, which: str | None = None) -> CheckpointChoice:
+        """Return the checkpoint called ``which``, as ``network_path`` does, or the folder of the baseline alone."""
+        if not self.is_baseline(which):
+            return self.network_path(which)
+        folder = self.path / FOLDER
+        if not folder.is_dir():
+            help = "copy the whole run folder again, or use the network: --checkpoint best"
+            raise ModelError("the baseline of the run is missing", where=str(folder), help=help)
+        return CheckpointChoice(BASELINE, folder, [])
+
     def weights_path(self, which: str | None = None) -> CheckpointChoice:
-        """Return the checkpoint called ``which``: ``average``, ``best``, ``last`` or a step.
+        """Return the checkpoint called ``which``; ConfigError if it is the baseline alone, which has no network."""
+        if self.is_baseline(which):
+            raise self.without_network(which)
+        return self.network_path(which)
+
+    def without_network(self, which: str | None = None) -> ConfigError:
+        """Return the error for the use of the network where the baseline alone is selected."""
+        what = f"this requires a network, and the model of {self.path} is a simple baseline"
+        choice = read_choice(self.path) if which is None else None
+        by = "named as its checkpoint" if choice is None else f"chosen by {choice.figures}"
+        why = f"the model is a simple baseline, {by}"
+        return ConfigError(what, where=str(self.path), why=why, help="use the network: --checkpoint best")
+
+    def network_path(self, which: str | None = None) -> CheckpointChoice:
+        """Return the checkpoint of the network called ``which``: ``average``, ``best``, ``last`` or a step.
 
         By default, this is the first of these that exists. An average older than the last checkpoint is then ignored,
         as it lacks the latest updates.

@@ -12,6 +12,7 @@ from regard.core.combination import open_weights
 from regard.core.task import Metric
 from regard.core.wording import figure_text, pluralize
 from regard.runs import checkpoint
+from regard.runs.baseline_choice import read_choice
 from regard.runs.metrics_log import MetricsRecord, read_updates, read_validations
 from regard.runs.run_folder import RunFolder
 
@@ -50,6 +51,10 @@ def shortcomings(run: RunFolder) -> list[Shortcoming]:
     course = _course(run)
     if course is None:
         return []
+    choice = read_choice(run.path)
+    if choice is not None and choice.is_baseline:
+        what = f"the network does not improve on its baseline, so the model is the baseline alone: {choice.figures}"
+        return [Shortcoming(what, f"{_longer(run, course)}, or use more data")]
     if _is_baseline_alone(run, course):
         what = "the network does not improve on its baseline; the model is the baseline alone"
         return [Shortcoming(what, f"{_lower(run)}, or use more data")]

@@ -126,7 +126,7 @@ def _without_data(config: RunConfig) -> RunConfig:
     values["data"] |= {"train": [], "valid": None}
     if "from" in values["model"]:
         values["model"] |= {"from": None}
-    values["train"] |= {"early_stopping": None, "best_by": "loss", "threads": None}
+    values["train"] |= {"early_stopping": None, "best_by": "loss", "choose": "network", "threads": None}
     return type(config).model_validate(values)
 
 

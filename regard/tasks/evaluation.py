@@ -156,7 +156,7 @@ def evaluate_examples(
         tables=dict(task.tables(sums, codecs)),
         settings=dict(task.evaluated_as(config)),
         examples=number,
-        checkpoint=str(run.weights_path(checkpoint)),
+        checkpoint=str(run.selected(checkpoint)),
         seconds=time.perf_counter() - began,
         outputs=[],
         units=units,
@@ -217,7 +217,7 @@ def evaluate_outputs(
     outputs = test.outputs(search, progress or (lambda count: None), peers)
     seconds = time.perf_counter() - began
     scores = [test.score(name, outputs) for name in metrics]
-    baseline = _output_baseline(run) if peers is None else None
+    baseline = _output_baseline(run) if peers is None and not run.is_baseline(checkpoint) else None
     return Evaluation(
         figures={score.metric: score.value for score in scores},
         signatures={score.metric: score.signature for score in scores},
@@ -225,7 +225,7 @@ def evaluate_outputs(
         tables=dict(test.tables(metrics, outputs)),
         settings=search.model_dump(mode="json", exclude_none=True),
         examples=len(test),
-        checkpoint=str(run.weights_path(checkpoint)),
+        checkpoint=str(run.selected(checkpoint)),
         seconds=seconds,
         outputs=outputs,
         baseline=None if baseline is None else test.compare_baseline(metrics, outputs, baseline),

@@ -32,6 +32,7 @@ def load(
     Args:
         path: the run folder.
         checkpoint: ``average``, ``best``, ``last`` or a step. Default: the first of these names that exists.
+            ``baseline``, the default of a run that chose it: the baseline alone, for tasks that support it.
         device: the name of a torch device. Default: CUDA if available, else the CPU.
         mapped: memory-map the weights on the CPU, to share them between processes. The checkpoint must not be
             overwritten in place.
@@ -42,10 +43,22 @@ def load(
     Raises:
         ModelError: if the run folder is incomplete or damaged.
     """
+    opened = RunFolder.open(Path(path))
+    if opened.is_baseline(checkpoint):
+        return _baseline(opened)
     net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
     if options.get("engine") == "auto":
         options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, log)
     return run.task.predictor(net, codecs, run.config, **options)
+
+
+def _baseline(run: RunFolder) -> Any:
+    """Return the predictor of the baseline alone; raise ConfigError if the task does not support it."""
+    make = run.task.baseline_predictor
+    if make is None:
+        why = f"a run of the task {run.task.name} has checkpoints of a network only"
+        raise ConfigError("the baseline cannot be used alone", where=str(run.path), why=why, help="--checkpoint best")
+    return make(run, run.task.open(run).codecs)
 
 
 def load_net(

@@ -163,7 +163,7 @@ class Supervised:
 
     def _combine(self, run: RunFiles, net: nn.Module, data: Data) -> Combined:
         """See ``core.task.Task.combine``."""
-        return combine(run, self._predictor(net, data.codecs, run.config), data.valid)
+        return combine(run, self._predictor(net, data.codecs, run.config), data)
 
     def _open(self, run: RunFiles) -> CodecsAndSpec:
         codecs = self._add_wide(run, self.open_codecs(run), None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -13,8 +13,9 @@ from torch import Tensor
 from regard.core.answer import TaskAnswer
 from regard.core.baseline import baseline_outputs
 from regard.core.combination import OutputWeights, save_weights
-from regard.core.task import Combined, RunFiles
+from regard.core.task import Combined, Data, RunFiles
 from regard.tasks.supervised_baseline import measured_values
+from regard.tasks.supervised_examples import SupervisedExamples
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
 MAX_OUTPUTS = 16_000_000  # of the validation values that choose the weights
@@ -29,7 +30,7 @@ class _Choice(NamedTuple):
     losses: Floats  # of each validation value
 
 
-def combine(run: RunFiles, predictor: SupervisedPredictor, examples: Any) -> Combined:
+def combine(run: RunFiles, predictor: SupervisedPredictor, data: Data) -> Combined:
     """Choose the weights on validation examples, save them, and return the validation figures of the combination.
 
     The loss is minimal over both weights, over that of the network, and over that of the baseline. The simplest of the
@@ -39,9 +40,9 @@ def combine(run: RunFiles, predictor: SupervisedPredictor, examples: Any) -> Com
     Args:
         run: the files of the run.
         predictor: the trained network with its codecs, which have a wide part.
-        examples: the ``SupervisedExamples`` of the validation part.
+        data: the data of the run; its validation part is ``SupervisedExamples``.
     """
-    codec = predictor.codec
+    codec, examples = predictor.codec, cast("SupervisedExamples", data.valid)
     assert codec.wide is not None
     (outputs,) = codec.answer.sizes.values()
     parts = [np.arange(start, end) for start, end in zip(examples.starts, examples.starts[1:], strict=False)]
@@ -64,7 +65,9 @@ def combine(run: RunFiles, predictor: SupervisedPredictor, examples: Any) -> Com
     together = weights.network * network + weights.wide * wide
     names = list(codec.answer.measured)
     sums = measured_values(codec.answer, examples, parts, together.split(sizes), names).sums
-    return Combined(weights.network, weights.wide, chosen, codec.answer.compute_metrics(sums))
+    figures, codecs = codec.answer.compute_metrics(sums), codec._replace(weights=weights)
+    examples.combine(codecs)
+    return Combined(weights.network, weights.wide, chosen, figures, data._replace(codecs=codecs))
 
 
 def _sampled(parts: list[Any], examples: Any, most: int) -> list[Any]:

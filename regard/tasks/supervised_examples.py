@@ -128,6 +128,12 @@ class SupervisedExamples:
             table = self._codecs.weights.wide * baseline_outputs(wide, columns)
         self.wide = table.astype(np.float32)
 
+    def combine(self, codecs: SupervisedCodecs) -> None:
+        """Combine the outputs of the network and of the wide part of ``codecs``, with their weights there."""
+        assert codecs.wide is not None
+        self._codecs = codecs
+        self.add_wide(codecs.wide, held_out=False)
+
     def target_places(self, index: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         """Return the indices in ``targets`` of these examples, concatenated."""
         if not self._codecs.answer.per_position:

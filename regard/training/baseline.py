@@ -98,7 +98,7 @@ def compare(
         for group in range(len(network) if len(network) > 1 else 0)
     ]
     differences = {
-        name: (own[name] - other[name], _jackknife([_difference(name, *pair) for pair in left_out]))
+        name: (own[name] - other[name], jackknife([_difference(name, *pair) for pair in left_out]))
         for name in own
         if name in other
     }
@@ -117,7 +117,7 @@ def _joined(network: GroupSums, baseline: GroupSums) -> tuple[list[MetricSums], 
     return [added([own[0], *rest]), *own[1:]], [sums for sums in baseline if sums]
 
 
-def _jackknife(values: Sequence[float]) -> float:
+def jackknife(values: Sequence[float]) -> float:
     """Return the standard error from the values without each group; NaN for fewer than two groups."""
     if len(values) < 2:
         return float("nan")

@@ -40,7 +40,7 @@ class OriginWeights(NamedTuple):
 
 def require_origin(origin: Origin) -> CheckpointChoice:
     """Return the checkpoint of an origin; ModelError if the run is missing or damaged."""
-    return RunFolder.open(Path(origin.run)).weights_path(origin.checkpoint)
+    return RunFolder.open(Path(origin.run)).network_path(origin.checkpoint)
 
 
 def copy_codecs(run: RunFolder, origin: Origin) -> None:

@@ -12,15 +12,19 @@ from typing import Any, Protocol
 
 from regard.core import atomic_files
 from regard.core.interrupt import Interrupts
+from regard.core.task import Data
 from regard.core.tensors import digest
 from regard.core.wording import figure_text
 from regard.errors import ConfigError, ModelError, RegardError, StorageError
 from regard.runs import checkpoint
 from regard.runs.config import load_config
 from regard.runs.model_card import write_card
+from regard.runs.network_comparison import NAME
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
+from regard.training.final_comparison import compare_with_baseline
+from regard.training.model_choice import choose_model
 from regard.training.progress import NullReporter, Outcome, Reporter
 from regard.training.ranks import PeerFailure, ProcessGroup, joined
 from regard.training.setup import TrainingInputs, require_trainable, set_up
@@ -178,23 +182,32 @@ def _fit(
         peers.agree("beginning", _beginning(trainer))
     first_step = trainer.progress.step
     outcome = trainer.fit()
+    if outcome.reason != "interrupted":
+        with strategy.first() as leads:
+            if leads and not choose_model(run, ready, reporter.log, interrupted):
+                outcome = outcome._replace(reason="interrupted")
     if 0 < first_step == outcome.progress.step and outcome.reason != "interrupted":
         more = f"regard train --continue {run.path} --set train.epochs={max(2 * outcome.progress.epoch, 1)}"
         reporter.log(f"the run is already finished; train it longer: {more}")
     parameters = sum(parameter.numel() for parameter in ready.net.parameters())
     with strategy.first() as leads:
-        if leads and run.config.is_combined and outcome.reason != "interrupted":
-            _combine(run, ready, trainer, reporter.log)
         if leads:
+            data = ready.data if outcome.reason == "interrupted" else _combine(run, ready, trainer, reporter.log)
+            compares = run.config.train.baseline and outcome.reason != "interrupted"
+            if compares and not (first_step == outcome.progress.step and (run.path / NAME).exists()):
+                compare_with_baseline(run, data, strategy.device, interrupted)
             write_card(run, parameters=parameters, updates=outcome.progress.step, seconds=outcome.progress.seconds)
     return outcome
 
 
-def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Callable[[str], None]) -> None:
-    """Choose the weights of the network and its baseline, and log the validation figures of the combination."""
+def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Callable[[str], None]) -> Data:
+    """Choose the weights of the network and its baseline, if both are combined; return the data with these weights.
+
+    The validation figures of the combination are logged.
+    """
     combine, data, progress = run.task.combine, ready.data, trainer.progress
-    if combine is None or data.valid is None:
-        return
+    if not run.config.is_combined or combine is None or data.valid is None:
+        return data
     net = run.task.build(run.config, data.spec)
     net.load_state_dict(checkpoint.load(run.weights_path(None).path, only={"model"}).groups["model"], strict=False)
     found = combine(run, net.to(next(ready.net.parameters()).device).eval(), data)
@@ -203,6 +216,7 @@ def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Calla
     loss, *others = (f"{name} {figure_text(value)}" for name, value in found.figures.items())
     log(f"output: {found.network:.2f} × network + {found.wide:.2f} × baseline, chosen on the validation data")
     log(" · ".join((f"together: validation {loss}", *others[:3])))
+    return found.data
 
 
 def _beginning(trainer: Trainer) -> str:

@@ -18,7 +18,10 @@ import regard as package
 from regard.core.baseline import ARRAYS_FILE, FOLDER, SETTINGS_FILE, baseline_summary
 from regard.core.task import find_task
 from regard.errors import ModelError
+from regard.inspection.run_history import describe_run
 from regard.runs.config import load_config
+from regard.runs.network_comparison import NAME as COMPARISON
+from regard.runs.network_comparison import ComparedMetric, read_comparison
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
 from regard.tasks.evaluate import evaluate
@@ -118,6 +121,59 @@ def test_a_damaged_one_is_refused(tmp_path: Path) -> None:
             evaluate(run, file)
     arrays.write_bytes(whole[1])
     assert evaluate(run, file).baseline is not None
+
+
+def test_the_difference_is_kept_with_its_error(regard, untrained: tuple[Path, Path, list[str]]) -> None:
+    """As evaluation computes it, since the validation data are those of the file."""
+    run, file, _ = untrained
+    comparison, found = read_comparison(run), evaluate(run, file)
+    assert comparison is not None and found.baseline is not None
+    assert "majority" in comparison.metrics and comparison.checkpoint == found.checkpoint
+    for name, metric in comparison.metrics.items():
+        difference, error = found.baseline.differences[name]
+        assert metric.difference == pytest.approx(difference) and metric.error == pytest.approx(error)
+        assert (metric.network, metric.baseline) == (
+            pytest.approx(found.figures[name]), pytest.approx(found.baseline.figures[name])
+        )  # fmt: skip
+    lines = comparison.lines(["accuracy", "macro_f1"])
+    assert [line.partition(":")[0] for line in lines] == ["loss", "accuracy"] and " ± " in lines[1]
+    assert f"| Compared with the baseline | {lines[0]}<br>{lines[1]} |" in (run / "README.md").read_text()
+    printed = regard("info", run).stdout
+    assert all(f"compared    {line}" in printed for line in lines)
+    facts = json.loads(regard("info", run, "--json").stdout)
+    assert facts["comparison"]["metrics"]["accuracy"]["error"] == pytest.approx(comparison.metrics["accuracy"].error)
+
+
+def test_the_page_has_it(untrained: tuple[Path, Path, list[str]], tmp_path: Path) -> None:
+    run, _, _ = untrained
+    comparison = read_comparison(run)
+    assert comparison is not None
+    described = describe_run(RunFolder.open(run), name="films", checkpoint="best")
+    assert described["comparison"] == json.loads(json.dumps(comparison.as_dict()))
+    parts = dict(described["parts"])
+    assert parts["baseline"] == comparison.description
+    assert parts["compared by accuracy"] == str(comparison.metrics["accuracy"])
+    off, _, _ = films(tmp_path, more=["train.baseline=false"])
+    assert read_comparison(off) is None and not (off / COMPARISON).exists()
+    described = describe_run(RunFolder.open(off), name="films", checkpoint="best")
+    assert described["comparison"] is None and "baseline" not in dict(described["parts"])
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"version": 1, "checkpoint": "best", "metrics": {"loss": {}}}'])
+def test_a_damaged_comparison_is_refused(text: str, untrained: tuple[Path, Path, list[str]]) -> None:
+    path = untrained[0] / COMPARISON
+    whole = path.read_text()
+    try:
+        path.write_text(text)
+        with pytest.raises(ModelError, match=COMPARISON):
+            read_comparison(untrained[0])
+    finally:
+        path.write_text(whole)
+
+
+def test_one_example_has_no_error() -> None:
+    metric = ComparedMetric(network=0.5, baseline=0.75, difference=-0.25)
+    assert str(metric) == "network 0.5000, baseline 0.7500, difference -0.2500"
 
 
 def accuracy(sums: Any) -> dict[str, float]:

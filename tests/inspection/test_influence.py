@@ -83,7 +83,8 @@ def test_a_source_piece_of_a_translation() -> None:
 
 def test_the_inspector_of_a_translation_model_hides_pieces_too() -> None:
     config = SimpleNamespace(task=SimpleNamespace(kind="translation"), languages=(None, None))
-    run: Any = SimpleNamespace(config=config, task=SimpleNamespace(serves=frozenset({"translate"})))
+    task = SimpleNamespace(serves=frozenset({"translate"}))
+    run: Any = SimpleNamespace(config=config, task=task, is_baseline=lambda which=None: False)
     inspector = Inspector(run, name="one", open=lambda which: translator())
     inspector.__dict__.update(checkpoint="best", _aligner=None)
     assert inspector.inspect("a b c").observation.influences == ()

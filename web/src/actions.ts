@@ -5,7 +5,7 @@ import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
 import { letObservationGo, observe } from "./observing";
-import { asking, details, inspection, isExample, keyNeeded, models, observation, status, task, translatedFile } from "./state";
+import { asking, details, inspection, isExample, keyNeeded, models, observation, status, translatedFile, translates } from "./state";
 import { letGo, translate, translateAnew } from "./translating";
 
 /** Asked for before the model was known: translated once it is. */
@@ -69,7 +69,7 @@ async function translateIf(given: boolean): Promise<void> {
 
 /** What the form is for: a translation, or a look at an input of another task. */
 function work(): Promise<void> {
-  return task.value === "translation" ? translate() : observe();
+  return translates.value ? translate() : observe();
 }
 
 /** Another model begins with its own example, unless a text was written for the one before. */
@@ -108,7 +108,7 @@ export async function translateText(): Promise<void> {
     if (!status.translate.value.busy) await begin();
     return;
   }
-  await (task.value === "translation" ? translateAnew() : observe());
+  await (translates.value ? translateAnew() : observe());
 }
 
 export function loadFile(file: File): Promise<void> {

@@ -6,12 +6,15 @@ export function identityOf(model: ModelDetails, checkpoint: string): string {
   return model.weights?.[checkpoint] ?? `${model.name} ${checkpoint}`;
 }
 
+/** In the place of a checkpoint where the model is a baseline alone, with nothing to look into. */
+export const BASELINE = "baseline";
+
 /** Each weights once, under the first of their names. */
 export function distinct(model: ModelDetails): string[] {
   const seen = new Set<string>();
   return model.checkpoints.filter((name) => {
     const identity = identityOf(model, name);
-    return !seen.has(identity) && seen.add(identity);
+    return name !== BASELINE && !seen.has(identity) && seen.add(identity);
   });
 }
 

@@ -218,6 +218,13 @@ export interface Limits {
   files: string[];
 }
 
+/** By metric; the error is the standard error of the difference, null where it is not known. */
+export interface Comparison {
+  description: string;
+  checkpoint: string;
+  metrics: Record<string, { network: number; baseline: number; difference: number; error: number | null }>;
+}
+
 export interface ModelDetails {
   name: string;
   source: string | null;
@@ -243,6 +250,8 @@ export interface ModelDetails {
   limits?: Limits;
   /** Of a translation model. */
   search?: Search;
+  /** The network and its baseline on the validation data; null where they were not compared. */
+  comparison?: Comparison | null;
   /** What the model is made of: label and value. */
   parts: [string, string][];
   curves: Curve[];

@@ -1,5 +1,6 @@
 import { computed, signal } from "@preact/signals";
 import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
+import { BASELINE } from "./checkpoints";
 import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
@@ -47,6 +48,15 @@ export const task = computed(() =>
     ? kept.model.task
     : (models.value.find((model) => model.name === asking.model.value)?.task ?? "translation"),
 );
+
+/** Whether the model is a baseline alone. */
+export const alone = computed(() => {
+  const own = details.value?.checkpoint;
+  return own === BASELINE && (asking.checkpoint.value || own) === own;
+});
+
+/** Whether the form translates with a search that can be looked into. */
+export const translates = computed(() => task.value === "translation" && !alone.value);
 
 /** What was observed of one input of another task, and of what. */
 export const observed = signal<Observation | null>(kept?.format === "regard-observation" ? kept : null);

@@ -124,3 +124,19 @@ test("shades run from expected to six nats", async () => {
   const { observing } = await openBook();
   expect([0, -3, -6, -60, null].map(observing.surprise)).toEqual([0, 0.5, 1, 1, 1]);
 });
+
+test("a baseline alone predicts and is not looked into; its network is, under its own name", async () => {
+  const details = { task: "translation", takes: "a text", checkpoints: ["200", "best", "baseline"], checkpoint: "baseline", inspects: false, settings: null };
+  const { asked, actions, observing, state } = await openPage("#text=ab", ["one"], { entries: { one: { task: "translation" } }, details: { one: details } });
+  void actions.start();
+  await settled();
+  expect([state.alone.value, state.translates.value]).toEqual([true, false]);
+  expect(asked).toEqual([]);
+  void observing.predict();
+  await last(asked, "./v1/predict").answer({ outputs: [{ text: "AB" }] });
+  expect(observing.textOf(observing.output.value?.found)).toBe("AB");
+  state.asking.checkpoint.value = "best";
+  expect([state.alone.value, state.translates.value]).toEqual([false, true]);
+  void actions.translateText();
+  expect(last(asked, "./v1/inspect").body).toMatchObject({ text: "ab", checkpoint: "best" });
+});

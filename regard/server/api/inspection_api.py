@@ -99,7 +99,7 @@ def router(service: Service) -> APIRouter:
         served = service.models.get(body.model)
         try:
             with service.charge(len(body.text), client, key):
-                if _translates(served):
+                if _translates(served, body.checkpoint):
                     work = service.run_auxiliary(_translation_work(service, served, body), client=client)
                 else:
                     seconds = max(service.settings.seconds - (time.monotonic() - began), 0.0)
@@ -227,9 +227,11 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _translates(served: ServedModel) -> bool:
-    """Return whether the model is a translation model, which is inspected with its search."""
-    return "translate" in served.serves
+def _translates(served: ServedModel, checkpoint: str | None = None) -> bool:
+    """Return whether the model is the network of a translation run, which is inspected with its search."""
+    if "translate" not in served.serves:
+        return False
+    return served.inspector is None or not served.inspector.is_baseline(checkpoint)
 
 
 def _inspector(model: ServedModel, checkpoint: str | None = None) -> Any:

@@ -49,6 +49,10 @@ LARGEST = ((30, 1), (300, 2))  # (minutes, row of SIZES): the largest size for a
 TOKENS_PER_MINUTE = 200_000  # approximate training speed of the preset tiny on two cores
 PASSES_WITHOUT_DROPOUT, PASSES_WITH_LITTLE = 5, 15  # with fewer passes over the data, dropout only slows learning
 LITTLE_DROPOUT = 0.1
+COPIED_SHARE = 0.25  # of the words of a target that are in its source: 0.05 in Multi30k, 0.51 in AESLC (summaries)
+SUBWORDS = ("bpe", "byte-bpe")
+SHORT_TARGETS = ("bpe", "character"), ("byte-bpe", "character")  # tokenizers of sources and of short summaries
+CHOICE = "model: the network, or the baseline alone if the network's outputs are not better (train.choose)"
 FEW_PAIRS = 5_000  # up to this size, a dictionary from letters to symbols is small: the lowest PER and loss differ
 
 
@@ -57,6 +61,7 @@ class _Side:
 
     def __init__(self) -> None:
         self.lines = self.characters = self.words = self.with_layout = 0
+        self.joint_with: str | None = None  # the type of the other side's tokenizer, if both need one vocabulary
         self.seen: set[str] = set()
 
     def add(self, line: str) -> None:
@@ -76,6 +81,8 @@ class _Side:
     @property
     def kind(self) -> str:
         """Type of the tokenizer."""
+        if self.joint_with is not None:
+            return self.joint_with
         if self.has_layout and self.characters >= SENTENCE_CHARACTERS * self.lines:
             return "byte-bpe"
         if not self.has_layout and len(self.seen) <= SYMBOLS and self.words >= USES * len(self.seen) > 0:
@@ -90,22 +97,29 @@ class _Side:
         return count + self.lines
 
 
+class _Counts(NamedTuple):
+    """Counts of both sides of a corpus, and the number of target words that are in their source."""
+
+    source: _Side
+    target: _Side
+    edges: EdgeSigns
+    copied: int
+
+
 def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[str, Any] | None = None) -> Proposal:
     """Read the corpus once and return a config; without ``valid``, a share of ``train`` is held out.
 
     ``overrides`` are the keys of ``train`` that the user sets. Raises DataError if the corpus cannot be read.
     """
     overrides = {key: value for key, value in (overrides or {}).items() if value is not None}
-    source, target, edges = _Side(), _Side(), EdgeSigns()
-    for _, left, right in read_pairs(train):
-        source.add(left)
-        target.add(right)
-        edges.add(left, right)
+    source, target, edges, copied = _count(train)
+    newer = newer_parts(overrides)
+    if newer and _copies(copied, target, overrides) and (source.kind, target.kind) in SHORT_TARGETS:
+        target.joint_with = source.kind  # a pointer needs one vocabulary
     pairs = source.lines
     size = _size(pairs, overrides.get("minutes"))
     parts, reason = _parts(train, valid, pairs)
     pieces = max(source.pieces, target.pieces)
-    newer = newer_parts(overrides)
     short = is_short(overrides, tokens=pieces, epochs=size.epochs)
     optimizer = optimizer_settings(newer, size.width, short=short)
     settings = training_settings(overrides, tokens=pieces, epochs=size.epochs, optimizer=optimizer)
@@ -120,21 +134,69 @@ def choose(train: CorpusConfig, valid: CorpusConfig | None, overrides: Mapping[s
         if "valid" in parts:
             settings["best_by"] = "per"
             reason += "; the best checkpoint has the lowest PER"
+    if "valid" in parts and overrides.get("baseline") is not False:
+        settings["choose"] = "validation"
     words = (source.words + target.words) / max(2 * pairs, 1)
     data, tokenizer = _pieces(size, source.kind, target.kind)
     if not data["joint"]:
         model["share"] = "target"
+    copying = _copying_reason(copied, target, data, overrides) if newer else []
+    model |= {"copying": True} if copying else {}
     limit = "" if ends else f", {pluralize(settings['epochs'], 'epoch')}"
     order = {"order": "feistel"} if pairs > COMPUTED else {}
     corpus = f"{pluralize(pairs, 'pair')} ({pluralize(round(words), 'word')} per side)"
     reasons = [f"{corpus} → preset `{size.preset}`, {tokenizer}{limit}", reason]
     reasons += ["white space in the targets is significant → byte-bpe"] if target.kind == "byte-bpe" else []
+    reasons += copying
+    reasons += [CHOICE] if "choose" in settings else []
     reasons += ["large corpus → the order of an epoch is computed per batch (data.order = feistel)"] if order else []
     reasons += [edges.advice] if edges.advice and train.target is None else []
     languages, language_reasons = _languages(train, valid)
     reasons += language_reasons
     tables = {"data": {**parts, **data, **order, **languages}, "model": model, "train": settings}
     return Proposal(tables, reasons)
+
+
+def _count(corpus: CorpusConfig) -> _Counts:
+    source, target, edges, copied = _Side(), _Side(), EdgeSigns(), 0
+    for _, left, right in read_pairs(corpus):
+        source.add(left)
+        target.add(right)
+        edges.add(left, right)
+        copied += _copied_words(left, right)
+    return _Counts(source, target, edges, copied)
+
+
+def _copied_words(source: str, target: str) -> int:
+    """Return the number of words of a target that are in its source, ignoring case."""
+    words = set(source.lower().split())
+    return sum(word in words for word in target.lower().split())
+
+
+def _copies(copied: int, target: _Side, overrides: Mapping[str, Any]) -> bool:
+    """Return whether many words of the targets are in their sources, and the user does not set ``model.copying``."""
+    return copied >= COPIED_SHARE * max(target.words, 1) and "copying" not in overrides.get("model", {})
+
+
+def _copying_reason(
+    copied: int, target: _Side, data: Mapping[str, Any], overrides: Mapping[str, Any]
+) -> list[str]:  # fmt: skip
+    """Return the reason to copy from the source; [] if few words are copied, or the user's settings decide.
+
+    Args:
+        copied: the number of words of the targets that are in their sources.
+        target: the counts of the targets.
+        data: the keys of the tokenizers.
+        overrides: the keys of ``train`` that the user sets, and the tables ``data`` and ``model``.
+    """
+    requested = overrides.get("data", {})
+    tokenizer = requested.get("tokenizer", {})
+    own_kind = tokenizer.get("kind") if isinstance(tokenizer, Mapping) else None
+    subwords = (own_kind or data.get("tokenizer", {}).get("kind")) in SUBWORDS
+    if not (subwords and requested.get("joint", data["joint"]) is True and _copies(copied, target, overrides)):
+        return []
+    share = copied / max(target.words, 1)
+    return [f"{share:.0%} of the words of the targets are in their sources → copying, which decodes more slowly"]
 
 
 def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:

@@ -62,7 +62,7 @@ class TranslationBaseline:
         near. The threshold has the highest mean chrF on the first pairs, each without itself.
         """
         tried = self.model.learn(sources, targets)[:TRIED]
-        if len(tried) < FEWEST or sum(map(len, targets)) >= SHORTER * sum(map(len, sources)):
+        if len(tried) < FEWEST or not are_short(targets=targets, sources=sources):
             return
         texts, references = [sources[pair] for pair in tried], [targets[pair] for pair in tried]
         pairs, cosines = self.model.nearest(texts, own=True)
@@ -77,6 +77,11 @@ class TranslationBaseline:
             for output, reference in zip(outputs, references, strict=True)
         ]
         return np.array([metric_value("chrf", own) for own in sums])
+
+
+def are_short(sources: Sequence[str], targets: Sequence[str]) -> bool:
+    """Return whether targets are much shorter than their sources, as summaries are."""
+    return sum(map(len, targets)) < SHORTER * sum(map(len, sources))
 
 
 def fit_translation_baseline(run: RunFiles, data: Data) -> TranslationBaseline | None:

@@ -75,6 +75,7 @@ class TranslationConfig(RunConfig):
     """Config of a translation run. Frozen; the saved file has a value for every key."""
 
     metric_names: ClassVar[tuple[str, ...]] = METRIC_NAMES
+    chooses_baseline: ClassVar[bool] = True
     encoder_obstacle: ClassVar[str | None] = "its two vocabularies are trained together"
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "joint", "source_tokenizer", "target_tokenizer")
 

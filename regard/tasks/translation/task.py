@@ -45,6 +45,8 @@ from regard.runs.run_folder import RunFolder
 from regard.tasks.held_out_samples import validated_on
 from regard.tasks.row_inputs import named_column, rows_of_one_column
 from regard.tasks.translation.baseline import fit_translation_baseline, open_translation_baseline
+from regard.tasks.translation.baseline_choice import choose_baseline
+from regard.tasks.translation.baseline_translator import open_baseline_translator
 from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, open_run, spec_of
 from regard.tasks.translation.config import TranslationConfig, translation_config
 from regard.tasks.translation.engine_trials import PairTrials
@@ -235,6 +237,8 @@ TASK = Task(
     },
     fit_baseline=fit_translation_baseline,
     open_baseline=open_translation_baseline,
+    baseline_predictor=open_baseline_translator,
+    choose_baseline=choose_baseline,
     sample=_sample,
     held_out_samples=_held_out_samples,
     row_inputs=_read_sources,

@@ -1,6 +1,6 @@
 import type { ComponentType } from "preact";
 import { HELP } from "../help";
-import { details, inspection, observation, offline, other, replay, task } from "../state";
+import { alone, details, inspection, observation, offline, other, replay, translates } from "../state";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
 import { BeamTree } from "./BeamTree";
@@ -51,6 +51,9 @@ const OBSERVED: Part[] = [
   { id: "export", title: "Export", body: Export, always: true },
 ];
 
+/** Of a model without a network. */
+const ALONE: Part[] = [{ id: "training", title: "Training", body: Training, always: true }];
+
 /** Offline, what was not saved with the page is left out. */
 function present(part: Part): boolean {
   if (!offline) return true;
@@ -66,8 +69,7 @@ function jump(id: string) {
 }
 
 export function App() {
-  const translates = task.value === "translation";
-  const parts = (translates ? (inspection.value ? PARTS : []) : observation.value ? OBSERVED : []).filter(present);
+  const parts = (translates.value ? (inspection.value ? PARTS : []) : observation.value ? OBSERVED : alone.value ? ALONE : []).filter(present);
   const blind = inspection.value !== null && Object.keys(inspection.value.attention).length === 0;
   const long = (heatView.value?.keys.length ?? 0) > LONG;
   return (
@@ -86,7 +88,7 @@ export function App() {
         <ThemePicker />
       </header>
       <main class={long ? "long" : ""}>
-        {translates ? <TranslateBar /> : <ObserveBar />}
+        {translates.value ? <TranslateBar /> : <ObserveBar />}
         {parts.map(({ id, title, body: Body, always }) => (
           <Section key={id} id={id} title={title} help={HELP[id]}>
             {blind && !always ? <p class="quiet">This model has no attention, so there is nothing to show here.</p> : <Body />}

@@ -1,7 +1,7 @@
 import { translateText } from "../actions";
 import { count, lengthOf, textProblem } from "../limits";
 import { lookAtOutput, output, predict, set, settableFields, textOf, wanted } from "../observing";
-import { asking, details, keyNeeded, observation, observed, offline, status, task } from "../state";
+import { alone, asking, details, keyNeeded, observation, observed, offline, status, task } from "../state";
 import { Copy } from "./Copy";
 import { KeyField } from "./KeyField";
 import { Problem } from "./Problem";
@@ -137,7 +137,7 @@ function Waiting() {
   if (offline || observation.value || output.value || status.translate.value.busy || status.translate.value.problem) return null;
   if (!details.value) return null;
   const looks = details.value.inspects !== false;
-  const none = `The task ${task.value} shows nothing: its predictor has no method inspect(input) that returns an Observation.`;
+  const none = alone.value ? "This model is a simple baseline without a network: there is nothing to look into. Press Predict." : `The task ${task.value} shows nothing: its predictor has no method inspect(input) that returns an Observation.`;
   return (
     <p class="quiet" data-testid="waiting">
       {!looks ? none : observed.value && asking.text.value.trim() ? "This is not looked at yet. Press Look." : "Write a text, and press Look."}

@@ -1,4 +1,4 @@
-import { details, offline, replay, task } from "../state";
+import { details, offline, replay, translates } from "../state";
 import { Curves } from "./Curves";
 import { Replay } from "./Replay";
 
@@ -20,7 +20,7 @@ export function Training() {
         </table>
       )}
       {model && (model.curves.length > 0 ? <Curves curves={model.curves} /> : <p class="quiet">No training curves were kept.</p>)}
-      {task.value === "translation" && (!offline || replay.value.length > 0) && <Replay />}
+      {translates.value && (!offline || replay.value.length > 0) && <Replay />}
     </>
   );
 }

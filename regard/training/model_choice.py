@@ -1,0 +1,54 @@
+"""The end of a training: the choice between the network and the baseline alone (``train.choose``)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from regard.errors import ModelError
+from regard.runs.baseline_choice import read_choice, write_choice
+from regard.runs.run_folder import RunFolder
+from regard.training.setup import TrainingInputs
+
+
+def choose_model(
+    run: RunFolder, inputs: TrainingInputs, log: Callable[[str], None], interrupted: Callable[[], bool]
+) -> bool:
+    """Choose between the default checkpoint of the network and the baseline alone, once, and save the figures.
+
+    Returns:
+        False if interrupted; nothing is saved then, and a resumed run chooses.
+    """
+    task, config, valid = run.task, run.config, inputs.data.valid
+    if config.train.choose == "network" or task.choose_baseline is None or valid is None or read_choice(run.path):
+        return True
+    baseline = task.open_baseline(run, inputs.data.codecs)
+    if baseline is None:
+        return True
+    net = task.build(config, inputs.data.spec)
+    net.load_state_dict(run.weights().groups["model"], strict=False)
+    predictor = task.predictor(net.to(next(inputs.net.parameters()).device), inputs.data.codecs, config)
+    try:
+        choice = task.choose_baseline(config, predictor, baseline, valid, interrupted)
+    except ModelError as error:
+        log(f"warning: the network is not compared with its baseline: {error.what}")
+        return True
+    except KeyboardInterrupt:
+        if not interrupted():
+            raise
+        return False
+    if choice is None:
+        log("the model is the network: too few validation examples for a comparison with the baseline")
+        return True
+    write_choice(run.path, choice)
+    log(_report(run, choice.is_baseline, choice.figures))
+    return True
+
+
+def _report(run: RunFolder, is_baseline: bool, figures: str) -> str:
+    """Return the line about the choice, with the way to change it."""
+    if not is_baseline:
+        return f"the model is the network: {figures}"
+    return (
+        f"the model is the baseline alone: {figures}; use the network with --checkpoint best, or train with --set "
+        "train.choose=network"
+    )
