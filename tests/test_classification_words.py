@@ -118,7 +118,7 @@ def test_smaller_pieces_have_affixes_of_their_own(tmp_path: Path) -> None:
     assert row[3].tolist() == [UNKNOWN, *affix_buckets("<unk>", 50)]
 
 
-def test_words_of_a_pair_tell_if_the_other_text_has_them(model: Any) -> None:
+def test_words_of_a_pair_are_marked_by_their_match(model: Any) -> None:
     """The same word in any letter case, one with the same four first letters, or none; the rest of a row is equal."""
     field = Text((1, 2), max_length=256, subword_features=10**6, separate=True, matches=True)
     plain = Text((1, 2), max_length=256, subword_features=10**6, separate=True)

@@ -33,8 +33,8 @@ def save_weights(run: RunFiles, weights: OutputWeights, losses: Mapping[str, flo
 def open_weights(run: RunFiles) -> OutputWeights:
     """Return the saved weights of a run.
 
-    Those of a run without the file are equal: ½ if the network was trained alone, as before the end of its training, or
-    without validation data; else 1.
+    Those of a run without the file are equal: ½ if the network was trained alone, during its training or without
+    validation data; else 1.
 
     Raises:
         ModelError: if the file is damaged.

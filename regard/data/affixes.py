@@ -32,12 +32,12 @@ def affix_buckets(word: str, buckets: int) -> tuple[int, ...]:
     return tuple(_bucket(f"{number} {feature}", buckets) if feature else 0 for number, feature in enumerate(features))
 
 
-def match_buckets(words: Sequence[str], others: Sequence[str], buckets: int) -> list[int]:
-    """Return the bucket of the match of each word: the same word, one with its first letters, or none in ``others``.
+def match_buckets(words: Sequence[str], other_words: Sequence[str], buckets: int) -> list[int]:
+    """Return the bucket of the match of each word in ``other_words``: itself, one with its first letters, or none.
 
     Letter case does not count. A learned vector for the exact match is by Chen et al. (2017, §3.2).
     """
-    whole = {word.lower() for word in others}
+    whole = {word.lower() for word in other_words}
     stems = {word[:STEM] for word in whole}
     same, similar, none = (_bucket(f"match {kind}", buckets) for kind in ("same", "similar", "none"))
     return [same if word in whole else similar if word[:STEM] in stems else none for word in map(str.lower, words)]

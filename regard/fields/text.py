@@ -33,7 +33,7 @@ class Text(FieldBase):
         columns: columns of the texts.
         max_length: maximum number of pieces of a text; longer texts are truncated.
         subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row, or 0.
-        matches: whether the features of a word of a pair tell if the other text has it, too; requires subword features.
+        matches: whether the features of a word contain its match in the other text; requires subword features.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
         other_strand: whether training reads half of the texts as their reverse complements.
         separate, separators: whether the network encodes each text separately; number of END between two texts.

@@ -46,8 +46,8 @@ class ClassifierModelConfig(NetConfig, CombinedWideConfig):
 
     matches: bool = Field(
         False,
-        description="add a learned vector to each word of a pair that tells if the other text has the same word, one "
-        "with the same first four letters, or neither; requires model.affixes",
+        description="add a learned vector to each word of a pair, by its match in the other text: the same word, one "
+        "with the same first four letters, or none; requires model.affixes",
     )
 
     @property

@@ -32,7 +32,7 @@ class CombinedWideConfig(WideConfig):
 
     @property
     def starts_at_zero(self) -> bool:
-        """True if the output layer starts at zero, so that training starts at the solution of the wide part."""
+        """True if the output layer starts at zero: training starts at the solution of the wide part."""
         return self.wide and self.wide_training == "together"
 
     @property

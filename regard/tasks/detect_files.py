@@ -241,14 +241,14 @@ def _shares(
         return _SHARES
 
 
-def wide_reasons(overrides: Mapping[str, Any], *, apart: bool = False) -> list[str]:
+def wide_reasons(overrides: Mapping[str, Any], *, combined: bool = False) -> list[str]:
     """Return the reason for ``model.wide``, which is set unless the user turns it or the baseline off.
 
-    ``apart``: the network is trained alone, and combined with the baseline afterwards.
+    ``combined``: the network is trained alone, and combined with the baseline afterwards.
     """
     if not overrides.get("baseline", True) or not overrides.get("model", {}).get("wide", True):
         return []
-    if apart:
+    if combined:
         why = "the weights of both are chosen on the validation data (model.wide_training = apart)"
         return [f"outputs: those of the network and of a simple baseline, which are trained apart; {why}"]
     return ["outputs: those of the network are added to those of a linear baseline, fitted first (model.wide)"]

@@ -70,17 +70,17 @@ def combine(run: RunFiles, predictor: SupervisedPredictor, data: Data) -> Combin
     return Combined(weights.network, weights.wide, chosen, figures, data._replace(codecs=codecs))
 
 
-def _sampled(parts: list[Any], examples: Any, most: int) -> list[Any]:
-    """Return values in equal distances, with at most about ``most`` targets."""
+def _sampled(parts: list[Any], examples: Any, limit: int) -> list[Any]:
+    """Return values in equal distances, with at most about ``limit`` targets."""
     targets = sum(len(examples.target_places(part)) for part in parts)
-    return parts[:: max(-(-targets // most), 1)]
+    return parts[:: max(-(-targets // limit), 1)]
 
 
 def _losses(answer: TaskAnswer, examples: Any, parts: list[Any], sizes: list[int]) -> Callable[[Tensor], Floats]:
     """Return the function from outputs (targets, outputs) to the loss of each value, scaled to the mean of a target."""
-    places = np.concatenate([examples.target_places(part) for part in parts])
-    targets = torch.from_numpy(np.asarray(examples.targets[places]))
-    factors = np.asarray(answer.row_weights(np.asarray(examples.targets[places])), np.float64)
+    indices = np.concatenate([examples.target_places(part) for part in parts])
+    targets = torch.from_numpy(np.asarray(examples.targets[indices]))
+    factors = np.asarray(answer.row_weights(np.asarray(examples.targets[indices])), np.float64)
     unit = torch.full((len(targets),), answer.unit, dtype=torch.float64)
     scale = len(parts) / max(int(np.count_nonzero(factors)), 1)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -95,11 +95,11 @@ def _losses(answer: TaskAnswer, examples: Any, parts: list[Any], sizes: list[int
 def _best(losses: Callable[[Any], Floats], weights: Callable[[Any], OutputWeights], start: list[float]) -> _Choice:
     from scipy.optimize import minimize
 
-    found = minimize(
+    result = minimize(
         lambda free: float(losses(free).mean()), start, method="Nelder-Mead", bounds=[(0.0, 100.0)] * len(start),
         options={"xatol": 1e-3, "fatol": 1e-6, "maxiter": 200},
     )  # fmt: skip
-    free = [float(value) for value in found.x]
+    free = [float(value) for value in result.x]
     return _Choice(weights(free), losses(free))
 
 

@@ -244,8 +244,8 @@ class SupervisedPredictor:
         best = int(logits[0].argmax())
 
         def added(part: Tensor) -> float:
-            others = torch.cat([part[:best], part[best + 1 :]])
-            return float(part[best] - others.mean()) if len(others) else float(part[best])
+            rest = torch.cat([part[:best], part[best + 1 :]])
+            return float(part[best] - rest.mean()) if len(rest) else float(part[best])
 
         return {"parts": {"network": added(network), "baseline": added(logits[0] - network)}}
 

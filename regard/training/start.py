@@ -210,13 +210,13 @@ def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Calla
         return data
     net = run.task.build(run.config, data.spec)
     net.load_state_dict(checkpoint.load(run.weights_path(None).path, only={"model"}).groups["model"], strict=False)
-    found = combine(run, net.to(next(ready.net.parameters()).device).eval(), data)
+    combined = combine(run, net.to(next(ready.net.parameters()).device).eval(), data)
     step = progress.step if progress.best_value is None else progress.best_step
-    trainer.metrics.write({"step": step, "validation": found.figures})
-    loss, *others = (f"{name} {figure_text(value)}" for name, value in found.figures.items())
-    log(f"output: {found.network:.2f} × network + {found.wide:.2f} × baseline, chosen on the validation data")
-    log(" · ".join((f"together: validation {loss}", *others[:3])))
-    return found.data
+    trainer.metrics.write({"step": step, "validation": combined.figures})
+    loss, *metrics = (f"{name} {figure_text(value)}" for name, value in combined.figures.items())
+    log(f"output: {combined.network:.2f} × network + {combined.wide:.2f} × baseline, chosen on the validation data")
+    log(" · ".join((f"together: validation {loss}", *metrics[:3])))
+    return combined.data
 
 
 def _beginning(trainer: Trainer) -> str:

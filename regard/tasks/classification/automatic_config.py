@@ -70,15 +70,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         reasons[0] += " (for translation: --task translation)"
     model, data, network = _network(small=small, spaced=spaced)
     reasons += [network]
-    if pair and small and spaced:
-        reasons.append("two texts per example → encoded apart; each word tells if the other one has it (model.matches)")
-        model |= {"pairs": "apart", "matches": True, "pooling": "mean"}
-    elif pair:
-        reasons.append("two texts per example → encoded together (model.pairs = together)")
-        model |= {"pairs": "together"}
-    apart = "valid" in parts  # the weights are chosen there
-    model |= {"wide": overrides.get("baseline", True), "wide_training": "apart" if apart else "together"}
-    reasons += wide_reasons(overrides, apart=apart)
+    if pair:
+        model |= _pair(reasons, by_words=small and spaced)
+    combined = "valid" in parts  # where the weights are chosen
+    model |= {"wide": overrides.get("baseline", True), "wide_training": "apart" if combined else "together"}
+    reasons += wide_reasons(overrides, combined=combined)
     config = {
         "task": {"kind": "classification"},
         "data": {**parts, **detected.data, **data},
@@ -102,6 +98,15 @@ def _network(*, small: bool, spaced: bool) -> tuple[dict[str, Any], dict[str, An
     model = {"encoder": encoder, "width": 128, "dropout": 0.5, "affixes": 20_000, "pooling": "attention"}
     reason = f"up to {SMALL:,} texts → convolutions over three words; inputs: words with their prefixes and suffixes"
     return model, data | {"hidden_tokens": 0.2}, reason
+
+
+def _pair(reasons: list[str], *, by_words: bool) -> dict[str, Any]:
+    """Return keys of the section ``model`` for two texts, and add the reason."""
+    if not by_words:
+        reasons.append("two texts per example → encoded together (model.pairs = together)")
+        return {"pairs": "together"}
+    reasons.append("two texts per example → encoded apart; words that both have are marked (model.matches)")
+    return {"pairs": "apart", "matches": True, "pooling": "mean"}
 
 
 def _keys(detected: LabelColumns) -> Callable[[FilesConfig], Iterator[str]]:

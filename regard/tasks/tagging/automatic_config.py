@@ -55,11 +55,11 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     adamw = {"optimizer": "adamw", "learning_rate": 2e-3, "weight_decay": 0.1}
     patience = 5 if "valid" in parts else None
     settings = training_settings(overrides, tokens=tokens, epochs=10, optimizer=adamw, largest=1024, patience=patience)
-    apart = tokens > TOGETHER and "valid" in parts  # where the weights are chosen
-    wide = bool(overrides.get("baseline", True)) and (apart or tokens <= TOGETHER)
+    combined = tokens > TOGETHER and "valid" in parts  # where the weights are chosen
+    wide = bool(overrides.get("baseline", True)) and (combined or tokens <= TOGETHER)
     model = {
         "encoder": {"kind": "recurrent", "cell": "gru"}, "layers": 2, "width": 256, "dropout": 0.5, "affixes": 20_000,
-        "wide": wide, "wide_training": "apart" if apart else "together",
+        "wide": wide, "wide_training": "apart" if combined else "together",
     }  # fmt: skip
     named = (
         {} if all(isinstance(column, int) for column in columns) else dict(zip(("token", "tag"), columns, strict=True))
@@ -73,7 +73,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     reasons = [
         f"{why} → tagging", held_out, *_describe(corpus, columns),
         "inputs: words with their prefixes, suffixes and shapes; network: bidirectional GRU",
-        *(wide_reasons(overrides, apart=apart) if wide else ()),
+        *(wide_reasons(overrides, combined=combined) if wide else ()),
     ]  # fmt: skip
     return Proposal(config, reasons)
 
