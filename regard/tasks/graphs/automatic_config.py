@@ -50,19 +50,21 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     if not set(TRAINING_ENDS) & overrides.keys():
         settings |= {"epochs": 200, "early_stopping": 20}
     walks = WALKS if max((graph.nodes for graph in graphs), default=0) <= WALKED else 0
-    if "valid" not in parts:
+    combined = "valid" in parts  # where the weights of network and baseline are chosen
+    if not combined:
         settings.pop("early_stopping", None)
+    wide = {"wide": overrides.get("baseline", True), "wide_training": "apart" if combined else "together"}
     config = {
         "task": {"kind": "graphs"},
         "data": {**parts, "label_kind": kind, "walks": walks},
-        "model": {"kind": "gatv2", "wide": overrides.get("baseline", True)},
+        "model": {"kind": "gatv2", **wide},
         "train": settings,
     }
     reasons = [
         f"lines with edges → graphs ({what} per graph)",
         held_out,
         _network(graphs, walks),
-        *wide_reasons(overrides),
+        *wide_reasons(overrides, combined=combined),
     ]
     return Proposal(config, reasons)
 
