@@ -144,8 +144,8 @@ def test_numbers_of_a_plan_are_those_of_updates(making: Making, damage: dict[str
 def test_files_given_to_evaluation_have_all_that_a_task_asks_of_a_run() -> None:
     """A task prepares them as those of a training: what one of both lacks fails at the first use."""
     from regard.core.task import RunFiles
-    from regard.tasks.evaluation import _EvaluationFiles
+    from regard.tasks.evaluation import EvaluationFiles
 
     asked = {name for name in (*vars(RunFiles), *RunFiles.__annotations__) if not name.startswith("_")}
     assert "makes_codecs" in asked
-    assert asked <= {*_EvaluationFiles._fields}
+    assert asked <= {*EvaluationFiles._fields}

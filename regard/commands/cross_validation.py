@@ -1,4 +1,4 @@
-"""``regard train --folds``: cross-validation, and its output as text and as JSON."""
+"""Cross-validation by ``regard train --folds N``, and its output as text and as JSON."""
 
 from __future__ import annotations
 

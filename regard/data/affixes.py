@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from functools import lru_cache
 from zlib import crc32
 
+import numpy as np
+import numpy.typing as npt
+
 PREFIXES, SUFFIXES = (1, 2, 3), (1, 2, 3, 4)  # letters
 AFFIXES = len(PREFIXES) + len(SUFFIXES) + 2
 STEM = 4  # letters that a word must share with another one to match it in part
@@ -41,6 +44,17 @@ def match_buckets(words: Sequence[str], other_words: Sequence[str], buckets: int
     stems = {word[:STEM] for word in whole}
     same, similar, none = (_bucket(f"match {kind}", buckets) for kind in ("same", "similar", "none"))
     return [same if word in whole else similar if word[:STEM] in stems else none for word in map(str.lower, words)]
+
+
+def word_features(texts: Sequence[Sequence[str]], buckets: int, *, matches: bool) -> npt.NDArray[np.int64]:
+    """Return the buckets (words, features) of an example: affixes and, with ``matches``, matches in the other text."""
+    features = [affix_buckets(word, buckets) for words in texts for word in words]
+    table = np.array(features, np.int64).reshape(-1, AFFIXES)
+    if not matches:
+        return table
+    one, other = texts
+    marks = [*match_buckets(one, other, buckets), *match_buckets(other, one, buckets)]
+    return np.column_stack([table, np.array(marks, np.int64)])
 
 
 def _bucket(feature: str, buckets: int) -> int:

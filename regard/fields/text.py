@@ -12,7 +12,7 @@ from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitD
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
-from regard.data.affixes import AFFIXES, affix_buckets, match_buckets
+from regard.data.affixes import AFFIXES, word_features
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
@@ -108,16 +108,7 @@ class Text(FieldBase):
             words = [list(self.tokenizer.pieces(part)) for part in parts]
         table = np.zeros((len(row), 1 + AFFIXES + self.matches), np.int64)
         table[:, 0] = row
-        if any(words):
-            features = [affix_buckets(word, self.subword_features) for part in words for word in part]
-            table[is_piece(row), 1 : 1 + AFFIXES] = features
-            if self.matches:
-                one, other = words
-                both = (
-                    match_buckets(one, other, self.subword_features),
-                    match_buckets(other, one, self.subword_features),
-                )
-                table[is_piece(row), -1] = [*both[0], *both[1]]
+        table[is_piece(row), 1:] = word_features(words, self.subword_features, matches=self.matches)
         return table
 
     def variants(self, values: Sequence[Texts]) -> list[list[EncodedRow]]:

@@ -223,7 +223,7 @@ PROPOSED: list[tuple[str, Columns, str, dict[str, Any]]] = [
     ("classification", {"review": [f"a film {n}" for n in MANY], "sentiment": [n % 2 for n in MANY]},
      "columns review (text) and sentiment (label", {"text": ("review",), "label": "sentiment", "label_kind": "class"}),
     ("classification", {"premise": ["a b"] * 40, "hypothesis": ["c d"] * 40, "label": [n % 3 for n in MANY]},
-     "encoded together", {"text": ("premise", "hypothesis")}),
+     "encoded apart", {"text": ("premise", "hypothesis")}),
     ("classification", {"text": ["a b"] * 40, "score": [n / 7 for n in MANY]}, "numbers", {"label_kind": "number"}),
     ("classification", {"text": ["a b"] * 40, "toxic": [n % 2 for n in MANY], "rude": [n % 3 // 2 for n in MANY]},
      "several labels", {"label": ("toxic", "rude"), "label_kind": "several"}),

@@ -101,7 +101,8 @@ class Inspecting:
         from regard.inspection.inspector import Inspector
 
         config = SimpleNamespace(task=SimpleNamespace(kind=task), languages=(None, None))
-        run: Any = SimpleNamespace(config=config, task=SimpleNamespace(serves=frozenset()))
+        task_facts = SimpleNamespace(serves=frozenset())
+        run: Any = SimpleNamespace(config=config, task=task_facts, is_baseline=lambda which=None: False)
         self._inner = Inspector(run, name=name, open=lambda which: open())
         self._inner.__dict__["checkpoint"] = "best"
         self.inspect = self._inner.inspect
