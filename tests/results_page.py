@@ -30,6 +30,7 @@ earlier and secondary figures.
 | Hardware | Processor |
 |---|---|
 | Zen 4 | AMD EPYC, AVX-512 with bfloat16, no AMX |
+| Zen 3 | AMD EPYC, AVX2, no AVX-512 |
 | AMX | Intel Xeon, AVX-512 with bfloat16, and AMX |
 | VNNI | Intel Xeon, AVX-512 with VNNI, no AMX, no bfloat16 |
 

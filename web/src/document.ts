@@ -177,6 +177,8 @@ export interface Observation {
   steps: ObservedStep[];
   /** What is likely after the last step, best first. */
   following: Alternative[];
+  /** What network and baseline add to the output, for a model of both; see `facts` in `regard inspect --json`. */
+  parts?: Record<string, number>;
   /** The document that this was made of. */
   written?: object;
 }

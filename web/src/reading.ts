@@ -48,7 +48,7 @@ export interface InspectionDocument {
   /** By place, such as "encoder.0.self". */
   attention: Record<string, AttentionMap>;
   influences: unknown[];
-  facts: { unknown?: string[] };
+  facts: { unknown?: string[]; parts?: Record<string, number> };
   sentences?: string[];
   sentence?: number;
   search?: {
@@ -140,7 +140,8 @@ function readObservation(found: InspectionDocument): Observation {
     if (placeOf(each) === null || placeOf(each) === surface?.pieces.length)
       following = each.alternatives.length ? each.alternatives : [{ label: each.label, log_probability: each.log_probability ?? 0 }];
   const attention = mapped(found.attention, ({ weights, query, key }) => ({ weights, query, key }));
-  return { format: "regard-observation", version: 1, model: { name, task, checkpoint }, text: found.text, attention, steps, following, written: found };
+  const { parts } = found.facts;
+  return { format: "regard-observation", version: 1, model: { name, task, checkpoint }, text: found.text, attention, steps, following, parts, written: found };
 }
 
 /** The index of the piece that a prediction is about; null of the whole. */

@@ -72,3 +72,9 @@ test("a document of version 1 is shown as it is", () => {
   expect(readDocument(old)).toBe(old);
   expect(writtenDocument(old)).toBe(old);
 });
+
+test("a model of a network and its baseline has the parts of its output", () => {
+  const parts = { network: 0.5, baseline: -2 };
+  expect(observed({ facts: { parts } }).parts).toEqual(parts);
+  expect(observed({}).parts).toBeUndefined();
+});

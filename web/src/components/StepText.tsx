@@ -33,7 +33,7 @@ function Scale() {
 
 /** The input piece by piece, each shaded by how little the model expected it. */
 export function StepText() {
-  const { steps, following, text, model } = observation.value!;
+  const { steps, following, parts, text, model } = observation.value!;
   if (!steps.length && !following.length)
     return (
       <p class="quiet" data-testid="no-steps">
@@ -84,6 +84,14 @@ export function StepText() {
         </span>
         <Scale />
       </div>
+      {parts && (
+        <p class="quiet figures" data-testid="parts">
+          Parts of the output:{" "}
+          {Object.entries(parts)
+            .map(([name, value]) => `${name} ${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`)
+            .join(", ")}
+        </p>
+      )}
       <div aria-live="polite">
         {chosen === null ? (
           <p class="quiet">Choose a piece for what was likeliest in its place.</p>
