@@ -16,6 +16,7 @@ from regard.core.combination import FILE, OutputWeights, open_weights
 from regard.core.task import find_task
 from regard.errors import ModelError
 from regard.runs.metrics_log import read_validations
+from regard.runs.network_comparison import read_comparison
 from regard.runs.run_folder import RunFolder
 from regard.tasks.evaluate import evaluate
 from regard.tasks.load import load
@@ -60,6 +61,8 @@ def test_the_first_loss_is_that_of_the_network_and_the_last_that_of_both(combine
     run, file, lines = combined
     *_, before, last = read_validations(run / "metrics.jsonl")
     assert evaluate(run, file).figures["loss"] == pytest.approx(last.figures["loss"], abs=1e-6)
+    compared = read_comparison(run)
+    assert compared is not None and compared.metrics["loss"].network == pytest.approx(last.figures["loss"], abs=1e-6)
     alone = with_weights(run, tmp_path / "alone", OutputWeights(1.0, 0.0))
     assert evaluate(alone, file).figures["loss"] == pytest.approx(before.figures["loss"], abs=1e-6)
     weights = open_weights(RunFolder.open(run))
