@@ -52,8 +52,8 @@ class NetworkComparison(NamedTuple):
     def rows(self, names: Iterable[str]) -> list[tuple[str, str]]:
         """Return the name and the figures of the loss, and of the first of the metrics ``names`` that was compared."""
         first = [name for name in names if name in self.metrics][:1]
-        shown = [name for name in dict.fromkeys(("loss", *first)) if name in self.metrics]
-        return [(name, str(self.metrics[name])) for name in shown]
+        compared = [name for name in dict.fromkeys(("loss", *first)) if name in self.metrics]
+        return [(name, str(self.metrics[name])) for name in compared]
 
     def lines(self, names: Iterable[str]) -> list[str]:
         """Return ``rows`` as lines."""

@@ -80,5 +80,5 @@ def _mean(criterion: Record) -> str:
 
 def _threshold(criterion: Record) -> str:
     """Return the threshold; the range of several, if it is computed from the values of a seed."""
-    shown = list(dict.fromkeys(format_cell(threshold) for threshold in sorted(criterion["thresholds"], key=float)))
-    return f"{criterion['comparison']} {shown[0]}" + (f" to {shown[-1]}" if len(shown) > 1 else "")
+    texts = list(dict.fromkeys(format_cell(threshold) for threshold in sorted(criterion["thresholds"], key=float)))
+    return f"{criterion['comparison']} {texts[0]}" + (f" to {texts[-1]}" if len(texts) > 1 else "")

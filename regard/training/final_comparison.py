@@ -6,13 +6,21 @@ import math
 from collections.abc import Callable
 
 import torch
+from torch import nn
 
 from regard.core.task import Data
 from regard.errors import ConfigError, DataError, ModelError
 from regard.runs.network_comparison import ComparedMetric, write_comparison
-from regard.runs.run_folder import RunFolder
+from regard.runs.run_folder import CheckpointChoice, RunFolder
 from regard.training.baseline import added, baseline_groups, compare, network_groups
 from regard.training.strategy import Trainable
+
+
+def trained_network(run: RunFolder, data: Data, device: torch.device) -> tuple[CheckpointChoice, nn.Module]:
+    """Return the default checkpoint of the network of a run, and a network with its weights, in evaluation mode."""
+    chosen, net = run.network_path(), run.task.build(run.config, data.spec)
+    net.load_state_dict(run.weights(chosen.name).groups["model"], strict=False)
+    return chosen, net.to(device).eval()
 
 
 def compare_with_baseline(run: RunFolder, data: Data, device: torch.device, interrupted: Callable[[], bool]) -> None:
@@ -28,10 +36,7 @@ def compare_with_baseline(run: RunFolder, data: Data, device: torch.device, inte
     if baseline is None:
         return
     names = [name for name, metric in task.metrics.items() if metric.by_predictor and name == config.train.best_by]
-    chosen = run.network_path()
-    net = task.build(config, data.spec)
-    net.load_state_dict(run.weights(chosen.name).groups["model"], strict=False)
-    net = net.to(device).eval()
+    chosen, net = trained_network(run, data, device)
 
     def poll(count: int) -> None:
         if interrupted():

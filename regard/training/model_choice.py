@@ -7,6 +7,7 @@ from collections.abc import Callable
 from regard.errors import ModelError
 from regard.runs.baseline_choice import read_choice, write_choice
 from regard.runs.run_folder import RunFolder
+from regard.training.final_comparison import trained_network
 from regard.training.setup import TrainingInputs
 
 
@@ -24,9 +25,8 @@ def choose_model(
     baseline = task.open_baseline(run, inputs.data.codecs)
     if baseline is None:
         return True
-    net = task.build(config, inputs.data.spec)
-    net.load_state_dict(run.weights().groups["model"], strict=False)
-    predictor = task.predictor(net.to(next(inputs.net.parameters()).device), inputs.data.codecs, config)
+    _, net = trained_network(run, inputs.data, next(inputs.net.parameters()).device)
+    predictor = task.predictor(net, inputs.data.codecs, config)
     try:
         choice = task.choose_baseline(config, predictor, baseline, valid, interrupted)
     except ModelError as error:

@@ -23,7 +23,7 @@ from regard.runs.network_comparison import NAME
 from regard.runs.run_config import RunConfig
 from regard.runs.run_folder import RunFolder
 from regard.runs.shortcomings import shortcomings
-from regard.training.final_comparison import compare_with_baseline
+from regard.training.final_comparison import compare_with_baseline, trained_network
 from regard.training.model_choice import choose_model
 from regard.training.progress import NullReporter, Outcome, Reporter
 from regard.training.ranks import PeerFailure, ProcessGroup, joined
@@ -208,9 +208,8 @@ def _combine(run: RunFolder, ready: TrainingInputs, trainer: Trainer, log: Calla
     combine, data, progress = run.task.combine, ready.data, trainer.progress
     if not run.config.is_combined or combine is None or data.valid is None:
         return data
-    net = run.task.build(run.config, data.spec)
-    net.load_state_dict(checkpoint.load(run.weights_path(None).path, only={"model"}).groups["model"], strict=False)
-    combined = combine(run, net.to(next(ready.net.parameters()).device).eval(), data)
+    _, net = trained_network(run, data, trainer.strategy.device)
+    combined = combine(run, net, data)
     step = progress.step if progress.best_value is None else progress.best_step
     trainer.metrics.write({"step": step, "validation": combined.figures})
     loss, *metrics = (f"{name} {figure_text(value)}" for name, value in combined.figures.items())

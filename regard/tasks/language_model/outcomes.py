@@ -131,9 +131,9 @@ def _blocks(text: Stream) -> int:
 
 def _context(tokenizer: Tokenizer, before: npt.NDArray[Any]) -> str:
     """Return the last of these tokens as text."""
-    shown = LETTERS if tokenizer.config.kind in ("character", "byte") else PIECES
-    text = tokenizer.decode(before[-shown:].tolist())
-    return shortened(("…" if len(before) > shown else "") + text)
+    limit = LETTERS if tokenizer.config.kind in ("character", "byte") else PIECES
+    text = tokenizer.decode(before[-limit:].tolist())
+    return shortened(("…" if len(before) > limit else "") + text)
 
 
 @torch.no_grad()

@@ -20,7 +20,7 @@ from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.filler import Filler
 from regard.tasks.position_outcomes import PositionOutcomes
 
-AROUND = {"character": 20, "byte": 20}  # shown tokens on either side of a gap, by tokenizer
+AROUND = {"character": 20, "byte": 20}  # tokens on either side of a gap, by tokenizer
 PIECES = 5  # of other tokenizers
 
 
@@ -66,8 +66,8 @@ class MaskedOutcomes(PositionOutcomes):
         """Return the tokens around a position as text, with blanks for hidden ones."""
         tokenizer, blank = self._filler.tokenizer, self._filler.settings.blank
         kind = tokenizer.config.kind
-        shown = AROUND.get(kind, PIECES)
-        first, end = max(place - shown, 1), min(place + shown + 1, len(text) - 1)
+        reach = AROUND.get(kind, PIECES)
+        first, end = max(place - reach, 1), min(place + reach + 1, len(text) - 1)
         parts, visible = list[str](), list[int]()
         for position in range(first, end + 1):
             if position < end and not hidden[position]:
