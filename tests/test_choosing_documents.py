@@ -8,7 +8,9 @@ from typing import Any
 
 import pytest
 
+from regard.data.documents import read_documents
 from regard.data.packs import PackExamples
+from regard.data.tokenizers.catalog import train_tokenizer
 from regard.errors import ConfigError
 from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
@@ -157,3 +159,14 @@ def test_a_named_masked_model_is_chosen_for_texts(tmp_path: Path, name: str, con
     assert find_config([str(path)], [], []).task.kind == "language-model", "unless it is named"
     given: Any = find_config([str(path)], [path], ["task=masked", "train.steps=3"])
     assert given.data.valid[0].share == (0.0, 1.0) and given.train.epochs is None
+
+
+@pytest.mark.parametrize(("words", "size"), [(9_000, None), (12_000, 8_000)])
+def test_the_vocabulary_of_a_masked_model_fits_the_text(tmp_path: Path, words: int, size: int | None) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("".join(f"w{number} w{number + 1} w{number + 2}\n" for number in range(words - 2)))
+    config: Any = find_config([str(path)], [], ["task=masked"])
+    assert config.data.tokenizer.size == size
+    documents = (document for text in config.data.train for document in read_documents(text, config.data.cut))
+    made = train_tokenizer((document.text for document in documents), config.data.tokenizer)
+    assert len(made) == size or (size is None and len(made) > 8_000)

@@ -16,6 +16,8 @@ from regard.tasks.automatic_training import count_tokens, training_settings
 HELD_OUT = 0.1  # share of the distinct texts
 CONTEXTS = (64, 128, 256)  # words
 MAX_WIDE = 1_000_000  # words up to which the wide part is chosen
+TYPES = 8_000  # size of the vocabulary of a large text
+LARGE = 10_000  # different words of a large text; its training part has more than ``TYPES``
 
 
 def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str, Any]) -> Proposal:
@@ -25,21 +27,23 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         DataError: the files cannot be read.
     """
     kind = _kind(files)
-    longest = 0
+    longest, types = 0, set[str]()
 
     def lengths() -> Iterator[int]:
         nonlocal longest
         for file in files:
             for document in read_documents(TextConfig(source=file), Cut(kind, completions=False)):
-                words = len(document.text.split())
-                longest = max(longest, words)
-                yield words
+                words = document.text.split()
+                types.update(words)
+                longest = max(longest, len(words))
+                yield len(words)
 
     tokens = count_tokens(lengths(), MAX_WIDE)
     wide = tokens < MAX_WIDE and bool(overrides.get("baseline", True))
     context = next((size for size in CONTEXTS if longest + 2 <= size), CONTEXTS[-1])
     adamw = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
     settings = training_settings(overrides, tokens=tokens, epochs=20, optimizer=adamw, largest=2048)
+    tokenizer = {"kind": "word"} | ({"size": TYPES} if len(types) >= LARGE else {})
     parts, held_out = _parts(files, valid)
     reasons = [
         f"text → masked model of words ({'at least ' if tokens >= MAX_WIDE else ''}"
@@ -49,7 +53,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     ]
     config = {
         "task": {"kind": "masked"},
-        "data": {**parts, "documents": kind, "context": context, "tokenizer": {"kind": "word", "size": 8_000}},
+        "data": {**parts, "documents": kind, "context": context, "tokenizer": tokenizer},
         "model": {"preset": "tiny", "wide": wide},
         "train": settings,
     }
