@@ -3,12 +3,13 @@
     REGARD_DATA=FOLDER scripts/bench small-data --seeds 5
     REGARD_DATA=FOLDER python bench/few_examples.py sentiment tags --sizes 100 --seeds 2
 
-``sentiment``: SST-2; ``pairs``: SICK; ``tags``: UD English LinES; ``graphs``: rewired graphs of
-``bench/whole_graphs.py``; ``items``: sessions of ``bench/next_items.py``; ``characters``: lines of tiny Shakespeare.
-Each seed draws other examples from the training part. A share of them is held out as in ``regard train FILE``. The test
-part is measured once for each seed: accuracy, and for the last two the hit rate at 10 and nats a character. Test
-sentences with a tag that the training examples lack are left out, for model and baseline alike; the caption of the
-table counts them.
+``sentiment``: SST-2; ``pairs`` and ``relatedness``: SICK; ``dna``: splice junctions; ``tags``: UD English LinES;
+``graphs``: rewired graphs of ``bench/whole_graphs.py``; ``nodes`` and ``links``: Cora; ``items``: sessions of
+``bench/next_items.py``; ``characters`` and ``gaps``: lines of tiny Shakespeare; ``translation``: Multi30k;
+``summaries``: AESLC. Each seed draws other examples from the training part. A share of them is held out as in
+``regard train FILE``. The test part is measured once for each seed: accuracy, or Pearson's r, AUC, the hit rate at 10,
+nats a character, BLEU and ROUGE-L. Test sentences with a tag that the training examples lack are left out, for model
+and baseline alike; the caption of the table counts them.
 
 Prints the model, the baseline and their difference, which is positive if the model is better, with its standard error
 over the seeds. Goal: no difference is below zero, one-sided t-tests with Holm's correction over the table (p < .05).
@@ -25,16 +26,22 @@ import os
 import statistics
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import whole_graphs
 from machine import machine
 
+from regard.data.npz_files import read_arrays
 from regard.studies.curve_corpora import open_problems, session_problem
 from regard.studies.learning_curves import (
     TESTED,
+    Arrays,
     CurvePoint,
+    Files,
     LineProblem,
     Problem,
     holm,
@@ -52,10 +59,67 @@ def public(task: str) -> Callable[[Path, int], Problem]:
     return lambda data, seed: open_problems([task], data, {})[task]
 
 
-def pairs(data: Path, seed: int) -> Problem:
-    train, test = (_commas(_text(data / "sick" / f"{part}.tsv")) for part in ("train", "test"))
-    keys = ('data.text=["first", "second"]', "data.label=entailment")
-    return LineProblem(train[1:], test[1:], "data.csv", "accuracy", head=train[0], keys=keys)
+def pairs(label: str, metric: str) -> Callable[[Path, int], Problem]:
+    """Return the opener of pairs of sentences with a column as the label."""
+
+    def opened(data: Path, seed: int) -> Problem:
+        train, test = (_commas(_text(data / "sick" / f"{part}.tsv")) for part in ("train", "test"))
+        keys = ('data.text=["first", "second"]', f"data.label={label}")
+        return LineProblem(train[1:], test[1:], "data.csv", metric, head=train[0], keys=keys)
+
+    return opened
+
+
+def dna(data: Path, seed: int) -> Problem:
+    train, test = (_text(data / "splice" / f"{part}.tsv") for part in ("train", "test"))
+    return LineProblem(train, test, "data.tsv", "accuracy", keys=("task=classification",))
+
+
+def gaps(data: Path, seed: int) -> Problem:
+    lines = _text(data / "lm-tinyshakespeare" / "input.txt.gz")
+    first = int(0.9 * len(lines))
+    return LineProblem(lines[:first], lines[-TESTED:], "data.txt", "accuracy", keys=("task=masked",), ordered=True)
+
+
+def summaries(data: Path, seed: int) -> Problem:
+    """Return the problem of e-mails and subjects; only 300 are read for the test, since each is decoded."""
+    parts = []
+    for part in ("train", "test"):
+        rows = map(json.loads, _text(data / "aeslc" / f"{part}.jsonl.gz"))
+        parts.append([f"{' '.join(row['source'].split())}\t{' '.join(row['target'].split())}\n" for row in rows])
+    keys = ("task=translation", "data.long_sources=cropped", "data.max_length=120")
+    return LineProblem(parts[0], parts[1][:300], "data.tsv", "rouge-l", keys=keys)
+
+
+@dataclass(frozen=True)
+class NodeProblem:
+    """Nodes of one graph: training reads the labels of some of them; the test and validation masks stay."""
+
+    arrays: Arrays
+    metric: str = "accuracy"
+    lower_is_better: bool = False
+
+    def __len__(self) -> int:
+        return len(self._free())
+
+    def _free(self) -> Any:
+        arrays = self.arrays
+        return np.nonzero(~(arrays["val_mask"] | arrays["test_mask"]) & (arrays["y"] >= 0))[0]
+
+    def digest(self) -> str:
+        return sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in self.arrays.values())).hexdigest()
+
+    def write(self, folder: Path, size: int, seed: int) -> Files:
+        chosen = np.random.default_rng(seed).permutation(self._free())[:size]
+        mask = np.zeros(len(self.arrays["y"]), bool)
+        mask[chosen] = True
+        arrays: dict[str, Any] = self.arrays | {"train_mask": mask}
+        np.savez(folder / "nodes.npz", **arrays)
+        return Files(folder / "nodes.npz", folder / "nodes.npz", ("task=nodes",))
+
+
+def nodes(data: Path, seed: int) -> Problem:
+    return NodeProblem(read_arrays(data / "planetoid" / "cora.npz"))
 
 
 def graphs(data: Path, seed: int) -> Problem:
@@ -70,8 +134,10 @@ def items(data: Path, seed: int) -> Problem:
 
 
 PROBLEMS: dict[str, Callable[[Path, int], Problem]] = {
-    "sentiment": public("sentiment"), "pairs": pairs, "tags": public("tags"), "graphs": graphs, "items": items,
-    "characters": public("characters"),
+    "sentiment": public("sentiment"), "pairs": pairs("entailment", "accuracy"),
+    "relatedness": pairs("relatedness", "pearson"), "dna": dna, "tags": public("tags"), "graphs": graphs,
+    "nodes": nodes, "links": public("links"), "items": items, "characters": public("characters"), "gaps": gaps,
+    "translation": public("translation"), "summaries": summaries,
 }  # fmt: skip
 
 

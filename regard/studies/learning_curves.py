@@ -202,7 +202,7 @@ def train_and_measure(problem: Problem, size: int, seed: int, keys: Sequence[str
         files = problem.write(Path(scratch), size, seed)
         config = find_config([str(files.train)], [], [*files.keys, f"seed={seed}", *keys])
         # Other metrics may be undefined: unknown characters have no bits.
-        metrics = [problem.metric] if problem.metric in ("loss", "bleu") else None
+        metrics = [problem.metric] if problem.metric in ("loss", "bleu", "rouge-l") else None
         run = train(config, Path(scratch) / "run")
         outcome = evaluate(run, files.test, metrics=metrics, **files.settings)
     baseline = None if outcome.baseline is None else outcome.baseline.figures[problem.metric]
