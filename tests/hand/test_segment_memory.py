@@ -282,3 +282,20 @@ def test_without_slots_it_is_a_memory_of_segments() -> None:
     near(run(mixer.double(), x).output, run(plain.double(), x).output)
     alone = SegmentMemory(WIDTH, heads=2, memory=0, segment=1).double()
     near(run(alone, x).output[:, 3:4], run(alone, x[:, 3:4]).output)
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (3, 3), (5, 5), (0, 0), (1, 3), (6, 2)])
+def test_padding_after_all_rows_changes_nothing(lengths: tuple[int, int]) -> None:
+    """Trailing padding does not fit into the segments of rows that have ended: outputs and the next state stay."""
+    mixer, x, longest = bold(SegmentMemory(WIDTH, **SMALL)), columns(11), max(lengths)
+    valid = torch.arange(11) < torch.tensor(lengths)[:, None]
+    output, state = mixer(x, Span(torch.zeros(2, dtype=torch.long), valid), mixer.start(2))[:2]
+    short = Span(torch.zeros(2, dtype=torch.long), valid[:, :longest])
+    expected, after = mixer(x[:, :longest], short, mixer.start(2))[:2]
+    near(output[:, :longest][valid[:, :longest]], expected[valid[:, :longest]])
+    for one, other in zip(state, after, strict=True):
+        assert one is other or torch.equal(one, other)
+    for row, length in enumerate(lengths):  # the next columns are read as if the row were alone
+        alone = run(mixer, x[row : row + 1, :length])[1]
+        next_one = run(mixer, columns(3)[row : row + 1], alone)[0]
+        near(run(mixer, columns(3), state)[0][row : row + 1], next_one)

@@ -99,6 +99,9 @@ class SegmentMemory(Mixer):
         outputs, loss_sum = [], x.new_zeros(())
         begin, remaining = 0, span.length
         while begin < x.shape[1]:
+            if not bool((remaining > 0).any()):  # the rest is padding, which may not fit into the segments
+                outputs.append(torch.zeros_like(x[:, begin:]))
+                break
             # Continue until the first row with remaining positions reaches the end of its segment.
             offset = (state.read % self.segment).masked_fill(remaining <= 0, 0)
             end = min(x.shape[1], begin + self.segment - int(offset.max()))
