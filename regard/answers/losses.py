@@ -12,8 +12,8 @@ from regard.metrics.classes import label_set_sums, prediction_sums
 from regard.metrics.numbers import number_sums
 
 PRIOR = 0.5  # standard deviation of log T, of the prior of temperatures T
-# Candidate divisors of logits: 0.25 to 64 in steps of an eighth of an octave, including 1.
-TEMPERATURES = 2.0 ** (torch.arange(-16, 49, dtype=torch.float64) / 8)
+# Candidate divisors of logits: 1/256 to 64 in steps of an eighth of an octave, including 1.
+TEMPERATURES = 2.0 ** (torch.arange(-64, 49, dtype=torch.float64) / 8)
 
 
 def class_loss(logits: Tensor, label: Tensor, *, smoothing: float, evaluating: bool) -> LossAndSums:
