@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.contract import Encoded, Encoder
+from regard.attention.positions.absolute import max_positions
 from regard.attention.span import Span
 from regard.core.field import VisitDraws
 from regard.core.observation import require_observation
@@ -161,7 +162,8 @@ def test_a_text_of_one_window_has_equal_results_with_and_without_windows(kind: s
         draw = random.Random(seed)
         size = draw.randint(4, 7)
         short = [[draw.randrange(4, 20) for _ in range(draw.randint(1, size))] for _ in range(5)]
-        long = [draw.randrange(4, 20) for _ in range(draw.randint(size + 1, 4 * size))]
+        length = size + 1 if seed == 0 else draw.randint(size + 1, 4 * size)
+        long = [draw.randrange(4, 20) for _ in range(length)]
         net, whole = drawn(seed, kind, pooling, size), drawn(seed, kind, pooling, None)
         with torch.no_grad():
             values, valid = padded(short)
@@ -249,6 +251,27 @@ def test_training_reports_windows_and_truncated_texts(tmp_path: Path) -> None:
     truncated = report(long_texts="windows", max_windows=2)
     assert truncated == "120 texts, 120 of them in windows, 120 of them truncated to 6 positions"
     assert report(long_texts="windows", max_length=8) == "120 texts"
+
+
+def test_warnings_are_about_the_length_of_a_window(case: Case) -> None:
+    assert case.data.longest == 5 and int(case.data.train.lengths.max()) == 14  # type: ignore[attr-defined]
+
+
+def test_a_run_that_continues_another_reads_the_same_windows(case: Case, tmp_path: Path) -> None:
+    import regard
+
+    source = regard.train(case.tables | {"train": case.tables["train"] | {"steps": 1}}, tmp_path / "source")
+    files = {"train": case.tables["data"]["train"]}
+    config: Any = load_config({"task": "classification", "data": files, "model": {"from": str(source)}})
+    assert (config.data.long_texts, config.data.max_windows, config.data.max_length) == ("windows", 4, 3)
+
+
+def test_positions_of_one_window_suffice(tmp_path: Path) -> None:
+    """An encoder with few learned positions, such as an imported one, reads longer texts in windows."""
+    case = Case(tmp_path, long_texts="windows", max_windows=4)
+    case.tables["model"]["position"] = {"kind": "learned", "longest": 5}
+    assert max_positions(case.predictor.net) == 5  # type: ignore[attr-defined]
+    assert len(case.predictor(["a film it is dull fine"])[0].weights) == 10
 
 
 def test_a_prediction_does_not_depend_on_other_texts(case: Case) -> None:
