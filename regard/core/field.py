@@ -85,6 +85,8 @@ class Field(Protocol):
     reads_json: bool  # whether ``parse`` reads JSON values
     packed: bool  # whether it is a PackedField
     kind: ClassVar[SurfaceKind]  # of its positions
+    window: int | None  # positions that the network reads at once; longer rows are read in windows. None: no limit
+    max_windows: int  # maximum number of windows of a row
 
     @property
     def sizes(self) -> Mapping[str, int]:
@@ -116,6 +118,9 @@ class Field(Protocol):
 
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         """Split a row into the sequences that the network encodes separately; usually one, the row itself."""
+
+    def windows(self, row: EncodedRow) -> list[EncodedRow]:
+        """Split a part into the windows that the network encodes separately; usually one, the part itself."""
 
     def pad(self, rows: Sequence[EncodedRow]) -> InputBatch:
         """Pad rows to equal lengths, or concatenate them."""
@@ -194,6 +199,8 @@ class FieldBase:
     """A field with padded rows, one row for each value, and the same rows in training and prediction."""
 
     packed = False
+    window: int | None = None
+    max_windows = 1
 
     def variants(self, values: Sequence[Any]) -> list[list[EncodedRow]]:
         return [[] for _ in values]
@@ -203,6 +210,10 @@ class FieldBase:
 
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
         return [row]
+
+    def windows(self, row: EncodedRow) -> list[EncodedRow]:
+        size = self.window or len(row)
+        return [row[start : start + size] for start in range(0, len(row), size)] if len(row) > size else [row]
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
         return values[: len(row)]

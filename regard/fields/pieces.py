@@ -42,10 +42,11 @@ def values_without_pieces(
     value: Sequence[str], row: EncodedRow, decode: Callable[[Sequence[int]], str]
 ) -> list[Sequence[str]]:
     """Return the texts of an example without each piece; for a special piece or several texts, the texts themselves."""
-    ids, text_pieces = numbers_of(row).tolist(), is_piece(numbers_of(row)).tolist()
+    text_pieces = is_piece(numbers_of(row))
+    ids, position_of = numbers_of(row)[text_pieces].tolist(), text_pieces.cumsum().tolist()  # windows have inner ENDs
     return [
-        (decode([*ids[:position], *ids[position + 1 :]]),) if is_text and len(value) == 1 else value
-        for position, is_text in enumerate(text_pieces)
+        (decode([*ids[: place - 1], *ids[place:]]),) if is_text and len(value) == 1 else value
+        for place, is_text in zip(position_of, text_pieces.tolist(), strict=True)
     ]
 
 

@@ -12,7 +12,6 @@ from regard.core.field import EncodedRow, EncodedRows, FieldBase, Padded, VisitD
 from regard.core.observation import SurfaceKind
 from regard.core.task import Report, RunFiles
 from regard.core.wording import pluralize
-from regard.data.affixes import AFFIXES, word_features
 from regard.data.molecules import reverse_complement
 from regard.data.padding import padded
 from regard.data.rows import Column, Row, text_of
@@ -20,6 +19,7 @@ from regard.data.tokenizers.catalog import load_tokenizer
 from regard.data.tokenizers.tokenizer import BEGIN, END, Tokenizer
 from regard.errors import DataError
 from regard.fields.pieces import UNKNOWN_PIECE, hidden_pieces, is_piece, numbers_of, values_without_pieces, without
+from regard.fields.text_rows import in_windows, split_texts, with_features
 from regard.fields.vocabularies import make_text_tokenizer
 
 STRAND, DROPOUT = 3, 4  # random streams
@@ -27,11 +27,11 @@ Texts = tuple[str, ...]
 
 
 class Text(FieldBase):
-    """Texts of one example as one row: BEGIN, then the pieces of each text and END.
+    """Texts of one example as one row: BEGIN, then the pieces of each text and END, in each window of a long text.
 
     Args:
         columns: columns of the texts.
-        max_length: maximum number of pieces of a text; longer texts are truncated.
+        max_length, windows: maximum number of pieces of a window, and of windows of a text; the rest is truncated.
         subword_features: number of hash buckets of the affixes of each piece, which follow its token in a row, or 0.
         matches: whether the features of a word contain its match in the other text; requires subword features.
         word_dropout: share of the pieces that training replaces by UNKNOWN.
@@ -46,8 +46,10 @@ class Text(FieldBase):
     def __init__(
         self, columns: tuple[Column, ...], *, max_length: int, subword_features: int = 0, word_dropout: float = 0.0,
         other_strand: bool = False, separate: bool = False, separators: int = 1, matches: bool = False,
+        windows: int = 1,
     ) -> None:  # fmt: skip
         self.columns, self.max_length, self.subword_features = columns, max_length, subword_features
+        self.window, self.max_windows = (max_length + 2 if windows > 1 else None), windows
         self.word_dropout, self.other_strand, self.separate = word_dropout, other_strand, separate
         self._between, self.matches = [END] * separators, matches
         self.tokenizer: Tokenizer
@@ -91,25 +93,23 @@ class Text(FieldBase):
 
     def encode(self, values: Sequence[Texts]) -> EncodedRows:
         pieces = iter(self.tokenizer.encode_lines([text for texts in values for text in texts]))
-        rows, truncated = [], []
+        rows, truncated, limit = [], [], self.max_length * self.max_windows
         for texts in values:
             parts = [next(pieces) for _ in texts]
-            rows.append(self._row(texts, [part[: self.max_length] for part in parts]))
-            truncated.append(any(len(part) > self.max_length for part in parts))
+            rows.append(self._row(texts, [part[:limit] for part in parts]))
+            truncated.append(any(len(part) > limit for part in parts))
         return EncodedRows(rows, truncated)
 
     def _row(self, texts: Texts, parts: Sequence[Sequence[int]]) -> EncodedRow:
-        row = np.array([BEGIN, *(i for part in parts[:-1] for i in (*part, *self._between)), *parts[-1], END], np.int64)
+        first = (i for part in parts[:-1] for i in (*part, *self._between))
+        row = np.array([BEGIN, *first, *in_windows(parts[-1], self.max_length), END], np.int64)
         if not self.subword_features:
             return row
         if self.tokenizer.config.kind == "word":  # the original words: unknown words have affixes, too
-            words = [text.split()[: self.max_length] for text in texts]
+            words = [text.split()[: self.max_length * self.max_windows] for text in texts]
         else:
             words = [list(self.tokenizer.pieces(part)) for part in parts]
-        table = np.zeros((len(row), 1 + AFFIXES + self.matches), np.int64)
-        table[:, 0] = row
-        table[is_piece(row), 1:] = word_features(words, self.subword_features, matches=self.matches)
-        return table
+        return with_features(row, words, self.subword_features, matches=self.matches)
 
     def variants(self, values: Sequence[Texts]) -> list[list[EncodedRow]]:
         if not self.other_strand:
@@ -126,11 +126,7 @@ class Text(FieldBase):
         return without(row, pieces[draws.stream(DROPOUT).random(len(pieces)) < self.word_dropout])
 
     def parts(self, row: EncodedRow) -> list[EncodedRow]:
-        if not self.separate:
-            return [row]
-        ends = (np.flatnonzero(numbers_of(row) == END) + 1).tolist()
-        bounds = zip([1, *ends[:-1]], ends, strict=True)
-        return [np.concatenate([row[:1], row[start:end]]) for start, end in bounds]
+        return split_texts(row) if self.separate else [row]
 
     def pad(self, rows: Sequence[EncodedRow]) -> Padded:
         values, valid = padded([part for row in rows for part in self.parts(row)])
@@ -147,4 +143,5 @@ class Text(FieldBase):
         return tuple(self.tokenizer.pieces(numbers_of(row).tolist()))  # numbers of Python are faster
 
     def cost(self, value: Texts) -> int:
-        return sum(min(len(text) + 2, self.max_length + 1) for text in value) ** 2
+        length = sum(min(len(text) + 2, self.max_length * self.max_windows + 1) for text in value)
+        return length * min(length, self.window or length)

@@ -68,18 +68,20 @@ def _number(overrides: Mapping[str, Any], key: str) -> float | None:
     return float(value) if isinstance(value, int | float) and value > 0 else None
 
 
-def batch_tokens(tokens: float, overrides: Mapping[str, Any], *, largest: int = BATCH) -> int:
+def batch_tokens(
+    tokens: float, overrides: Mapping[str, Any], *, largest: int = BATCH, smallest: int = MIN_BATCH
+) -> int:
     """Return a batch size that gives many updates per epoch, and many updates in a short time budget.
 
     Args:
         tokens: approximate number of tokens of the training data.
         overrides: the keys of ``train`` that the user sets.
-        largest: limit of the batch, in tokens.
+        largest, smallest: limits of the batch, in tokens; the smallest has room for the longest example.
     """
     minutes = _number(overrides, "minutes")
     short = minutes is not None and minutes <= SHORT_MINUTES
     size = int(tokens / UPDATES_PER_EPOCH) // 64 * 64
-    return min(SHORT_BATCH, largest) if short and size > SHORT_BATCH else min(largest, max(size, MIN_BATCH))
+    return max(min(SHORT_BATCH if short else size, size, largest), smallest)
 
 
 def count_tokens(lengths: Iterable[int], limit: int = ENOUGH) -> int:
@@ -102,6 +104,7 @@ def training_settings(
     epochs: int,
     optimizer: Mapping[str, Any],
     largest: int = BATCH,
+    smallest: int = MIN_BATCH,
     patience: int | None = None,
 ) -> dict[str, Any]:
     """Return the section ``train`` of a config: a rate that falls to zero at a planned end.
@@ -111,10 +114,10 @@ def training_settings(
         tokens: approximate number of tokens of the training data.
         epochs: passes over the data; more if they have fewer than ``MIN_UPDATES`` updates.
         optimizer: the keys of the optimizer, which the user may replace by another one.
-        largest: limit of the batch, in tokens.
+        largest, smallest: limits of the batch, in tokens.
         patience: validations without improvement before training stops; None: it does not stop early.
     """
-    batch = batch_tokens(tokens, overrides, largest=largest)
+    batch = batch_tokens(tokens, overrides, largest=largest, smallest=smallest)
     settings: dict[str, Any] = {"batch_tokens": batch, "clip_norm": 1.0}
     if "optimizer" not in overrides:
         settings |= optimizer

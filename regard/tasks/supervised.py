@@ -202,6 +202,7 @@ class Supervised:
             valid = prepare("valid", examples, data.valid) if examples or not is_own_split(data) else None
         train = prepare("train", self.read(config, "train", read), data.train)
         longest = int(train.lengths.max()) if codecs.packed_field is None else 0
+        longest = longest if codecs.window is None else min(longest, codecs.window)
         return Data(train, valid, codecs, codecs.spec, parts.contents, longest)
 
     def _held_out(self, run: RunFiles) -> HeldOut:

@@ -82,6 +82,11 @@ class SupervisedCodecs(NamedTuple):
         return cast("PositionField", next(iter(self.fields.values())))
 
     @property
+    def window(self) -> int | None:
+        """Number of positions that the network reads at once; None: a row is one sequence."""
+        return next(iter(self.fields.values())).window
+
+    @property
     def packed_field(self) -> PackedField | None:
         """The only field, if its rows are packed without padding; else None."""
         field = next(iter(self.fields.values()))

@@ -186,13 +186,15 @@ class SupervisedExamples:
         number, packed = len(self.starts) - 1, self._codecs.packed_field
         if packed is not None:
             return f"{pluralize(number, noun)} {packed.describe([row for (row,) in self.rows])}"
-        limit = self._config.data.max_length
+        limit, window = self._config.data.max_length * self._fields[0].max_windows, self._codecs.window
         if self._codecs.answer.per_position:
             further = len(self) - number
             split = f", {pluralize(further, 'more part')} of those longer than {limit} positions" if further else ""
             return f"{pluralize(len(self.targets), position)} in {pluralize(number, noun)}{split}"
         truncated = f", {self.truncated:,} of them truncated to {limit} positions" if self.truncated else ""
-        return f"{pluralize(number, noun)}{truncated}"
+        divided = 0 if window is None else int(np.count_nonzero(self.lengths > window))
+        windows = f", {divided:,} of them in windows" if divided else ""
+        return f"{pluralize(number, noun)}{windows}{truncated}"
 
 
 def _at_positions(values: Tensor, inputs: Sequence[InputBatch]) -> Tensor:

@@ -27,7 +27,7 @@ from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 
-BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in rows, and of packed rows, in positions
+BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
 MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
 
 
@@ -179,8 +179,10 @@ class SupervisedPredictor:
         lengths = np.array([sum(map(len, row)) for row in rows], np.int64)
         if self.codec.packed_field is not None:
             return [run.tolist() for run in packed_runs(np.arange(len(rows)), lengths, BATCH_POSITIONS)]
-        order = np.argsort(lengths, kind="stable").tolist()
-        return [order[start : start + BATCH_ROWS] for start in range(0, len(order), BATCH_ROWS)]
+        order = np.argsort(lengths, kind="stable")
+        window = self.codec.window
+        windows = np.ones_like(lengths) if window is None else -(-lengths // window)
+        return [run.tolist() for run in packed_runs(order, windows, BATCH_ROWS)]
 
     def _padded(self, rows: Sequence[Row]) -> dict[str, InputBatch]:
         device = next(self.net.parameters()).device
@@ -306,15 +308,18 @@ class SupervisedPredictor:
         return Observation((Surface(field.kind, labels, separator=" "),), tuple(predictions), tuple(attention))
 
     def _encoder_maps(self, calls: Mapping[str, AttentionCall], field: Field, row: EncodedRow) -> list[AttentionMap]:
-        """Return the attention of the encoder for each part of a row that is encoded separately."""
+        """Return the attention of the encoder for each part or window of a row that is encoded separately."""
         parts = field.parts(row)
+        sequences = [window for part in parts for window in field.windows(part)]
+        noun = "text" if len(parts) > 1 else "window"
         side = "encoder" if self.codec.continued is None else "decoder"
         maps: list[AttentionMap] = []
-        for number, part in enumerate(parts):
-            labels = field.labels(part)
+        for number, sequence in enumerate(sequences):
+            labels = field.labels(sequence)
             query, key = Axis(self._wording.position, labels), Axis(f"{self._wording.position} attended to", labels)
             for table in attention_maps(calls, query, key, row=number, side=side):
-                maps.append(table._replace(part=f"{table.part} of text {number + 1}") if len(parts) > 1 else table)
+                named = table._replace(part=f"{table.part} of {noun} {number + 1}")
+                maps.append(named if len(sequences) > 1 else table)
         return maps
 
     def read(self, line: str) -> Any:

@@ -174,6 +174,24 @@ def each_position_has_a_label(case: FieldCase, draw: Draw) -> None:
 
 
 @law(FIELD_LAWS)
+def windows_divide_each_part(case: FieldCase, draw: Draw) -> None:
+    """The windows of a part cover it without overlap, and each begins and ends as the part does."""
+    field = case.field
+    if field.packed:
+        return
+    for part in (part for row in case.encoded.rows for part in field.parts(row)):
+        windows = field.windows(part)
+        assert equal_values(np.concatenate(windows), part), "the windows of a part are not the part"
+        ends = [(window[:1], window[-1:]) for window in windows]
+        assert all(equal_values(own, (part[:1], part[-1:])) for own in ends), "a window lacks its first or last symbol"
+        if field.window is None:
+            assert len(windows) == 1, "a part without a limit has several windows"
+        else:
+            assert len(windows) <= field.max_windows, "a row has more windows than its limit"
+            assert max(map(len, windows)) <= field.window, "a window is longer than the network reads at once"
+
+
+@law(FIELD_LAWS)
 def the_first_visit_has_the_encoded_row(case: FieldCase, draw: Draw) -> None:
     """``augment`` at visit 0 is the identity."""
     for index, rows in enumerate(case.choices):

@@ -110,6 +110,9 @@ FIELDS: dict[str, Callable[[], FieldCase]] = {
     "Text that drops words": lambda: FieldCase(
         text(word_dropout=0.4, subword_features=50), TEXTS, tokenized("word")
     ),
+    "Text in windows": lambda: FieldCase(
+        text(windows=3, max_length=2, word_dropout=0.4, subword_features=20), TEXTS, tokenized("word")
+    ),
     "Text of pairs": lambda: FieldCase(text((1, 2), word_dropout=0.3), PAIRS, tokenized("character")),
     "Text of pairs apart": lambda: FieldCase(
         text((1, 2), separate=True, subword_features=20), PAIRS, tokenized("word")

@@ -11,7 +11,7 @@ from regard.answers.number import Number
 from regard.answers.number_scale import Scale
 from regard.answers.one_class import OneClass
 from regard.answers.plain_class import PlainClass
-from regard.core.field import Padded
+from regard.core.field import FieldBase, Padded
 from regard.data.graph_union import PackedGraphs
 from regard.data.labels import Labels
 from regard.data.order import packed_runs
@@ -22,6 +22,7 @@ from regard.fields.items import Items
 from regard.fields.node_features import EncodedGraph
 from regard.fields.pieces import without
 from regard.fields.text import Text
+from regard.fields.text_rows import in_windows
 from regard.metrics.numbers import number_metrics
 from regard.metrics.ranking import gain_sums, next_item_metrics
 from regard.tasks.net_outputs import HeadOutputs
@@ -60,7 +61,7 @@ DECLARED = {
         Edit(Text.learn, "return self", "self.max_length -= 1; return self"), "Text", "opened_is_as_learned"
     ),
     "a limit that the batch shares": caught(
-        Edit(Text.encode, "part[: self.max_length]", "part[: self.max_length // len(values) + 1]"),
+        Edit(Text.encode, "part[:limit]", "part[: limit // len(values) + 1]"),
         "Text", "encoding_does_not_depend_on_neighbors",
     ),
     "truncation that the batch shares": caught(
@@ -82,6 +83,13 @@ DECLARED = {
     ),
     "labels without the first symbol": caught(
         Edit(Text.labels, "numbers_of(row)", "numbers_of(row)[1:]"), "Text", "each_position_has_a_label"
+    ),
+    "windows that overlap": caught(
+        Edit(FieldBase.windows, "range(0, len(row), size)", "range(0, len(row), size - 1)"),
+        "Text in windows", "windows_divide_each_part",
+    ),
+    "windows without a beginning": caught(
+        Edit(in_windows, "(END, BEGIN, *window)", "(END, *window)"), "Text in windows", "windows_divide_each_part"
     ),
     "words dropped in evaluation": caught(
         Edit(Text.augment, "if not draws.visit:", "if draws.visit is None:"),

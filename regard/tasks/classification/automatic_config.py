@@ -14,7 +14,15 @@ from regard.tasks.classification.data_config import LabeledDataConfig
 from regard.tasks.classification.inputs import INPUTS
 from regard.tasks.classification.label_columns import LabelColumns, fasta_labels, labeled_columns, unnamed_label_column
 from regard.tasks.classification.labeled_text import read_labeled
-from regard.tasks.detect_files import common_head, describe_columns, detect_corpus, held_out_parts, wide_reasons
+from regard.tasks.classification.long_texts import LongTexts, choose_long_texts
+from regard.tasks.detect_files import (
+    DetectedCorpus,
+    common_head,
+    describe_columns,
+    detect_corpus,
+    held_out_parts,
+    wide_reasons,
+)
 
 SMALL = 20_000  # texts
 ADAMW = {"optimizer": "adamw", "learning_rate": 1e-3, "weight_decay": 0.1}
@@ -51,14 +59,38 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
     small, pair = total <= SMALL, len(detected.data.get("text", ())) == 2
     keys = _keys(detected)
     parts, held_out = held_out_parts(corpus, valid, examples="texts", hashed="their content", keys=keys)
-    texts = keys(FilesConfig.model_validate(parts["train"][0]))
-    tokens = count_tokens(len(text.split()) if spaced else len(text) for text in texts)
+
+    def lengths() -> Iterator[int]:
+        texts = keys(FilesConfig.model_validate(parts["train"][0]))
+        return (len(text.split()) if spaced else len(text) for text in texts)
+
+    tokens = count_tokens(lengths())
+    long = LongTexts() if len(detected.data["text"]) > 1 else choose_long_texts(overrides, lengths())
     # A character carries less information than a word, so training takes more epochs.
     epochs, patience = (20 if pair else 6 if small else 4, 3) if spaced else (40, 10)
     settings = training_settings(
-        overrides, tokens=tokens, epochs=epochs, optimizer=ADAMW, largest=2048,
+        overrides, tokens=tokens, epochs=epochs, optimizer=ADAMW, largest=2048, smallest=long.batch,
         patience=patience if "valid" in parts else None,
     )  # fmt: skip
+    reasons = _described(corpus, detected, held_out)
+    model, data, network = _network(small=small, spaced=spaced)
+    reasons += [network, *long.reasons]
+    if pair:
+        model |= _pair(reasons, by_words=small and spaced)
+    combined = "valid" in parts  # where the weights are chosen
+    model |= {"wide": overrides.get("baseline", True), "wide_training": "apart" if combined else "together"}
+    reasons += wide_reasons(overrides, combined=combined)
+    config = {
+        "task": {"kind": "classification"},
+        "data": {**parts, **detected.data, **data, **long.data},
+        "model": model,
+        "train": settings,
+    }
+    return Proposal(config, reasons)
+
+
+def _described(corpus: DetectedCorpus, detected: LabelColumns, held_out: str) -> list[str]:
+    """Return the reasons that name the columns and the validation data."""
     reasons = [f"{detected.description} → classification", held_out]
     if corpus.head.names:
         labels = detected.data["label"]
@@ -68,20 +100,7 @@ def choose(files: Sequence[Path], valid: Sequence[Path], overrides: Mapping[str,
         reasons.append("label of a record: the last word of its header line")
     else:
         reasons[0] += " (for translation: --task translation)"
-    model, data, network = _network(small=small, spaced=spaced)
-    reasons += [network]
-    if pair:
-        model |= _pair(reasons, by_words=small and spaced)
-    combined = "valid" in parts  # where the weights are chosen
-    model |= {"wide": overrides.get("baseline", True), "wide_training": "apart" if combined else "together"}
-    reasons += wide_reasons(overrides, combined=combined)
-    config = {
-        "task": {"kind": "classification"},
-        "data": {**parts, **detected.data, **data},
-        "model": model,
-        "train": settings,
-    }
-    return Proposal(config, reasons)
+    return reasons
 
 
 def _network(*, small: bool, spaced: bool) -> tuple[dict[str, Any], dict[str, Any], str]:

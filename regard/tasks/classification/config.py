@@ -29,6 +29,7 @@ class ClassificationConfig(EncoderRunConfig):
     """Config of a classifier's run. Frozen; the saved file has a value for every key."""
 
     codec_keys: ClassVar[tuple[str, ...]] = ("tokenizer", "input")
+    inherited_keys: ClassVar[tuple[str, ...]] = ("max_length", "long_texts", "max_windows")
     metric_names: ClassVar[tuple[str, ...]] = tuple(name for names in METRICS.values() for name in names)
 
     data: LabeledDataConfig
@@ -53,9 +54,10 @@ class ClassificationConfig(EncoderRunConfig):
             self.model.encoder,
             f"{pluralize(self.model.affixes, 'affix', 'affixes')}, " if self.model.affixes else "",
         )
+        windows = f", up to {self.data.windows} windows of {self.data.max_length} pieces" if self.data.window else ""
         return (
             f"classifier, {side.kind} encoder, {pluralize(side.depth, 'layer')}, width {side.width}, {affixes}pooling "
-            f"{self.model.pooling}, dropout {side.dropout}"
+            f"{self.model.pooling}, dropout {side.dropout}{windows}"
         )
 
     @classmethod
@@ -101,6 +103,20 @@ class ClassificationConfig(EncoderRunConfig):
         if self.model.matches and not self.model.affixes:
             why = "the vectors of matches are stored with those of affixes"
             raise InvalidCombination("model.matches", "model.affixes", why=why, help="--set model.affixes=20000")
+        return self
+
+    @model_validator(mode="after")
+    def _windows_are_pooled(self) -> Self:
+        if self.data.window is None:
+            return self
+        if len(self.data.text) > 1:
+            why = f"windows divide a single text, but data.text names {len(self.data.text)}, which are read together"
+            raise InvalidCombination("data.long_texts", "data.text", why=why, help="--set data.long_texts=cropped")
+        if self.model.pooling in ("first", "last"):
+            why = f"the {self.model.pooling} state is of one window and has not read the others"
+            raise InvalidCombination(
+                "data.long_texts", "model.pooling", why=why, help="--set model.pooling=attention, or mean"
+            )
         return self
 
     @model_validator(mode="after")

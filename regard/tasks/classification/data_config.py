@@ -19,7 +19,7 @@ def _as_list(value: Any) -> Any:
     return [value] if isinstance(value, str | int) else value
 
 
-TEXT_KEYS = ("text", "label", "tokenizer", "reverse_complement", "hidden_tokens")
+TEXT_KEYS = ("text", "label", "tokenizer", "long_texts", "max_windows", "reverse_complement", "hidden_tokens")
 
 
 class LabeledDataConfig(DataSection):
@@ -46,7 +46,18 @@ class LabeledDataConfig(DataSection):
     label_separator: str = Field(",", min_length=1, description="separator of the labels of a text, for several labels")
     tokenizer: TokenizerConfig = Field(TokenizerConfig(kind="word"), description="tokenizer of all text columns")
     max_length: int = Field(
-        256, ge=1, le=1 << 20, description="maximum number of pieces of a text column; longer texts are truncated"
+        256,
+        ge=1,
+        le=1 << 20,
+        description="maximum number of pieces of a text column, or of a window; see long_texts for longer texts",
+    )
+    long_texts: Literal["cropped", "windows"] = Field(
+        "cropped",
+        description="texts longer than max_length: `cropped` reads their first max_length pieces; `windows` reads "
+        "consecutive windows of max_length pieces, encodes each separately, and pools the positions of all windows",
+    )
+    max_windows: int = Field(
+        8, ge=2, le=1 << 12, description="maximum number of windows of a text; the rest of a longer text is truncated"
     )
     reverse_complement: bool = Field(
         False, description="for DNA: train on the reverse complement of a random half of the texts in each epoch"
@@ -70,6 +81,16 @@ class LabeledDataConfig(DataSection):
         if self.input != "text":
             return ("label",)
         return self.label if isinstance(self.label, tuple) else (self.label,)
+
+    @property
+    def windows(self) -> int:
+        """Maximum number of windows of a text; 1: longer texts are truncated."""
+        return self.max_windows if self.long_texts == "windows" else 1
+
+    @property
+    def window(self) -> int | None:
+        """Number of positions of a window, including BEGIN and END; None: a text is one sequence."""
+        return self.max_length + 2 if self.windows > 1 else None
 
     @property
     def by_default(self) -> bool:

@@ -36,7 +36,7 @@ def make_text(data: LabeledDataConfig, model: ClassifierModelConfig | None = Non
         data.text, max_length=data.max_length, subword_features=0 if model is None else model.affixes,
         word_dropout=data.hidden_tokens, other_strand=data.reverse_complement,
         separate=separate, separators=1 if model is None or separate else model.separators,
-        matches=model is not None and model.matches,
+        matches=model is not None and model.matches, windows=data.windows,
     )  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from regard.tasks.supervised import Supervised
 
 def _build(config: ClassificationConfig, spec: Mapping[str, int]) -> SequenceClassifier:
     input = input_of(config.data.input).network(config.model, spec)
-    return build_classifier(config.model, input, classes=spec["classes"])
+    return build_classifier(config.model, input, classes=spec["classes"], window=config.data.window)
 
 
 def _sample(folder: Path) -> dict[str, Any]:
@@ -50,6 +50,8 @@ def _export_form(config: ClassificationConfig) -> EncoderForm:
         obstacles[f"its pooling is {model.pooling}"] = "model.pooling=first"
     if model.pairs == "apart":
         obstacles["it encodes texts separately"] = "model.pairs=together"
+    if data.window is not None:
+        obstacles["it reads long texts in windows"] = "data.long_texts=cropped"
     if model.wide:
         obstacles["a baseline is added to its outputs"] = "model.wide=false"
     if data.input != "text":
