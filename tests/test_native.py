@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from regard.models.copying import Pointed, mixture
+from regard.native import runner as runners
 from regard.native.beam import MAX_BEST
 from regard.native.call import Tables
 from regard.native.library import Library, find
@@ -363,11 +364,12 @@ def test_best_types_are_as_probable_as_among_all_types(name: str, types: int, si
     half=st.booleans(),
     gate=st.sampled_from([-200.0, 0.0, 3.0, 40.0]),
     few=st.booleans(),  # the pieces of a source are of few types
+    together=st.booleans(),  # threads share few rows
     seed=st.integers(0, 99),
 )
 def test_outputs_copy_what_a_pointer_attends_to(
     name: str, lengths: list[int], types: int, best: int, beam: int, threads: int, half: bool, gate: float, few: bool,
-    seed: int,
+    together: bool, seed: int,
 ) -> None:  # fmt: skip
     """log P of all types, of the best ones, and of the one that is asked for, as ``mixture`` computes them."""
     rows, columns, best = len(lengths) * beam, 21, min(best, types - 2)
@@ -403,7 +405,9 @@ def test_outputs_copy_what_a_pointer_attends_to(
         batch.best, batch.log_p = count, log_p
         batch.value, batch.best_type, batch.requested_value = found, token, torch.empty(rows)
         batch.suppressed, batch.requested, one = int32([1, 2]), asked, batch.requested_value
-        runner.run(rows, columns)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runners, "MIN_SHARED_BYTES", 0 if together else 2**30)
+            runner.run(rows, columns)
         if not count:
             torch.testing.assert_close(log_p[:, :types].double(), wanted, rtol=2e-5, atol=1e-4)
             continue
@@ -423,22 +427,18 @@ def test_of_equally_probable_types_the_first_is_the_best_copied_or_not(name: str
     program.mix(gate, out, gate, 1, 1)
     program.head(at, torch.zeros(4, 16), None, gate)
     table = torch.zeros(1, 1, 2, 16)
-    for tokens, wanted in (([3, 1], [1, 3, 0, 2]), ([3, 3], [3, 0, 1, 2])):
-        runner = Runner(program, 1)
-        runner.prepare(1).zero_()
-        batch = runner.batch
-        batch.slot, batch.length, batch.sources = (
-            int32([0]),
-            int32([2]),
-            Tables([(table, table, int32(tokens).view(1, 1, 2, 1))]),
-        )
-        value, token = torch.empty(1, 4), torch.empty(1, 4, dtype=torch.int32)
-        batch.best, batch.value, batch.best_type = 4, value, token
-        runner.run(1, 2)
-        assert token[0].tolist() == wanted
-        torch.testing.assert_close(
-            value.exp()[0], torch.tensor([5, 1, 1, 1] if len(set(tokens)) == 1 else [3, 3, 1, 1]) / 8
-        )
+    for best in (1, 2, 4):
+        for tokens, wanted, shares in (([3, 1], [1, 3, 0, 2], [3, 3, 1, 1]), ([3, 3], [3, 0, 1, 2], [5, 1, 1, 1])):
+            runner = Runner(program, 1)
+            runner.prepare(1).zero_()
+            batch = runner.batch
+            batch.slot, batch.length = int32([0]), int32([2])
+            batch.sources = Tables([(table, table, int32(tokens).view(1, 1, 2, 1))])
+            value, token = torch.empty(1, best), torch.empty(1, best, dtype=torch.int32)
+            batch.best, batch.value, batch.best_type = best, value, token
+            runner.run(1, 2)
+            assert token[0].tolist() == wanted[:best]
+            torch.testing.assert_close(value.exp()[0], torch.tensor(shares[:best]) / 8)
 
 
 @every_set

@@ -115,7 +115,6 @@ static void copy_source(const Operation *o, const Batch *b, const Share *s, int6
     int64_t length = b->length[record], outputs = o->matrix->outputs;
     float *x = (b->best ? b->logits : b->log_p) + row * outputs, *copied = b->copied + s->thread * outputs;
     float share = 1 / (1 + expf(*at(b, record, o->other)));  // 1 - g
-    for (int64_t j = 0; j < length; j++) copied[token[j]] = 0;
     for (int64_t j = 0; j < length; j++) copied[token[j]] += share * weight[j];
     for (int64_t j = 0; j < length; j++) {
         int32_t y = token[j];

@@ -76,7 +76,7 @@ typedef struct {
     float *pointed;          // [rows][pointed_step] the pointer's weight of each source position
     int64_t pointed_step;
     float *logits;           // [rows][outputs] for the best types: logits of all types
-    float *copied;           // [threads][outputs] copied probability by type, for one row at a time
+    float *copied;           // [threads][outputs] copied probability by type of the current row; zeros between rows
     void *partial;           // [threads][rows] of Best: partial results over each part of the types
 } Batch;
 
