@@ -1,6 +1,6 @@
 """Times decoding by each implementation: the reference, torch's fast path and the kernels in C.
 
-    python bench/fast_paths.py [--presets small base] [--rows 1 64] [--rounds 5]
+    python bench/fast_paths.py [--presets small base] [--rows 1 64] [--rounds 5] [--copying]
 
 All compute in float32 with one thread, in one process, in turn. Figures are milliseconds of the thread's own time for
 each step, with reading of the source or the prompt; medians of rounds, the first of which is not counted. Ratios are
@@ -47,7 +47,10 @@ def main() -> None:
             for batch in arguments.rows:
                 for beam in (None, 5):
                     name = f"translation, {preset}, {batch} at a time, {'greedy' if beam is None else f'beam {beam}'}"
-                    rows.append(_measure(name, _translation(preset, batch, beam), arguments.rounds, OUTPUT))
+                    calls = _translation(preset, batch, beam, copying=arguments.copying)
+                    rows.append(_measure(name, calls, arguments.rounds, OUTPUT))
+                if arguments.copying:
+                    continue
                 rows.append(
                     _measure(
                         f"language model, {preset}, {batch} at a time, greedy",
@@ -62,14 +65,17 @@ def main() -> None:
     (folder / "fast-paths.json").write_text(json.dumps(report, indent=2))
 
 
-def _translation(preset: str, batch: int, beam: int | None) -> dict[str, Call]:
-    whole = model(preset, TYPES).eval()
-    parts = {"encoder": whole.encoder, "decoder": whole.decoder, "projection": whole.head.weight}
+def _translation(preset: str, batch: int, beam: int | None, *, copying: bool) -> dict[str, Call]:
+    whole = model(preset, TYPES, copying=copying).eval()
+    parts: dict[str, Any] = {
+        "encoder": whole.encoder, "decoder": whole.decoder, "projection": whole.head.weight, "bias": whole.head.bias,
+        "copying": whole.copying,
+    }  # fmt: skip
     reference: Any = SimpleNamespace(session=whole.session, chunked_step=chunked(whole.step))
     paths: dict[str, Any] = {
         "reference": reference,
-        "torch": FastEncoderDecoder(**parts, bias=whole.head.bias),
-        "kernels": NativeEncoderDecoder(**parts, bias=whole.head.bias),
+        "torch": FastEncoderDecoder(**parts),
+        "kernels": NativeEncoderDecoder(**parts),
     }
     return {name: decoding(path, batch=batch, length=LENGTH, types=TYPES, beam=beam) for name, path in paths.items()}
 
@@ -101,6 +107,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--presets", nargs="+", default=["small", "base"], choices=list(SIZES))
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 64])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--copying", action="store_true", help="only translation, by models that copy source tokens")
     return parser.parse_args()
 
 

@@ -36,9 +36,10 @@ OUTPUT = 16  # pieces that are decoded
 SYMBOLS = Symbols(BEGIN, END, suppressed=(PAD, BEGIN, END))
 
 
-def model(preset: str, types: int) -> EncoderDecoder:
+def model(preset: str, types: int, *, copying: bool = False) -> EncoderDecoder:
     torch.manual_seed(1)
-    return build(ModelConfig.model_validate({"preset": preset}), source_types=types, target_types=types)
+    config = ModelConfig.model_validate({"preset": preset, "copying": copying})
+    return build(config, source_types=types, target_types=types)
 
 
 def update(of: EncoderDecoder, *, batch: int, length: int, types: int, threads: int) -> Callable[[], None]:

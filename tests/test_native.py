@@ -14,6 +14,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.nn import functional
 
+from regard.models.copying import Pointed, mixture
+from regard.native import runner as runners
 from regard.native.beam import MAX_BEST
 from regard.native.call import Tables
 from regard.native.library import Library, find
@@ -349,6 +351,94 @@ def test_best_types_are_as_probable_as_among_all_types(name: str, types: int, si
     wanted, order = (x.double() @ weight.double().T).log_softmax(-1).sort(-1, descending=True)
     torch.testing.assert_close(value.double(), wanted[:, :best], rtol=2e-6, atol=2e-5 * size)
     assert torch.equal(found.long(), order[:, :best])
+
+
+@every_set
+@quick
+@given(
+    lengths=st.lists(st.integers(0, 20), min_size=1, max_size=7),
+    types=st.sampled_from([5, 20, 64, 67, 300]),
+    best=st.integers(1, 12),
+    beam=st.integers(1, 3),
+    threads=st.integers(1, 3),
+    half=st.booleans(),
+    gate=st.sampled_from([-200.0, 0.0, 3.0, 40.0]),
+    few=st.booleans(),  # the pieces of a source are of few types
+    together=st.booleans(),  # threads share few rows
+    seed=st.integers(0, 99),
+)
+def test_outputs_copy_what_a_pointer_attends_to(
+    name: str, lengths: list[int], types: int, best: int, beam: int, threads: int, half: bool, gate: float, few: bool,
+    together: bool, seed: int,
+) -> None:  # fmt: skip
+    """log P of all types, of the best ones, and of the one that is asked for, as ``mixture`` computes them."""
+    rows, columns, best = len(lengths) * beam, 21, min(best, types - 2)
+    program = Program(kernels(name), "float32")
+    at, own, out = program.allocate(16), program.allocate(16), program.allocate(16)
+    weight = 3 * drawn(types, 16, seed=seed)
+    program.point(at, out, FilledHeads(1, 1, 16, 16), 0)
+    program.mix(own, out, own, 1, 1)
+    program.head(at, weight, None, own)
+    draw = torch.Generator().manual_seed(seed)
+    tokens = torch.randint(0, 3 if few else types, (len(lengths), columns), dtype=torch.int32, generator=draw)
+    tables = [drawn(len(lengths), 1, columns, width, seed=seed + width) for width in (16, 1)]
+    key, value = (fill(x).to(torch.float16 if half else torch.float32) for x in tables)
+    x, gates = drawn(rows, 16, seed=seed + 1), gate + drawn(rows, 1, seed=seed + 2)
+    slot = torch.arange(len(lengths)).flip(0).repeat_interleave(beam)
+    length = torch.tensor(lengths)[slot]
+    asked = tokens[slot, 0].clone()
+
+    seen = torch.arange(columns) < length[:, None]
+    energy = torch.einsum("rw,rcw->rc", x.double(), key[slot, 0].double()).masked_fill(~seen, -math.inf)
+    weights = energy.softmax(-1).nan_to_num()
+    logit = (weights * value[slot, 0, :, 0].double()).sum(-1) + gates[:, 0].double()
+    wanted = mixture(x.double() @ weight.double().T, Pointed(logit, weights, tokens[slot].long()))
+
+    for count in (0, best):
+        runner = Runner(program, threads)
+        runner.prepare(rows)[:, :32] = fill(torch.cat([x, gates], 1))
+        batch = runner.batch
+        batch.slot, batch.length = slot.int(), length.int()
+        batch.sources = Tables([(key, value, tokens[:, None, :, None].contiguous())])
+        log_p = torch.empty(rows, filled(types))
+        found, token = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.int32)
+        batch.best, batch.log_p = count, log_p
+        batch.value, batch.best_type, batch.requested_value = found, token, torch.empty(rows)
+        batch.suppressed, batch.requested, one = int32([1, 2]), asked, batch.requested_value
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runners, "MIN_SHARED_BYTES", 0 if together else 2**30)
+            runner.run(rows, columns)
+        if not count:
+            torch.testing.assert_close(log_p[:, :types].double(), wanted, rtol=2e-5, atol=1e-4)
+            continue
+        torch.testing.assert_close(one.double(), wanted.gather(1, asked[:, None].long())[:, 0], rtol=2e-5, atol=1e-4)
+        order = wanted.index_fill(1, torch.tensor([1, 2]), -math.inf).sort(-1, descending=True)
+        torch.testing.assert_close(found.double(), order.values[:, :count], rtol=2e-5, atol=1e-4)
+        assert all(len(set(row)) == count for row in token.tolist())
+        torch.testing.assert_close(wanted.gather(1, token.long()), found.double(), rtol=2e-5, atol=1e-4)
+
+
+@every_set
+def test_of_equally_probable_types_the_first_is_the_best_copied_or_not(name: str) -> None:
+    """Two pieces with a fourth each, in the other order; what is left are types of an eighth."""
+    program = Program(kernels(name), "float32")
+    at, gate, out = program.allocate(16), program.allocate(16), program.allocate(16)
+    program.point(at, out, FilledHeads(1, 1, 16, 16), 0)
+    program.mix(gate, out, gate, 1, 1)
+    program.head(at, torch.zeros(4, 16), None, gate)
+    table = torch.zeros(1, 1, 2, 16)
+    for best in (1, 2, 4):
+        for tokens, wanted, shares in (([3, 1], [1, 3, 0, 2], [3, 3, 1, 1]), ([3, 3], [3, 0, 1, 2], [5, 1, 1, 1])):
+            runner = Runner(program, 1)
+            runner.prepare(1).zero_()
+            batch = runner.batch
+            batch.slot, batch.length = int32([0]), int32([2])
+            batch.sources = Tables([(table, table, int32(tokens).view(1, 1, 2, 1))])
+            value, token = torch.empty(1, best), torch.empty(1, best, dtype=torch.int32)
+            batch.best, batch.value, batch.best_type = best, value, token
+            runner.run(1, 2)
+            assert token[0].tolist() == wanted[:best]
+            torch.testing.assert_close(value.exp()[0], torch.tensor(shares[:best]) / 8)
 
 
 @every_set

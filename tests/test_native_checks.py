@@ -230,6 +230,48 @@ def test_steps_of_a_beam_have_room_for_all_of_them() -> None:
             call(wrong, ahead=3)
 
 
+def copied(sources: list[tuple[Tensor, ...]] | None, longest: int = COLUMNS, **changed: Any) -> None:
+    """Run a program whose head copies tokens of the second layer of sources."""
+    assert kernels is not None
+    made = Program(kernels, "float32")
+    x, gate, out = made.allocate(16), made.allocate(16), made.allocate(16)
+    made.point(x, out, FilledHeads(1, 1, 16, 16), 1)
+    made.head(x, torch.randn(TYPES, 16), None, gate)
+    runner = Runner(made, 1)
+    right = {name: given()[name] for name in ("slot", "length", "best", "value", "best_type")}
+    for name, value in (right | {"sources": None if sources is None else Tables(sources)} | changed).items():
+        setattr(runner.batch, name, value)
+    runner.run(ROWS, longest)
+
+
+@needs_kernels
+def test_a_pointer_copies_types_that_there_are() -> None:
+    table, wide = torch.zeros(SLOTS, 1, COLUMNS, 16), torch.zeros(SLOTS, 1, COLUMNS, 32)
+    token = torch.full((SLOTS, 1, COLUMNS, 1), TYPES - 1, dtype=torch.int32)
+    beyond, before = token.clone(), token.clone()
+    beyond[2, 0, 5], before[2, 0, 5] = TYPES, -1
+    copied([(table, table), (table, table, token)])
+    copied([(table, table, beyond), (table, table, token)])  # of a layer that nothing points to
+    copied([(table, table), (table, table, token)], best=0, log_p=torch.zeros(ROWS, 32))
+    for wrong in (
+        None,
+        [(table, table, token)],
+        [(table, table), (table, table)],
+        [(table, table, token), (table, table)],
+        [(table, table), (table, wide, token)],
+        *([(table, table), (table, table, x)] for x in (beyond, before, token.long(), token[:, :, :5], token[:2])),
+        [(table, table), (table, table, token.transpose(0, 2).contiguous().transpose(0, 2))],
+    ):
+        with pytest.raises(ValueError):
+            copied(wrong)
+    right: list[tuple[Tensor, ...]] = [(table, table), (table, table, token)]
+    for changed in ({"length": None}, {"length": int32([COLUMNS + 1, 0, 0, 0])}, {"slot": int32([SLOTS, 0, 0, 0])}):
+        with pytest.raises(ValueError):
+            copied(right, **changed)
+    with pytest.raises(ValueError, match="length 6 at index 0 is not between 0 and 5"):
+        copied(right, longest=5)
+
+
 def seen(rows: int) -> dict[str, Any]:
     """Results of so many rows of all."""
     found = torch.zeros(rows, 3, dtype=torch.int32)
@@ -349,6 +391,18 @@ BUILT: dict[str, Callable[[Program, Region], Any]] = {
     "heads without filling": lambda p, x: p.attend_rows(x, x, p.allocate(64), FilledHeads(2, 1, 8, 32)),
     "a layer before the first": lambda p, x: p.keep(x, x, FilledHeads(1, 1, 16, 16), -1),
     "a head of another width": lambda p, x: p.head(x, torch.zeros(5, 48), None),
+    "a pointer of two heads": lambda p, x: p.point(x, p.allocate(32), FilledHeads(2, 1, 16, 16), 0),
+    "two pointers": lambda p, x: [p.point(x, p.allocate(16), FilledHeads(1, 1, 32, 16), layer) for layer in (0, 1)],
+    "a pointer beyond the record": lambda p, x: p.point(x, Region(p.features, 16), FilledHeads(1, 1, 32, 16), 0),
+    "a head that copies without a pointer": lambda p, x: p.head(x, torch.zeros(5, 32), None, x),
+    "a head that leaves out the pointer": lambda p, x: [
+        p.point(x, p.allocate(16), FilledHeads(1, 1, 32, 16), 0),
+        p.head(x, torch.zeros(5, 32), None),
+    ],
+    "a gate beyond the records": lambda p, x: [
+        p.point(x, p.allocate(16), FilledHeads(1, 1, 32, 16), 0),
+        p.head(x, torch.zeros(5, 32), None, Region(p.features, 16)),
+    ],
     "a head of no types": lambda p, x: p.head(x, torch.zeros(0, 32), None),
     "a format that there is not": lambda p, x: Program(p.library, "int4").product(x, x, torch.zeros(32, 32)),  # type: ignore[arg-type]
     "an activation that there is not": lambda p, x: p.product(

@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int, Int16
+from jaxtyping import Float, Int, Int16, Int32
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -27,13 +27,18 @@ SPARE = 4 / 3
 
 
 class KeyValueTable:
-    """Keys and values that one layer attends to: of target cells (times, hypotheses) or of source positions."""
+    """Keys and values that one layer attends to: of target cells (times, hypotheses) or of source positions.
+
+    ``token``: the source tokens that a pointer copies; None for a layer.
+    """
 
     def __init__(
         self, key: Float[Tensor, "slots key_heads *positions key_width"],
         value: Float[Tensor, "slots key_heads *positions value_width"],
+        token: Int32[Tensor, "slots 1 positions 1"] | None = None,
     ) -> None:  # fmt: skip
-        self.key, self.value = key, value
+        self.key, self.value, self.token = key, value, token
+        self.tensors: tuple[Tensor, ...] = (key, value) if token is None else (key, value, token)
 
     # Views for matrix products, cached: within a step, creating a view takes the same time as an addition.
     @cached_property
@@ -45,8 +50,8 @@ class KeyValueTable:
         return self.value.flatten(0, 1).flatten(1, -2)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> KeyValueTable:
-        """Return a table with ``change`` applied to keys and values."""
-        return KeyValueTable(change(self.key), change(self.value))
+        """Return a table with ``change`` applied to keys, values and tokens."""
+        return KeyValueTable(*map(change, self.tensors))
 
 
 @dataclass
@@ -54,7 +59,7 @@ class FastSession:
     """Decoder state of a batch of sentences, with ``width`` rows (hypotheses) per sentence."""
 
     cells: list[KeyValueTable]  # keys and values of the target, per layer
-    sources: list[KeyValueTable]  # keys and values of the source, per layer
+    sources: list[KeyValueTable]  # keys and values of the source, per layer, and those of a pointer
     history: Int16[Tensor, "slots hypotheses times"]  # the hypothesis whose cell of that time is read
     slots: list[int]  # per sentence: the slot with its tables
     time: list[int]  # per sentence: the number of tokens read so far
@@ -210,7 +215,7 @@ class FastSession:
         return replace(alone, cells=cells, history=torch.zeros_like(history)[:, None], width=1)
 
     def _tensors(self) -> list[Tensor]:
-        return [x for layer in (*self.cells, *self.sources) for x in (layer.key, layer.value)] + [self.history]
+        return [x for layer in (*self.cells, *self.sources) for x in layer.tensors] + [self.history]
 
 
 def _run_length(block: list[int]) -> int:

@@ -140,12 +140,14 @@ class FastLayer:
         assert key is not None and value is not None
         _write(cells.key, key, layout)
         _write(cells.value, value, layout)
-        return self.own.add_output(_attend(query, sizes, cells, layout.cell_mask(sizes), layout), gate, residual)
+        context, _ = attend(query, sizes, cells, layout.cell_mask(sizes), layout)
+        return self.own.add_output(context, gate, residual)
 
     def _attend_source(self, x: Rows, residual: Rows, source: KeyValueTable, layout: StepLayout) -> Rows:
         sizes = self.other.sizes
         query, _, _, gate = self.other.project(x, layout.rows, self.table_dtype)
-        return self.other.add_output(_attend(query, sizes, source, layout.source_mask(sizes), layout), gate, residual)
+        context, _ = attend(query, sizes, source, layout.source_mask(sizes), layout)
+        return self.other.add_output(context, gate, residual)
 
 
 def _additive(visible: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tensor, "*shape"]:
@@ -153,14 +155,14 @@ def _additive(visible: Bool[Tensor, "*shape"], dtype: torch.dtype) -> Float[Tens
     return torch.zeros(visible.shape, dtype=dtype, device=visible.device).masked_fill_(~visible, torch.finfo(dtype).min)
 
 
-def _attend(
+def attend(
     query: Float[Tensor, "rows heads query_width"],
     heads: HeadSizes,
     table: KeyValueTable,
     mask: Float[Tensor, "tables queries keys"],
     layout: StepLayout,
-) -> Float[Tensor, "rows heads value_width"]:
-    """Compute softmax(q·k + mask) v of every hypothesis over all keys of its slot; q is already scaled."""
+) -> tuple[Float[Tensor, "rows heads value_width"], Float[Tensor, "tables queries keys"]]:
+    """Return softmax(q·k + mask) v of every hypothesis over all keys of its slot, and the softmax; q is scaled."""
     slots, width = len(table.key), table.key_view.shape[1]
     queries = layout.to_slots(_by_head(query, heads, layout), slots)
     folded = queries.reshape(slots * heads.key_heads, heads.group * layout.width, width)
@@ -168,7 +170,7 @@ def _attend(
     context = torch.bmm(weights, table.value_view).view(*queries.shape[:4], table.value_view.shape[2])
     context = layout.from_slots(context)
     context = context if layout.width == 1 else context.permute(0, 3, 1, 2, 4)
-    return context.reshape(layout.rows, heads.heads, table.value_view.shape[2])
+    return context.reshape(layout.rows, heads.heads, table.value_view.shape[2]), weights
 
 
 def _by_head(

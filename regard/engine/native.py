@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from threading import Lock
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -20,10 +20,13 @@ from regard.attention.span import Span
 from regard.engine.cache import BUCKET, FastSession, KeyValueTable
 from regard.engine.native_head import NativeHead
 from regard.engine.native_layer import Attention
+from regard.engine.native_pointer import NativePointer
 from regard.engine.native_stack import NativeStack, native_obstacle
 from regard.engine.obstacles import layer_obstacle
+from regard.engine.pointer import source_tokens
 from regard.engine.transformer import leading
 from regard.engine.transformer import obstacle as decoder_obstacle
+from regard.models.copying import Copying
 from regard.models.input import TokenInput
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.transformer import TransformerDecoder, TransformerEncoder
@@ -57,6 +60,7 @@ class NativeEncoderDecoder:
         decoder: the model's decoder.
         projection: the output projection.
         bias: the bias of the output projection.
+        copying: the pointer of a model that copies source tokens.
         format: ``float32``, or ``int8`` for products in 8 bits.
         threads: threads of the kernels; default: the number of torch's threads.
 
@@ -66,7 +70,8 @@ class NativeEncoderDecoder:
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
-        *, bias: Float[Tensor, "types"] | None = None, format: Format = "float32", threads: int | None = None,
+        *, bias: Float[Tensor, "types"] | None = None, copying: Copying | None = None, format: Format = "float32",
+        threads: int | None = None,
     ) -> None:  # fmt: skip
         kernels = library()
         if kernels is None or (reason := obstacle(decoder)) is not None:
@@ -77,15 +82,21 @@ class NativeEncoderDecoder:
         self.stack = NativeStack(
             kernels, format, cast(TokenInput, decoder.embedding), decoder.stack, decoder.norm, own_cells=True
         )
-        self.stack.program.head(self.stack.features, projection, bias)
+        own = [cast(SelfAttention, layer.mixer).attention for layer in decoder.stack]
+        readers: list[Attention | NativePointer] = [
+            Attention(cast(AttentionReader, layer.reader).attention) for layer in decoder.stack
+        ]
+        gate = None
+        if copying is not None:
+            pointer = NativePointer(copying)
+            gate = pointer.add(self.stack.program, self.stack.features, len(readers))
+            readers.append(pointer)
+        self.stack.program.head(self.stack.features, projection, bias, gate)
+        self.copies = copying is not None
         self.runner = Runner(self.stack.program, threads)
         self.head = NativeHead(self.runner, len(projection))
         self._lock = Lock()  # threads of a server share a model, and a runner holds one call
-        readers = [cast(AttentionReader, layer.reader).attention for layer in decoder.stack]
-        own = [cast(SelfAttention, layer.mixer).attention for layer in decoder.stack]
-        self.own, self.read = (
-            [Attention(attention).sizes for attention in attentions] for attentions in (own, readers)
-        )
+        self.own, self.read = [Attention(attention).sizes for attention in own], [reader.sizes for reader in readers]
         self.encoder = _NativeEncoder(kernels, format, encoder, readers, threads)
 
     @torch.no_grad()
@@ -95,7 +106,12 @@ class NativeEncoderDecoder:
         lengths = span.length.tolist()
         slots = len(lengths)
         cells = self._tables(self.own, slots, 2 * BUCKET, 1)
-        sources = self._tables(self.read, slots, max(lengths, default=0))
+        longest = max(lengths, default=0)
+        sources = self._tables(self.read, slots, longest)
+        if self.copies:
+            (tokens, valid), pointer = leading(source[..., None], span.valid), sources[-1]
+            token = source_tokens(tokens[:, :longest, 0], valid[:, :longest])
+            sources[-1] = KeyValueTable(pointer.key, pointer.value, token)
         with self._lock:
             self.encoder.fill(sources, source, span, lengths)
         return FastSession.of(cells, sources, lengths)
@@ -167,8 +183,8 @@ class _PreparedRows:
         numbers = np.array([session.time, session.slots, session.lengths], np.int32).reshape(3, -1)
         self.time, self._slot, self._length = torch.from_numpy(numbers.repeat(width, 1))
         self._place = torch.from_numpy(np.tile(np.arange(width, dtype=np.int32), len(session.slots)))
-        self._cells = Tables([(table.key, table.value) for table in session.cells])
-        self._sources = Tables([(table.key, table.value) for table in session.sources])
+        self._cells = Tables([table.tensors for table in session.cells])
+        self._sources = Tables([table.tensors for table in session.sources])
 
     def fill(self, batch: Call) -> None:
         batch.time, batch.slot, batch.place, batch.length = self.time, self._slot, self._place, self._length
@@ -180,7 +196,8 @@ class _NativeEncoder:
     """Encoder that computes the keys and values of sources for a decoder's layers."""
 
     def __init__(
-        self, kernels: Library, format: Format, encoder: Encoder, readers: list[Any], threads: int
+        self, kernels: Library, format: Format, encoder: Encoder, readers: Sequence[Attention | NativePointer],
+        threads: int,
     ) -> None:  # fmt: skip
         self.encoder = deepcopy(encoder).eval().float()
         self.stack: NativeStack | None = None
@@ -195,12 +212,12 @@ class _NativeEncoder:
             program = Program(kernels, format)
             states = program.allocate(self.encoder.width)
         self.states = states
-        sizes = [Attention(reader).sizes for reader in readers]
+        sizes = [reader.sizes for reader in readers]
         projected = program.allocate(
             max((heads.key_heads * (heads.width + heads.value_width) for heads in sizes), default=0)
         )
         for number, reader in enumerate(readers):
-            Attention(reader).add_source(program, states, projected, number)
+            reader.add_source(program, states, projected, number)
         self.runner = Runner(program, threads)
 
     def fill(
@@ -211,7 +228,7 @@ class _NativeEncoder:
         states = None if self.stack else leading(self.encoder(source, span).states, span.valid)[0]
         if self.stack is not None and self.stack.grow(longest):
             runner.refresh()
-        tables = Tables([(table.key, table.value) for table in sources])
+        tables = Tables([table.tensors for table in sources])
         tokens = source.numpy().astype(np.int32)[span.valid.numpy()]  # small arrays cost less in numpy
         read = 0
         for first, last in groups(lengths, ROWS_PER_THREAD * runner.threads):

@@ -9,6 +9,7 @@ from torch import nn
 from regard.attention.heads import PROJECTIONS, AttentionReader, MultiHead, SelfAttention
 from regard.attention.mask import Causal, Mask, Padding, Window
 from regard.attention.mechanisms.dot import Dot
+from regard.models.copying import Copying
 from regard.models.transformer.feed_forward import FeedForward, GatedFeedForward
 from regard.models.transformer.layer import TransformerLayer
 from regard.models.transformer.norms import PostNorm, PreNorm, Residual
@@ -59,6 +60,11 @@ def layer_obstacle(
         return "its residual frames are neither post-norm nor pre-norm"
     known = {prefix + name for prefix, names in KNOWN.items() for name in names}
     return unknown_parameters(layer, known, prefixes=("around_",))
+
+
+def copying_obstacle(copying: nn.Module | None) -> str | None:
+    """Return the reason why the pointer of a model has no fast implementation, or None."""
+    return None if copying is None or type(copying) is Copying else f"its pointer is a {type(copying).__name__}"
 
 
 def _serves(mask: Mask, own: Collection[Mask], *, windows: bool) -> bool:

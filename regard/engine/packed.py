@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import linear, pad
 
+from regard.models.copying import Pointed, mixture
 from regard.models.transformer.feed_forward import FeedForward
 from regard.search.contract import Reduce
 
@@ -136,13 +137,21 @@ class FastHead:
         (log_p_rows,) = self.reduce(features, count, lambda log_p, rows: (log_p,))
         return log_p_rows
 
-    def reduce(self, features: Float[Tensor, "padded width"], count: int, reduce: Reduce) -> tuple[Tensor, ...]:
-        """Apply ``reduce`` to the first ``count`` rows, a few at a time, to stay within the processor's cache."""
+    def reduce(
+        self, features: Float[Tensor, "padded width"], count: int, reduce: Reduce, pointed: Pointed | None = None
+    ) -> tuple[Tensor, ...]:
+        """Apply ``reduce`` to the first ``count`` rows, a few at a time, to stay within the processor's cache.
+
+        ``pointed``: of each row, if outputs copy source tokens.
+        """
         parts = []
         for start in range(0, max(count, 1), PROJECTED):
             logits = self.projection(features[start : start + PROJECTED])[: count - start]
             for number, piece in enumerate(logits.split(REDUCED)):
-                first = start + number * REDUCED
-                log_p = torch.log_softmax(piece if piece.dtype == torch.float64 else piece.float(), -1)
-                parts.append(reduce(log_p, slice(first, first + len(piece))))
+                rows = slice(start + number * REDUCED, start + number * REDUCED + len(piece))
+                if pointed is None:
+                    log_p = torch.log_softmax(piece if piece.dtype == torch.float64 else piece.float(), -1)
+                else:
+                    log_p = mixture(piece, Pointed(*(part[rows] for part in pointed)))
+                parts.append(reduce(log_p, rows))
         return parts[0] if len(parts) == 1 else tuple(map(torch.cat, zip(*parts, strict=True)))

@@ -18,6 +18,8 @@ from regard.engine.layer import FastLayer, StepLayout
 from regard.engine.obstacles import layer_obstacle
 from regard.engine.packed import ROUND, FastHead, pack_layers
 from regard.engine.parts import norm, padded
+from regard.engine.pointer import FastPointer
+from regard.models.copying import Copying
 from regard.models.input import TokenInput
 from regard.models.transformer.transformer import TransformerDecoder
 from regard.search.contract import Reduce
@@ -40,6 +42,7 @@ class FastEncoderDecoder:
         decoder: the model's decoder, which is copied.
         projection: the output projection.
         bias: the bias of the output projection.
+        copying: the pointer of a model that copies source tokens.
         dtype: the number format of the computation; default: that of ``projection``.
 
     Raises:
@@ -48,12 +51,12 @@ class FastEncoderDecoder:
 
     def __init__(
         self, encoder: Encoder, decoder: Decoder, projection: Float[Tensor, "types width"],
-        *, bias: Float[Tensor, "types"] | None = None, dtype: torch.dtype | None = None,
+        *, bias: Float[Tensor, "types"] | None = None, copying: Copying | None = None, dtype: torch.dtype | None = None,
     ) -> None:  # fmt: skip
         if (reason := obstacle(decoder)) is not None:
             raise ValueError(f"no fast implementation of this decoder: {reason}")
         self.dtype = dtype = dtype or projection.dtype
-        encoder, decoder = deepcopy((encoder, decoder))  # in one call: they may share an embedding
+        encoder, decoder, copying = deepcopy((encoder, decoder, copying))  # in one call: they may share an embedding
         encoder, decoder = encoder.eval().to(dtype), decoder.eval().to(dtype)
         assert isinstance(decoder, TransformerDecoder)
         self.encoder, self.embedding, self.norm = encoder, cast(TokenInput, decoder.embedding), norm(decoder.norm)
@@ -63,6 +66,7 @@ class FastEncoderDecoder:
         self.table_dtype = torch.float32 if use_float32 else dtype
         rotations = shared_rotations(decoder.stack, self.table_dtype)
         self.layers = [FastLayer(layer, self.table_dtype, rotations) for layer in decoder.stack]
+        self.pointer = None if copying is None else FastPointer(copying.to(dtype), self.table_dtype)
         pack_layers(encoder)
 
     @torch.no_grad()
@@ -71,6 +75,9 @@ class FastEncoderDecoder:
         span.refuse_limit(self)
         states, valid = leading(self.encoder(source, span).states, span.valid)
         sources = [layer.source_table(states, valid) for layer in self.layers]
+        if self.pointer is not None:
+            tokens, _ = leading(source[..., None], span.valid)
+            sources.append(self.pointer.source_table(states, valid, tokens[..., 0]))
         cells = [layer.empty_cells(states, BUCKET) for layer in self.layers]
         return FastSession.of(cells, sources, valid.sum(1).tolist())
 
@@ -91,16 +98,21 @@ class FastEncoderDecoder:
     ) -> tuple[tuple[Tensor, ...], FastSession]:
         """Compute a ``ChunkedStep``; reduces a few rows at a time, to stay within the processor's cache."""
         session = session.resized()
-        reduced = self.head.reduce(self._features(tokens[:, 0], session), len(tokens), reduce)
+        rows = len(tokens)
+        layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND, self.table_dtype)
+        features = self._features(tokens[:, 0], session, layout)
+        pointed = None if self.pointer is None else self.pointer(features, session.sources[-1], layout)
+        reduced = self.head.reduce(features, rows, reduce, pointed)
         session.time = [time + 1 for time in session.time]
         return reduced, session
 
-    def _features(self, tokens: Int[Tensor, "rows"], session: FastSession) -> Float[Tensor, "padded width"]:
-        rows = len(tokens)
-        layout = StepLayout(session, rows if rows == 1 else rows + -rows % ROUND, self.table_dtype)
+    def _features(
+        self, tokens: Int[Tensor, "rows"], session: FastSession, layout: StepLayout
+    ) -> Float[Tensor, "padded width"]:
         x = self.embedding.embed(padded(tokens, layout.padded)[:, None], layout.position()[:, None])[:, 0]
         embedded = x
-        for layer, cells, source in zip(self.layers, session.cells, session.sources, strict=True):
+        sources = session.sources[: len(self.layers)]  # without that of the pointer
+        for layer, cells, source in zip(self.layers, session.cells, sources, strict=True):
             x = layer(x, embedded, cells, source, layout)
         return self.norm(x)
 

@@ -16,6 +16,7 @@ from regard.data.pairs import pad_sources
 from regard.data.tokenizers.tokenizer import BEGIN, END, PAD
 from regard.engine.native import NativeEncoderDecoder
 from regard.engine.native import obstacle as decoder_obstacle
+from regard.engine.obstacles import copying_obstacle
 from regard.engine.transformer import FastEncoderDecoder
 from regard.engine.transformer import obstacle as layers_obstacle
 from regard.errors import ConfigError
@@ -78,6 +79,7 @@ def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Nat
     """
     parts: dict[str, Any] = {
         "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
+        "copying": model.copying,
     }  # fmt: skip
     if engine == "int8" or (engine == "float32" and native_obstacle(model) is None):
         return NativeEncoderDecoder(**parts, format=engine)
@@ -86,16 +88,12 @@ def fast_form(model: EncoderDecoder, engine: Engine) -> FastEncoderDecoder | Nat
 
 def native_obstacle(model: EncoderDecoder) -> str | None:
     """Return the reason why the C kernels do not support this model; None if they do."""
-    return _copies(model) or kernels_missing(model.head.weight) or decoder_obstacle(model.decoder)
+    return kernels_missing(model.head.weight) or copying_obstacle(model.copying) or decoder_obstacle(model.decoder)
 
 
 def torch_obstacle(model: EncoderDecoder) -> str | None:
     """Return the reason why the model cannot be decoded with packed matrices, on any engine; None if it can."""
-    return _copies(model) or layers_obstacle(model.decoder)
-
-
-def _copies(model: EncoderDecoder) -> str | None:
-    return None if model.copying is None else "its outputs copy from the source"
+    return copying_obstacle(model.copying) or layers_obstacle(model.decoder)
 
 
 def kernels_missing(weight: Tensor) -> str | None:

@@ -22,7 +22,7 @@ from regard.native.program import KINDS
 
 Widths = tuple[int, int, int]  # key heads, and the padded widths of a key and of a value
 LOOKED_UP = ("position", "rotate")
-CELLS, SOURCES = ("keep", "attend-cells"), ("keep-source", "attend-source")
+CELLS, SOURCES = ("keep", "attend-cells"), ("keep-source", "attend-source", "point")
 
 
 @dataclass
@@ -34,6 +34,7 @@ class Needs:
     times: float = math.inf  # size of the shortest table of positions
     cells: dict[int, Widths] = field(default_factory=dict)  # by layer
     sources: dict[int, Widths] = field(default_factory=dict)
+    pointer: int | None = None  # layer of the sources whose tokens are copied
 
     @classmethod
     def of(cls, operations: Iterable[Operation], rows: Mapping[int, int]) -> Needs:
@@ -56,6 +57,7 @@ class Needs:
                         f"layer {operation.layer} must be written and read with the same (heads, width, value width), "
                         f"got {layers[operation.layer]} and {widths}"
                     )
+                needs.pointer = operation.layer if kind == "point" else needs.pointer
         return needs
 
     @property
@@ -72,15 +74,17 @@ class Needs:
 class Tables:
     """Tables of (keys, values) of each layer, [slots, heads, positions, hypotheses, width] or without hypotheses.
 
-    In float32, or in float16, which takes half the memory and half the time to read.
+    In float32, or in float16, which takes half the memory and half the time to read. The layer of a pointer has a third
+    tensor, the int32 token of each position [slots, 1, positions, 1].
     """
 
-    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]]) -> None:
+    def __init__(self, layers: Sequence[tuple[Tensor, ...]]) -> None:
         self.layers = layers
+        self.tokens: dict[int, int] = {}  # greatest token of a pointer's table, by layer
         self.widths: list[Widths] = []
         self.slots = self.hypotheses = math.inf  # of the smallest table
         self.array = (Table * len(layers))()
-        for table, (key, value) in zip(self.array, layers, strict=True):
+        for number, (table, (key, value, *token)) in enumerate(zip(self.array, layers, strict=True)):
             if key.dim() not in (4, 5) or key.shape[:-1] != value.shape[:-1]:
                 raise ValueError(
                     f"keys {list(key.shape)} and values {list(value.shape)} of a layer must have 4 or 5 dimensions, "
@@ -95,6 +99,11 @@ class Tables:
             self.slots, self.hypotheses = min(slots, self.slots), min(hypotheses, self.hypotheses)
             table.key, table.value, table.window = key.data_ptr(), value.data_ptr(), -1
             table.columns, table.places, table.half = positions, hypotheses, type is torch.float16
+            if token:
+                require_tensor(token[0], (slots, 1, positions, 1), torch.int32, "the tokens of a table")
+                least, self.tokens[number] = (int(x) for x in token[0].aminmax()) if token[0].numel() else (0, 0)
+                require(least >= 0, f"the tokens of a table must not be negative, got {least}")
+                table.token = token[0].data_ptr()
 
     def positions(self, layers: dict[int, Widths], what: str) -> float:
         """Return the length of the shortest of these layers, after checking their sizes; infinity if all are rings."""
@@ -196,12 +205,13 @@ class Call:
             times = min(positions, needs.times, longest if needs.cells else math.inf)
             times = min(times, lengths) if "keep-source" in needs.kinds else times
             ends["time"] = _whole(times) - (ahead - 1)
-        if "attend-source" in needs.kinds:
+        if not needs.kinds.isdisjoint(("attend-source", "point")):
             ends["length"] = _whole(min(lengths, longest)) + 1
         if "attend-rows" in needs.kinds:
             ends |= {"begin": rows + 1, "end": rows + 1, "sequence": longest + 1}
         if "head" in needs.kinds:
             self._head(sizes)
+            self._pointer(needs, types)
             if self.best and self.requested is not None:
                 ends["requested"] = types
         for name in ends:
@@ -246,6 +256,15 @@ class Call:
             require_tensor(self.suppressed, (len(self.suppressed),), torch.int32, "suppressed")
         if self.requested is not None:
             require_tensor(self.requested_value, (results,), torch.float32, "requested_value")
+
+    def _pointer(self, needs: Needs, types: int) -> None:
+        """Check the tokens that the head copies."""
+        if needs.pointer is None:
+            return
+        greatest = _present(self.sources, "sources").tokens.get(needs.pointer)
+        if greatest is None:
+            raise ValueError(f"layer {needs.pointer} of sources has no tokens to copy")
+        require(greatest < types, f"token {greatest} of a source is not between 0 and {types - 1}")
 
 
 ADDRESSES = (

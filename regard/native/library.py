@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from regard.native.build import LIBRARY
 
-ABI = 10
+ABI = 11
 CHOICE = "REGARD_NATIVE"
 
 
@@ -41,7 +41,7 @@ class Operation(Structure):
 class Table(Structure):
     _fields_ = [
         ("key", c_void_p), ("value", c_void_p), ("columns", c_int32), ("places", c_int32), ("ring", c_int32),
-        ("window", c_int32), ("bias", c_void_p), ("distances", c_int64), ("half", c_int64),
+        ("window", c_int32), ("bias", c_void_p), ("distances", c_int64), ("half", c_int64), ("token", c_void_p),
     ]  # fmt: skip
 
 
@@ -53,7 +53,8 @@ class RowBatch(Structure):
         *((name, c_void_p) for name in ("begin", "end", "length", "cells", "sources", "cut", "scratch")),
         ("scratch_bytes", c_int64), ("every", c_int64), ("best", c_int64), ("suppressed", c_void_p),
         ("suppressed_count", c_int64),
-        *((name, c_void_p) for name in ("requested", "value", "best_type", "requested_value", "log_p", "partial")),
+        *((name, c_void_p) for name in ("requested", "value", "best_type", "requested_value", "log_p", "pointed")),
+        ("pointed_step", c_int64), ("logits", c_void_p), ("copied", c_void_p), ("partial", c_void_p),
     ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ FORMATS = ("float32", "int8")
 CACHE_TYPES: dict[Format, torch.dtype] = {"float32": torch.float32, "int8": torch.float16}
 KINDS = (
     "embed", "position", "norm", "product", "glu", "rotate", "keep", "attend-cells", "attend-source", "attend-rows",
-    "gate", "mix", "copy", "head", "keep-source",
+    "gate", "mix", "copy", "head", "keep-source", "point",
 )  # fmt: skip
 ACTIVATIONS = ("none", "relu", "relu2", "gelu", "gelu-tanh", "swish", "sigmoid")
 Activation = Literal["none", "relu", "relu2", "gelu", "gelu-tanh", "swish", "sigmoid"]
@@ -78,6 +78,7 @@ class Program:
         self.library, self.format = library, format
         self.features, self.bytes = 0, 0  # of a record; of all matrices
         self.types = 0
+        self.pointer: int | None = None  # layer of the sources whose tokens the head copies
         self._operations: list[Operation] = []
         self._owned: list[object] = []
         self._memory = MatrixMemory()
@@ -181,6 +182,14 @@ class Program:
         self._attends(query, out, sizes)
         self._heads("attend-source" if source else "attend-cells", sizes, layer, source=query.first, out=out.first)
 
+    def point(self, query: Region, out: Region, sizes: FilledHeads, layer: int) -> None:
+        """Add attention with one head to the source of a layer; a head with a ``gate`` reads its weights."""
+        require_equal(sizes[:2], (1, 1), "the numbers of heads and key heads of a pointer")
+        require(self.pointer is None, "a program has at most one pointer")
+        self._attends(query, out, sizes)
+        self._heads("point", sizes, layer, source=query.first, out=out.first)
+        self.pointer = layer
+
     def attend_rows(self, query: Region, key: Region, out: Region, sizes: FilledHeads) -> None:
         """Add attention to all rows of a row's own sequence; values follow keys in the record."""
         self._attends(query, out, sizes)
@@ -204,14 +213,25 @@ class Program:
         self._require_inside(Region(x.first, out.width), out)
         self._add("copy", source=x.first, out=out.first, width=out.width)
 
-    def head(self, x: Region, weight: Float[Tensor, "types width"], bias: Float[Tensor, "types"] | None) -> None:
-        """Add the log-probabilities of the types, or the best of them."""
+    def head(
+        self, x: Region, weight: Float[Tensor, "types width"], bias: Float[Tensor, "types"] | None,
+        gate: Region | None = None,
+    ) -> None:  # fmt: skip
+        """Add the log-probabilities of the types, or the best of them.
+
+        ``gate``: a region whose first feature is the logit of generating, instead of copying a token to which the
+        pointer of the program attends; None for a head that does not copy.
+        """
+        require((gate is None) == (self.pointer is None), "a head has a gate exactly if the program has a pointer")
         self.types = len(weight)
         matrix = self._matrix(weight, bias, beyond=PADDING_BIAS)
         require_equal(x.width, matrix.inputs, "the width of a head's inputs")
         require(self.types > 0, "a head needs at least one type")
-        self._require_inside(x)
-        self._add("head", source=x.first, real=self.types, matrix=matrix)
+        self._require_inside(x, *([gate] if gate else []))
+        self._add(
+            "head", source=x.first, other=gate.first if gate else 0, real=self.types, layer=self.pointer or 0,
+            add=gate is not None, matrix=matrix,
+        )  # fmt: skip
 
     def _require_inside(self, *regions: Region) -> None:
         for first, width in regions:

@@ -40,6 +40,7 @@ class Runner:
         self._record = torch.zeros(0)
         self._scratch = torch.zeros(0, dtype=torch.uint8)
         self._partial = torch.zeros(0, dtype=torch.uint8)
+        self._pointed, self._logits, self._copied = (torch.zeros(0) for _ in range(3))
         self.batch = Call()
         self._addresses = RowBatch(stride=program.stride)
 
@@ -70,6 +71,8 @@ class Runner:
             cut = (ctypes.c_int64 * (threads + 1))(*bounds)
             batch.cut = ctypes.addressof(cut)
         self._reserve(rows, longest, threads)
+        if program.pointer is not None:
+            self._reserve_pointer(rows, filled(longest), threads)
         if ahead > 1 and call.beam is not None:
             beam = call.beam.filled(rows, ahead)
             return self.library.run_beam(self._operations, self._count, batch, pool, ahead, end, beam)
@@ -110,6 +113,18 @@ class Runner:
             self._partial = torch.zeros(threads * rows * PARTIAL, dtype=torch.uint8)
         batch.record, batch.scratch = self._record.data_ptr(), self._scratch.data_ptr()
         batch.scratch_bytes, batch.partial = thread_bytes, self._partial.data_ptr()
+
+    def _reserve_pointer(self, rows: int, positions: int, threads: int) -> None:
+        """Reserve the buffers of a head that copies, for sources of at most ``positions`` positions."""
+        batch, types = self._addresses, filled(self.program.types)
+        if len(self._pointed) < rows * positions:
+            self._pointed = torch.zeros(rows * positions)
+        if len(self._logits) < rows * types:
+            self._logits = torch.zeros(rows * types)
+        if len(self._copied) < threads * types:
+            self._copied = torch.zeros(threads * types)
+        batch.pointed, batch.pointed_step = self._pointed.data_ptr(), positions
+        batch.logits, batch.copied = self._logits.data_ptr(), self._copied.data_ptr()
 
 
 def _row_bounds(rows: int, threads: int, cuts: Sequence[int] | None) -> list[int]:

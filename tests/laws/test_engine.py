@@ -30,7 +30,7 @@ from regard.search.draws import Draws
 from regard.search.rows import row_search, start_rows
 
 pytestmark = pytest.mark.unchecked  # of models and searches the other laws check the same calls
-TYPES, BEGIN, END = 23, 2, 3
+TYPES, UNKNOWN, BEGIN, END = 23, 1, 2, 3
 SYMBOLS = Symbols(BEGIN, END, suppressed=(0, BEGIN))
 LENGTHS = [5, 2, 4, 1, 5, 3, 4]
 SHAPES: dict[str, dict[str, Any]] = {
@@ -51,6 +51,17 @@ SHAPES: dict[str, dict[str, Any]] = {
         "embedding_residual": True,
     },
     "unscaled": {"mixer": {"kind": "dot", "scale": 1.0}, "position": "learned"},
+    "copying": {"copying": True},
+    "copying-newer": {
+        "copying": True,
+        "norm": "pre",
+        "position": "rotary",
+        "key_heads": 1,
+        "width": 24,
+        "decoder_layers": 1,
+        "attention_bias": True,
+        "output_bias": True,
+    },
 }
 
 
@@ -66,13 +77,19 @@ def model_of(shape: dict[str, Any], *, dtype: torch.dtype = torch.float64) -> En
     return model.to(dtype).eval()
 
 
+def parts_of(model: EncoderDecoder) -> dict[str, Any]:
+    return {
+        "encoder": model.encoder, "decoder": model.decoder, "projection": model.head.weight, "bias": model.head.bias,
+        "copying": model.copying,
+    }  # fmt: skip
+
+
 def fast(model: EncoderDecoder, dtype: torch.dtype | None = None) -> FastEncoderDecoder:
-    return FastEncoderDecoder(model.encoder, model.decoder, model.head.weight, dtype=dtype)
+    return FastEncoderDecoder(**parts_of(model), dtype=dtype)
 
 
 def native(model: EncoderDecoder, format: Format = "float32", threads: int = 1) -> NativeEncoderDecoder:
-    parts = model.encoder, model.decoder, model.head.weight
-    return NativeEncoderDecoder(*parts, bias=model.head.bias, format=format, threads=threads)
+    return NativeEncoderDecoder(**parts_of(model), format=format, threads=threads)
 
 
 needs_kernels = pytest.mark.skipif(library() is None, reason=f"needs the kernels: {find().reason}")
@@ -92,6 +109,7 @@ def model(request: pytest.FixtureRequest) -> EncoderDecoder:
 def sources(rows: list[int]) -> tuple[Tensor, Span]:
     valid = torch.arange(max(LENGTHS[row] for row in rows)) < torch.tensor([LENGTHS[row] for row in rows])[:, None]
     drawn = torch.randint(4, TYPES, (len(LENGTHS), 5), generator=torch.Generator().manual_seed(5))
+    drawn[4::2, 3], drawn[4:, 1] = drawn[4::2, 0], UNKNOWN  # tokens that occur twice
     return drawn[rows, : valid.shape[1]], Span.of(valid)
 
 
@@ -305,7 +323,12 @@ def test_of_exactly_equal_types_the_first_are_the_best(format: Format, count: in
 @needs_kernels
 @pytest.mark.parametrize(
     ("shape", "width", "nbest", "penalty", "early"),
-    [("newer", 2, 1, 0.6, False), ("pre", 4, 3, 1.0, False), ("post", 7, 7, 0.0, False), ("pre", 3, 2, 0.6, True)],
+    [
+        ("newer", 2, 1, 0.6, False),
+        ("pre", 4, 3, 1.0, False),
+        ("post", 7, 7, 0.0, False),
+        ("copying-newer", 5, 2, 0.6, True),
+    ],
 )
 @pytest.mark.parametrize("capacity", [1, 3])
 def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
@@ -348,9 +371,10 @@ def test_steps_of_a_beam_that_the_kernels_run_alone_are_those_of_the_search(
 @needs_kernels
 @pytest.mark.parametrize("format", ["float32", "int8"])
 @pytest.mark.parametrize("threads", [1, 2])
-def test_a_row_of_the_kernels_is_the_same_in_any_company(format: Format, threads: int) -> None:
+@pytest.mark.parametrize("shape", ["newer", "copying"])
+def test_a_row_of_the_kernels_is_the_same_in_any_company(format: Format, threads: int, shape: str) -> None:
     """To the bit: by itself, among others, in a beam, and whatever the threads."""
-    model = model_of(SHAPES["newer"], dtype=torch.float32)
+    model = model_of(SHAPES[shape], dtype=torch.float32)
     quick, lone = native(model, format, threads), native(model, format)
     tokens = torch.randint(0, TYPES, (7, 9), generator=torch.Generator().manual_seed(1))
     together, _ = quick.step(tokens, quick.session(*sources(list(range(7)))))
@@ -366,13 +390,14 @@ def test_a_row_of_the_kernels_is_the_same_in_any_company(format: Format, threads
 @needs_kernels
 @pytest.mark.parametrize("suppressed", [(), (0, 2, 7)])
 @pytest.mark.parametrize("count", [1, 5, 40])
-def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppressed: tuple[int, ...]) -> None:
-    model = model_of({}, dtype=torch.float32)
-    quick = native(model)
-    tokens, forced = torch.tensor([[4], [5], [6]]), [None, 9, None]
+@pytest.mark.parametrize("shape", ["post", "copying"])
+def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppressed: tuple[int, ...], shape: str) -> None:
+    model = model_of(SHAPES[shape], dtype=torch.float32)
+    quick, rows = native(model), [4, 5, 6]
+    tokens, forced = torch.tensor([[4], [5], [6]]), [None, 9, int(sources(rows)[0][2, 0])]
     for wanted in (BestTypes(count, suppressed), BestTypes(count, suppressed, forced)):
-        (value, found), _ = quick.chunked_step(tokens, quick.session(*sources([0, 1, 2])), wanted)
-        log_p, _ = quick.step(tokens, quick.session(*sources([0, 1, 2])))
+        (value, found), _ = quick.chunked_step(tokens, quick.session(*sources(rows)), wanted)
+        log_p, _ = quick.step(tokens, quick.session(*sources(rows)))
         best, token = wanted(log_p[:, 0], slice(0, 3))
         torch.testing.assert_close(value, best, rtol=1e-5, atol=1e-5)
         reachable = best > -torch.inf
@@ -384,7 +409,7 @@ def test_the_kernels_find_the_types_that_a_search_asks_for(count: int, suppresse
     ("engine", "error"), [("float32", 1e-5), ("bfloat16", 0.1), pytest.param("int8", 0.2, marks=needs_kernels)]
 )
 @pytest.mark.parametrize("rows", [[0, 1, 2], [3]])  # a row alone goes through products of its own
-@pytest.mark.parametrize("shape", ["post", "pre", "biases", "gated", "grouped"])
+@pytest.mark.parametrize("shape", ["post", "pre", "biases", "gated", "grouped", "copying"])
 def test_packed_matrices_compute_the_same(engine: str, error: float, rows: list[int], shape: str) -> None:
     model = model_of(SHAPES[shape], dtype=torch.float32)
     tokens = torch.randint(0, TYPES, (len(rows), 12), generator=torch.Generator().manual_seed(1))

@@ -38,7 +38,7 @@ static int64_t filled(int64_t width) { return (width + LANES - 1) / LANES * LANE
 // A batch of rows that are drawn, with room to compute.
 static Batch batch_of(int64_t rows, int64_t stride, int64_t longest) {
     Batch b = {.rows = rows, .stride = stride, .record = room(rows * stride)};
-    b.scratch_bytes = (rows * (stride + 4 * 64 + 12) + 4 * (longest + 32) + 63) / 64 * 64;
+    b.scratch_bytes = ((rows + SPARE_ROWS) * stride + rows * (4 * 64 + 12) + 4 * (longest + 32) + 63) / 64 * 64;
     b.scratch = (char *)room(2 * b.scratch_bytes);  // of two threads
     for (int64_t i = 0; i < rows * stride; i++) b.record[i] = drawn();
     return b;
@@ -103,7 +103,7 @@ static void check_attention(int64_t width, int64_t value_width, int64_t times, i
     if (!history) exit(2);
     for (int64_t i = 0; i < SLOTS * PLACES * times; i++) history[i] = drawn() > 0;
     int32_t slot[ROWS] = {1, 0, 1}, place[ROWS] = {0, 1, 1}, time[ROWS] = {(int32_t)times - 1, 0, (int32_t)times / 2};
-    Table table = {(char *)key, (char *)value, (int32_t)times, PLACES, 0, -1, 0, 0, half};
+    Table table = {.key = (char *)key, .value = (char *)value, .columns = (int32_t)times, .places = PLACES, .window = -1, .half = half};
     if (half) table.key = (char *)short_key, table.value = (char *)short_value;
     b.slot = slot, b.place = place, b.time = time, b.history = history, b.times = times, b.places = PLACES, b.cells = &table;
     Operation o = {.kind = ATTEND_CELLS, .in = (int32_t)query, .out = (int32_t)out, .width = (int32_t)width, .groups = HEADS,
@@ -152,6 +152,54 @@ static void check_norm(int64_t width, int root) {
     release(&b), free(gain), free(bias);
 }
 
+// P(y) = g softmax(z)_y + (1 - g) Σ α_j over the source positions j with token y: all of them, and the four greatest.
+static void check_copying(int length, Pool *pool) {
+    enum { ROWS = 3, TYPES = 20, OUTPUTS = 32, COLUMNS = 40, BEST = 4, PARTIAL = 128 + 8 * MAX_BEST };
+    Batch b = batch_of(ROWS, 48, COLUMNS);  // query and input of the head, gate, context
+    float *w = room(TYPES * 16), *bias = room(STRIPE), *scale = room(STRIPE), *packed = room(STRIPE * 16);
+    float *key = room(COLUMNS * 16), *value = room(COLUMNS * 16), found[ROWS * BEST];
+    int32_t token[COLUMNS], slot[ROWS] = {0}, lengths[ROWS] = {length, length, length}, type[ROWS * BEST];
+    for (int i = 0; i < TYPES * 16; i++) w[i] = 2 * drawn();
+    for (int i = 0; i < COLUMNS * 16; i++) key[i] = drawn();
+    for (int i = 0; i < COLUMNS; i++) token[i] = (int32_t)((drawn() + 1) * 5);
+    for (int i = TYPES; i < STRIPE; i++) bias[i] = -1e30f;
+    regard_pack(now, w, TYPES, 16, 16, FLOAT32, packed, scale);
+    Matrix m = {OUTPUTS, 16, FLOAT32, packed, scale, bias};
+    Table table = {.key = (char *)key, .value = (char *)value, .columns = COLUMNS, .places = 1, .window = -1, .token = token};
+    Operation program[] = {{.kind = POINT, .out = 32, .width = 16, .groups = 1, .key_groups = 1, .value_width = 16},
+                           {.kind = HEAD, .other = 16, .real = TYPES, .add = 1, .matrix = &m}};
+    b.slot = slot, b.length = lengths, b.sources = &table, b.every = 1, b.log_p = room(ROWS * OUTPUTS);
+    b.pointed = room(ROWS * 48), b.pointed_step = 48, b.logits = room(ROWS * OUTPUTS), b.copied = room(2 * OUTPUTS);
+    b.value = found, b.best_type = type, b.partial = room(2 * ROWS * PARTIAL / 4);
+    regard_run(now, program, 2, &b, pool);
+    b.best = BEST;
+    regard_run(now, program, 2, &b, pool);
+    for (int r = 0; r < ROWS; r++) {
+        const float *x = b.record + r * b.stride;
+        double p[TYPES] = {0}, z[TYPES] = {0}, e[COLUMNS] = {0}, total = 0, all = 0, g = 1 / (1 + exp(-(double)x[16]));
+        for (int j = 0; j < length; j++) {
+            for (int i = 0; i < 16; i++) e[j] += (double)x[i] * key[j * 16 + i];
+            all += e[j] = exp(e[j]);
+        }
+        for (int y = 0; y < TYPES; y++) {
+            for (int i = 0; i < 16; i++) z[y] += (double)x[i] * w[y * 16 + i];
+            total += z[y] = exp(z[y]);
+        }
+        for (int y = 0; y < TYPES; y++) p[y] = g * z[y] / total;
+        for (int j = 0; j < length; j++) p[token[j]] += (1 - g) * e[j] / all;
+        for (int y = 0; y < TYPES; y++) near("copying", y, b.log_p[r * OUTPUTS + y], log(p[y]), 1e-5);
+        for (int i = 0; i < BEST; i++) {
+            int best = 0;
+            for (int y = 1; y < TYPES; y++) best = p[y] > p[best] ? y : best;
+            near("a best type", i, found[r * BEST + i], log(p[best]), 1e-5);
+            if (type[r * BEST + i] != best) differ("a best type", i, type[r * BEST + i], best);
+            p[best] = 0;
+        }
+    }
+    release(&b), free(w), free(bias), free(scale), free(packed), free(key), free(value), free(b.log_p), free(b.pointed);
+    free(b.logits), free(b.copied), free(b.partial);
+}
+
 // σ(x) has the exponential in it: y = 1, then y *= σ(x), from -100 to 100.
 static void check_exponential(void) {
     Batch b = batch_of(1, 2 * 208, 1);
@@ -164,7 +212,7 @@ static void check_exponential(void) {
 
 static void check_checks(void) {
     int32_t token[3] = {0, 4, 2};
-    Batch b = {.rows = 3, .token = token};
+    Batch b = {.rows = 3, .token = token, .every = 1};
     int64_t ends[10] = {5, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     if (regard_wrong(&b, ends, 0) != -1) differ("a right token", 0, 0, -1);
     ends[0] = 4;
@@ -185,6 +233,7 @@ int main(void) {
             for (int half = 0; half < 2; half++) check_attention(16, 32, times, half), check_attention(80, 144, times, half);
         for (int64_t width = 1; width < 70; width += 13) check_norm(width, 0), check_norm(width, 1);
         check_exponential();
+        for (int length = 0; length < 40; length += 13) check_copying(length, 0), check_copying(length, pool);
         printf("%s\n", now);
     }
     regard_free_pool(pool);

@@ -78,8 +78,9 @@ INLINE void gather(const Columns *c, int64_t first, int64_t count, int64_t begin
     for (int i = 0; i < wide; i++) store(out + begin + LANES * i, context[i] * share);
 }
 
-// Computes softmax(q · k + bias) v over columns first to last; `energy` has space for them and 16 more.
-INLINE void attend_as(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+// Computes softmax(q · k + bias) v over columns first to last; `energy` has space for them and 16 more. Returns the
+// factor that turns `energy` into the weights.
+INLINE float attend_as(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
                       const int half, float *energy, float *out) {
     int64_t count = last - first + 1;
     Vector total = every(0), top;
@@ -105,14 +106,15 @@ INLINE void attend_as(const float *query, const Columns *c, int64_t first, int64
             for (int64_t each = begin; each < value_width; each += LANES)
                 gather(c, first, count, each, 1, half, energy, share, out);
     }
+    return share;
 }
 
-static void attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
+static float attend(const float *query, const Columns *c, int64_t first, int64_t last, int64_t width, int64_t value_width,
                    float *energy, float *out) {
-    if (last < first)
+    if (last < first) {
         for (int64_t i = 0; i < value_width; i += LANES) store(out + i, every(0));
-    else if (c->half)
-        attend_as(query, c, first, last, width, value_width, 1, energy, out);
-    else
-        attend_as(query, c, first, last, width, value_width, 0, energy, out);
+        return 0;
+    }
+    return c->half ? attend_as(query, c, first, last, width, value_width, 1, energy, out)
+                   : attend_as(query, c, first, last, width, value_width, 0, energy, out);
 }

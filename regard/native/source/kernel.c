@@ -87,8 +87,10 @@ static void attend_table(const Operation *o, const Batch *b, Share *s, int64_t r
                  (int64_t)t->places * o->value_width, o->width, o->value_width,
                  own && b->history ? b->history + (b->slot[row] * b->places + b->place[row]) * b->times : 0, t->ring,
                  t->bias ? t->bias + head * t->distances : 0, next * o->width, next * o->value_width};
-    attend(at(b, row, o->in) + head * o->width, &c, first, last, o->width, o->value_width, s->energy,
-           at(b, row, o->out) + head * o->value_width);
+    float share = attend(at(b, row, o->in) + head * o->width, &c, first, last, o->width, o->value_width, s->energy,
+                         at(b, row, o->out) + head * o->value_width);
+    for (int64_t i = 0; o->kind == POINT && i <= last; i += LANES)
+        store(b->pointed + row * b->pointed_step + i, load(s->energy + i) * share);
 }
 
 // Computes attention of a row to all rows of its sequence.
@@ -137,7 +139,8 @@ static void operate(const Operation *o, const Batch *b, Share *s) {
     case KEEP_SOURCE: heads = o->key_groups; break;
     case ATTEND_CELLS:
     case ATTEND_SOURCE:
-    case ATTEND_ROWS: heads = o->groups; break;
+    case ATTEND_ROWS:
+    case POINT: heads = o->groups; break;
     default: for (int64_t r = s->some; r < s->somes; r++) elementwise(o, b, r); return;
     }
     s->head = heads * s->part / s->parts, s->heads = heads * (s->part + 1) / s->parts;
@@ -152,7 +155,8 @@ static void operate(const Operation *o, const Batch *b, Share *s) {
 
 static int by_rows(const Operation *o) {
     switch (o->kind) {
-    case PRODUCT: case KEEP: case KEEP_SOURCE: case ATTEND_CELLS: case ATTEND_SOURCE: case ATTEND_ROWS: case HEAD: return 0;
+    case PRODUCT: case KEEP: case KEEP_SOURCE: case ATTEND_CELLS: case ATTEND_SOURCE: case ATTEND_ROWS: case POINT: case HEAD:
+        return 0;
     default: return 1;
     }
 }

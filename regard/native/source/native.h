@@ -3,7 +3,7 @@
 #define REGARD_NATIVE_H
 #include <stdint.h>
 
-#define ABI 10
+#define ABI 11
 #define STRIPE 64  // outputs of a matrix that are stored together
 #define LANES 16   // floats per vector; every width is a multiple
 #define MAX_BEST 64
@@ -12,7 +12,7 @@
 enum { FLOAT32, INT8, BRAIN };  // BRAIN: bfloat16, only in training
 enum { NONE, RELU, RELU2, GELU, GELU_TANH, SWISH, SIGMOID };
 enum { LAYER, ROOT };  // norms
-enum { EMBED, POSITION, NORM, PRODUCT, GLU, TURN, KEEP, ATTEND_CELLS, ATTEND_SOURCE, ATTEND_ROWS, GATE, MIX, COPY, HEAD, KEEP_SOURCE };
+enum { EMBED, POSITION, NORM, PRODUCT, GLU, TURN, KEEP, ATTEND_CELLS, ATTEND_SOURCE, ATTEND_ROWS, GATE, MIX, COPY, HEAD, KEEP_SOURCE, POINT };
 
 // y = x Wᵀ + b, packed: outputs in stripes of 64, the last padded with zeros.
 typedef struct {
@@ -43,6 +43,7 @@ typedef struct {
     const float *bias;      // [heads][distances], added to energies by distance; NULL: none
     int64_t distances;
     int64_t half;           // whether floats have 16 bits instead of 32
+    const int32_t *token;   // [slots][columns] source token of each column of a pointer; NULL: another table
 } Table;
 
 typedef struct {
@@ -71,6 +72,11 @@ typedef struct {
     int32_t *best_type;      // [rows][best]
     float *requested_value;  // [rows]
     float *log_p;            // [rows][outputs]
+    // of a head that copies source tokens
+    float *pointed;          // [rows][pointed_step] the pointer's weight of each source position
+    int64_t pointed_step;
+    float *logits;           // [rows][outputs] for the best types: logits of all types
+    float *copied;           // [threads][outputs] copied probability by type of the current row; zeros between rows
     void *partial;           // [threads][rows] of Best: partial results over each part of the types
 } Batch;
 

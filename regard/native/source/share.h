@@ -2,6 +2,7 @@
 
 typedef struct {  // begin and end of each range
     int64_t row, rows;     // rows, for operations that are split by rows or by features
+    int64_t thread;
     int64_t part, parts;   // number of this part of the features (stripes, heads), and number of parts
     int64_t head, heads;   // heads in the current operation
     int64_t some, somes;   // rows, for operations that cannot be split by features
@@ -18,6 +19,7 @@ static Share share_of(const Batch *b, int thread, int threads) {
         s.row = 0, s.rows = b->rows, s.part = thread, s.parts = threads;
         s.some = b->rows * thread / threads, s.somes = b->rows * (thread + 1) / threads;
     }
+    s.thread = thread;
     char *room = b->scratch + thread * b->scratch_bytes;
     s.quantized = (Quantized){(int8_t *)room, 0, 0, b->stride};
     room += (b->rows + SPARE_ROWS) * b->stride;

@@ -196,7 +196,7 @@ def _copying_reason(
     if not (subwords and requested.get("joint", data["joint"]) is True and _copies(copied, target, overrides)):
         return []
     share = copied / max(target.words, 1)
-    return [f"{share:.0%} of the words of the targets are in their sources → copying, which decodes more slowly"]
+    return [f"{share:.0%} of the words of the targets are in their sources → copying"]
 
 
 def _languages(train: CorpusConfig, valid: CorpusConfig | None) -> tuple[dict[str, str], list[str]]:
