@@ -142,11 +142,7 @@ PROBLEMS: dict[str, Callable[[Path, int], Problem]] = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problems", nargs="*", default=[*PROBLEMS], metavar="PROBLEM")
-    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--seeds", type=int, default=5)
-    given = parser.parse_args()
+    given = _arguments()
     data, rows = Path(os.environ["REGARD_DATA"]), list[dict[str, Any]]()
     for name in given.problems:
         for size in given.sizes:
@@ -168,6 +164,14 @@ def main() -> None:
     folder = Path("runs") / "bench"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "few-examples.json").write_text(json.dumps({"machine": machine(), "rows": rows}, indent=2))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("problems", nargs="*", default=[*PROBLEMS], metavar="PROBLEM")
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--seeds", type=int, default=5)
+    return parser.parse_args()
 
 
 def _row(task: str, size: int, measured: list[CurvePoint], *, lower_is_better: bool) -> dict[str, Any]:

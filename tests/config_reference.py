@@ -295,7 +295,12 @@ def _head() -> str:
 This page is written by `scripts/config-reference` from the models that read a config, and a test keeps it current:
 change the model, then run the script.
 
-A config is a TOML file. `extends = "NAME"` extends another file or a recipe: {", ".join(recipe_names())}.
+A config is a TOML file. `extends = "NAME"` extends another file or a recipe:
+
+```text
+{", ".join(recipe_names())}
+```
+
 Tables are merged key by key; other values are replaced. `--set key=value` on the command line overrides all files;
 `--set key=` removes a key. An unknown key is an error with the file, the line and the nearest key. Each run folder
 contains the resolved config with all defaults; *unset* keys are omitted, because TOML has no null."""
