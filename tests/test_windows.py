@@ -30,6 +30,7 @@ from regard.native.library import library
 from regard.runs.config import load_config
 from regard.share.encoder_format import obstacle
 from regard.tasks.classification.automatic_config import choose
+from regard.tasks.find_config import find_config
 from regard.tasks.supervised_predictor import BATCH_ROWS
 from regard.testing import TaskCase
 from tests.laws.declared import rows, tokenized
@@ -403,6 +404,15 @@ def test_the_keys_of_the_user_limit_the_choice(tmp_path: Path, overrides: dict[s
     config, _ = choice(tmp_path, 300, **overrides)
     assert config.data.windows == windows
     assert config.train.batch_tokens >= windows * 258 or windows == 1
+
+
+@pytest.mark.parametrize("key", ["max_length", "max_windows", "long_texts"])
+@pytest.mark.parametrize("value", ["abc", "[1]", "-2", "-1", "0"])
+def test_a_wrong_length_is_refused_with_its_key(tmp_path: Path, key: str, value: str) -> None:
+    """A length of −2 has windows of no positions, and the batch of the user is divided by them."""
+    path = written(tmp_path, 60, words=300)
+    with pytest.raises(ConfigError, match=key):
+        find_config([str(path)], [], [f"data.{key}={value}", "train.batch_tokens=512"])
 
 
 def test_few_long_texts_are_truncated(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def choose_long_texts(overrides: Mapping[str, Any], lengths: Iterable[int]) -> L
         lengths: approximate number of pieces of each training text, of which the first 1,000 are read.
     """
     data, pooling = overrides.get("data", {}), overrides.get("model", {}).get("pooling")
-    size, windows = (_number(data.get(key), key) for key in ("max_length", "max_windows"))
+    size, windows = (_positive(data.get(key), key) for key in ("max_length", "max_windows"))
     chosen = data.get("long_texts")
     share = _share_above(lengths, size) if chosen is None and pooling not in ("first", "last") else 0.0
     if chosen != "windows" and share < LONG_SHARE:
@@ -50,9 +50,9 @@ def choose_long_texts(overrides: Mapping[str, Any], lengths: Iterable[int]) -> L
     return LongTexts(keys, max(min(fitting, windows) * (size + 2), MIN_BATCH), (reason,) if chosen is None else ())
 
 
-def _number(value: Any, key: str) -> int:
-    """Return a number that the user sets, or the default of the key; validation reports other values later."""
-    return value if type(value) is int else int(LabeledDataConfig.model_fields[key].default)
+def _positive(value: Any, key: str) -> int:
+    """Return a number above 0 that the user sets, or the default of the key; validation reports other values later."""
+    return value if type(value) is int and value > 0 else int(LabeledDataConfig.model_fields[key].default)
 
 
 def _share_above(lengths: Iterable[int], limit: int) -> float:
