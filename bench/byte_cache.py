@@ -26,11 +26,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from regard.baselines.ngrams import FACTOR, Codes, ContextTokens, context_codes
+
 Numbers = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20, 24, 32)  # of contexts, in bytes
 ROUNDS = 30  # of EM
-FACTOR = np.uint64(0x9E3779B97F4A7C15)
+BUCKETS = 65  # classes of counts: that of a new context, and 2 · 4 · 8
 
 
 class Corpus(NamedTuple):
@@ -67,16 +69,10 @@ def read(path: Path, files: int | None = None) -> tuple[list[str], Corpus]:
     return texts, Corpus(np.concatenate(raw), file, depth)
 
 
-def contexts(corpus: Corpus) -> Iterator[npt.NDArray[np.uint64]]:
-    """Yield the hashes of the contexts of each length; shorter files are padded with a symbol of their own."""
-    code = np.zeros(len(corpus.bytes), np.uint64)
-    for length in range(LENGTHS[-1] + 1):
-        if length:
-            before = np.where(corpus.depth >= length, np.roll(corpus.bytes, length) + 1, 0).astype(np.uint64)
-            code = code * FACTOR + before + np.uint64(length)
-            code ^= code >> np.uint64(29)
-        if length in LENGTHS:
-            yield code.copy()
+def contexts(corpus: Corpus) -> Iterator[Codes]:
+    """Yield the hashes of the contexts of each length."""
+    tokens = ContextTokens(np.roll(corpus.bytes, 1), corpus.depth - 1, corpus.bytes)
+    return (code for length, code in enumerate(context_codes(tokens, LENGTHS[-1])) if length in LENGTHS)
 
 
 def levels(train: Corpus, other: Corpus) -> Iterator[Level]:
@@ -89,9 +85,7 @@ def levels(train: Corpus, other: Corpus) -> Iterator[Level]:
         yield _level(*_before(code ^ own, gram ^ own))
 
 
-def _counted(
-    known: npt.NDArray[np.uint64], after: Numbers, code: npt.NDArray[np.uint64], gram: npt.NDArray[np.uint64]
-) -> tuple[Numbers, Numbers, Numbers]:
+def _counted(known: Codes, after: Numbers, code: Codes, gram: Codes) -> tuple[Numbers, Numbers, Numbers]:
     """Return n(c, x), the number of different bytes after c, and n(c), in the training files."""
     symbols, first, counts = np.unique(known * FACTOR + after.astype(np.uint64), return_index=True, return_counts=True)
     held, place = np.unique(known[first], return_inverse=True)
@@ -99,18 +93,18 @@ def _counted(
     return _at(symbols, counts, gram), _at(held, kinds, code), _at(held, totals, code)
 
 
-def _at(keys: npt.NDArray[np.uint64], values: Numbers, searched: npt.NDArray[np.uint64]) -> Numbers:
+def _at(keys: Codes, values: Numbers, searched: Codes) -> Numbers:
     place = np.minimum(np.searchsorted(keys, searched), len(keys) - 1)
     return np.where(keys[place] == searched, values[place], 0)
 
 
-def _before(code: npt.NDArray[np.uint64], gram: npt.NDArray[np.uint64]) -> tuple[Numbers, Numbers, Numbers]:
+def _before(code: Codes, gram: Codes) -> tuple[Numbers, Numbers, Numbers]:
     """Return the same three numbers of the positions before each one."""
     counts, ones = _rank(gram, np.ones(len(code), np.int64)), np.ones(len(code), np.int64)
     return counts, _rank(code, (counts == 0).astype(np.int64)), _rank(code, ones)
 
 
-def _rank(keys: npt.NDArray[np.uint64], values: Numbers) -> Numbers:
+def _rank(keys: Codes, values: Numbers) -> Numbers:
     """Return the sum of the values at the positions before each one that have its key."""
     order = np.argsort(keys, kind="stable")
     ordered, sums = keys[order], np.cumsum(values[order])
@@ -128,9 +122,6 @@ def _level(counts: Numbers, kinds: Numbers, totals: Numbers) -> Level:
     bucket = np.where(totals > 0, 1 + 8 * np.minimum(np.log2(np.maximum(kinds, 1)).astype(np.int64), 3) + size, 0)
     bucket += np.where((totals > 0) & (kinds == 1), 32, 0)  # always the same byte
     return Level(counts / np.maximum(totals, 1), bucket)
-
-
-BUCKETS = 65
 
 
 def fitted(chain: list[Level], last: Floats) -> list[Floats]:
@@ -183,11 +174,11 @@ def ppmd(train: list[str], test: list[str]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("places", nargs="+", type=Path, metavar="[RUN] FOLDER")
+    parser.add_argument("paths", nargs="+", type=Path, metavar="[RUN] FOLDER")
     parser.add_argument("--files", type=int, help="only the first files of the test and validation parts")
     parser.add_argument("--ppmd", action="store_true")
     given = parser.parse_args()
-    *runs, folder = given.places
+    *runs, folder = given.paths
     began = time.perf_counter()
     train_texts, train = read(folder / "train.jsonl")
     valid_texts, valid = read(folder / "valid.jsonl", given.files)

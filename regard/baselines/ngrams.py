@@ -128,7 +128,7 @@ class NgramBaseline:
         """Return the log-probability of each target, and the evidence for it."""
         rows = len(tokens.targets)
         probability, longest, totals = np.full(rows, 1 / self.types), np.full(rows, -1), np.zeros(rows)
-        codes = _codes(_symbols(tokens, self.longest))
+        codes = context_codes(tokens, self.longest)
         for number, (order, context) in enumerate(zip(self.orders, codes, strict=False)):  # no order: uniform
             place, known = _lookup(order.contexts, context)
             gram, counted = _lookup(order.grams, place * self.types + tokens.targets)
@@ -219,13 +219,13 @@ def _ranges(first: Numbers, last: Numbers) -> Numbers:
     return np.arange(int(lengths.sum())) + np.repeat(first - offsets, lengths)
 
 
-def _symbols(tokens: ContextTokens, longest: int) -> tuple[int, Iterable[Codes]]:
-    """Return the number of targets and the symbols 1 … ``longest`` before each; 0: before the sequence."""
+def context_codes(tokens: ContextTokens, longest: int) -> Iterator[Codes]:
+    """Yield the hashes of the contexts of 0, 1, … ``longest`` tokens; a context that begins earlier is padded."""
     before = (
         np.where(tokens.depth >= number, np.roll(tokens.inputs, number) + 1, 0).astype(np.uint64)
         for number in range(longest)
     )
-    return len(tokens.targets), before
+    return _codes((len(tokens.targets), before))
 
 
 def _codes(symbols: tuple[int, Iterable[Codes]]) -> Iterator[Codes]:
@@ -241,7 +241,7 @@ def _codes(symbols: tuple[int, Iterable[Codes]]) -> Iterator[Codes]:
 
 def _count(tokens: ContextTokens, longest: int, types: int) -> list[ContextCounts]:
     """Return the counts of contexts of 0 … ``longest`` tokens."""
-    codes, orders = list(_codes(_symbols(tokens, longest))), list[ContextCounts]()
+    codes, orders = list(context_codes(tokens, longest)), list[ContextCounts]()
     targets, first = tokens.targets, np.arange(len(tokens.targets))
     for context in reversed(codes):  # below the longest context, each different token before counts once
         order, own = _order(context[first], targets[first], types)
