@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from regard.baselines.chords import ChordBaseline, _degree
-from regard.baselines.context_product import BUCKETS, SIZES
+from regard.baselines.context_product import BUCKETS, SIZES, START
 from regard.baselines.context_tables import FEWEST
 from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.baselines.neighbors import OUTSIDE, NeighborBaseline
@@ -25,6 +25,7 @@ from regard.testing import TaskCase
 from regard.training.baseline import added, baseline_groups
 
 TYPES, NOTES = 10, FIRST + PITCHES
+SKEWED = (0.5, 0.2, 0.1, 0.1, 0.05, 0.05)  # of the types that are not special
 Texts = list[np.ndarray]
 
 
@@ -327,3 +328,28 @@ def test_it_is_measured_like_the_network(tmp_path: Any) -> None:
         for text in texts for place in np.flatnonzero(text > END)
     ]  # fmt: skip
     assert float(sums["pseudo_nll"]) == pytest.approx(-sum(alone)) and sums["pseudo_tokens"] == len(alone)
+
+
+@KINDS
+def test_exponents_of_few_gaps_are_near_those_at_the_start(kind: str) -> None:
+    """One gap in each of a few texts would fit any exponents."""
+    make, draw_texts, types = CASES[kind]
+    texts = draw_texts(3, 8)
+    model = make()
+    model.learn(texts, [(np.arange(len(text)) == 1) & (text > END) for text in texts[:2]], types)
+    assert np.abs(model.product.exponents - START).max() <= 3
+
+
+def test_folds_choose_exponents_by_all_texts() -> None:
+    """Independent tokens: what is best is the popularity of the tokens, whatever is beside the gap."""
+    draw = np.random.default_rng(4)
+
+    def texts(number: int) -> Texts:
+        return [np.array([BEGIN, *draw.choice(np.arange(4, TYPES), 6, p=SKEWED), END]) for _ in range(number)]
+
+    few, fresh = texts(40), texts(400)
+    model = NeighborBaseline()
+    model.learn(few, hide(few), TYPES)
+    logs = model.predict(HiddenTokens.of(fresh, hide(fresh)))[0]
+    entropy = -sum(p * math.log(p) for p in SKEWED)
+    assert -logs.mean() < entropy + 0.14

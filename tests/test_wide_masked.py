@@ -86,7 +86,7 @@ def test_an_untrained_model_is_its_tables(kind: str) -> None:
     with torch.no_grad():
         batches = [case.data.valid.collate(batch) for batch in case.data.valid.batches(None)]
         sums = added([objective(net, batch, ()).sums for batch in batches])
-    assert float(sums["nll"]) == pytest.approx(float(expected["nll"]), rel=2e-3)  # without pitches beyond the last
+    assert float(sums["nll"]) == pytest.approx(float(expected["nll"]), rel=5e-3)  # without pitches beyond the last
     assert float(sums["correct"]) == pytest.approx(float(expected["correct"]), abs=2)  # outcomes of equal probability
 
 
@@ -161,16 +161,16 @@ def test_evaluation_is_that_of_predictions(kind: str) -> None:
     run = case.undisturbed[0]
     filler: Any = load(run.path)
     filler.model.gate.exponents.data = torch.tensor([0.3, 0.8])
-    examples, mask, scores = case.data.valid, filler.mask, []
-    for index in range(len(examples)):
-        text, chosen = torch.from_numpy(examples.text(index)), torch.from_numpy(examples.chosen(index))
-        log_p = filler.log_probabilities(torch.where(chosen, mask, text)[None])
-        scores += log_p.gather(1, text[chosen][:, None])[:, 0].tolist()
-    objective, nll = case.task.objective(case.config), 0.0
-    with torch.no_grad():
-        for batch in examples.batches(None):
-            nll += float(objective(filler.model, examples.collate(batch), ()).sums["nll"])
-    assert nll == pytest.approx(-math.fsum(scores), rel=1e-4)
+    examples, mask, objective = case.data.valid, filler.mask, case.task.objective(case.config)
+    for batch in examples.batches(None):
+        scores = list[float]()
+        for index in batch.index.tolist():
+            text, chosen = torch.from_numpy(examples.text(index)), torch.from_numpy(examples.chosen(index))
+            log_p = filler.log_probabilities(torch.where(chosen, mask, text)[None])
+            scores += log_p.gather(1, text[chosen][:, None])[:, 0].tolist()
+        with torch.no_grad():
+            nll = float(objective(filler.model, examples.collate(batch), ()).sums["nll"])
+        assert nll == pytest.approx(-math.fsum(scores), rel=1e-4), batch.index
     assert evaluate(run.path, case.folder / ("music.jsonl" if kind == "music" else "sample.txt")).baseline is not None
 
 

@@ -16,6 +16,7 @@ BUCKETS = (LEVELS + 1) * SIZES  # of a chain
 BLOCK = 1 << 20  # gaps × outcomes that are read at once
 TRIED = 1_000_000  # candidates by which the exponents are chosen
 START, STEPS = (0.8, 0.8, -0.6), (0.2, 0.1, 0.05)  # of the search for exponents
+MOVES = ((1, 0, 0), (0, 1, 0), (0, 0, 1), (1, 0, -1), (0, 1, -1))  # the last two change one side against the base
 
 
 class GapContexts(NamedTuple):
@@ -47,6 +48,7 @@ class _Candidates(NamedTuple):
         logs: (3, candidates) the logarithms of P_left, P_right and P_base.
         outside: (3, gaps) the same for all other outcomes, less the logarithm of the outcome's popularity.
         both: (share (candidates,), backoff (gaps,)) of each context on both sides.
+        popularity: (types,) that of every outcome.
     """
 
     gap: Numbers
@@ -54,15 +56,24 @@ class _Candidates(NamedTuple):
     logs: Floats
     outside: Floats
     both: list[tuple[Floats, Floats]]
+    popularity: Floats
+
+
+class HeldOutGaps(NamedTuple):
+    """The candidates of gaps that their tables did not count, and the outcomes."""
+
+    candidates: _Candidates
+    outcomes: Numbers
 
 
 class ContextProduct:
     """Q(x) ∝ P_left(x)^a · P_right(x)^b · P_base(x)^c, and P(x) = share(x | both) + backoff · Q(x).
 
     P_base begins at the popularity of x, P_left and P_right at P_base; each longer context interpolates
-    (``context_tables.ContextTable``). a, b and c maximize the likelihood of held-out gaps. With a = b = 1 and c = −1
-    the product is exact if both sides are independent given x. Cost: the outcomes that occur in one of the contexts;
-    the sum over all others has a closed form.
+    (``context_tables.ContextTable``). a, b and c maximize the likelihood of held-out gaps times a normal density around
+    ``START`` of deviation 1, without which a few gaps lead to extreme values. With a = b = 1 and c = −1 the product is
+    exact if both sides are independent given x. Cost: the outcomes that occur in one of the contexts; the sum over all
+    others has a closed form.
     """
 
     def __init__(self) -> None:
@@ -77,41 +88,37 @@ class ContextProduct:
         self.popularity = counts / counts.sum()
         self.tables = GapTables(*(count_chain(chain, outcomes, types) for chain in contexts))
 
-    def fit_exponents(self, contexts: GapContexts, outcomes: Numbers) -> None:
-        """Choose the exponents by coordinate search on gaps that were not counted."""
-        blocks, read = list[tuple[_Candidates, Numbers]](), 0
+    def held_out(self, contexts: GapContexts, outcomes: Numbers) -> list[HeldOutGaps]:
+        """Return about ``TRIED`` candidates of gaps that were not counted, in blocks."""
+        blocks, read = list[HeldOutGaps](), 0
         for start, end in self._blocks(len(outcomes)):
             candidates = self._candidates(self._entries(contexts.part(start, end)), outcomes[start:end])
-            blocks.append((candidates, outcomes[start:end]))
+            blocks.append(HeldOutGaps(candidates, outcomes[start:end]))
             read += len(candidates.gap)
             if read >= TRIED:
                 break
-        best, exponents = self._loss(blocks, np.array(START)), np.array(START)
+        return blocks
+
+    def fit_exponents(self, blocks: Sequence[HeldOutGaps]) -> None:
+        """Choose the exponents by coordinate search on gaps that their tables did not count."""
+        best, exponents = _loss(blocks, np.array(START)), np.array(START)
         for step in STEPS if blocks else ():
-            moves = [(place, sign * step) for place in range(3) for sign in (1, -1)]
+            moves = [sign * step * np.array(move) for move in MOVES for sign in (1, -1)]
             improved = True
             while improved:
                 improved = False
-                for place, change in moves:
-                    tried = exponents.copy()
-                    tried[place] += change
-                    if _valid(tried) and (loss := self._loss(blocks, tried)) < best - 1e-4:
+                for move in moves:
+                    tried = exponents + move
+                    if _valid(tried) and (loss := _loss(blocks, tried)) < best - 1e-4:
                         best, exponents, improved = loss, tried, True
         self.exponents = exponents
-
-    def _loss(self, blocks: Sequence[tuple[_Candidates, Numbers]], exponents: Floats) -> float:
-        """Return the mean loss in nats."""
-        total = 0.0
-        for candidates, outcomes in blocks:
-            total -= float(np.log(_of(candidates, self._probabilities(candidates, exponents), outcomes)).sum())
-        return total / max(sum(len(outcomes) for _, outcomes in blocks), 1)
 
     def predict(self, contexts: GapContexts, outcomes: Numbers) -> tuple[Floats, Numbers]:
         """Return (gaps,) the log-probability of each outcome, and the most probable outcome of each gap."""
         logs, best = np.zeros(len(outcomes)), np.zeros(len(outcomes), np.int64)
         for start, end in self._blocks(len(outcomes)):
             candidates = self._candidates(self._entries(contexts.part(start, end)), outcomes[start:end])
-            p = self._probabilities(candidates, self.exponents)
+            p = _shares(candidates, self.exponents)[0]
             logs[start:end] = np.log(_of(candidates, p, outcomes[start:end]))
             best[start:end] = _best(candidates, p)
         return logs, best
@@ -131,8 +138,8 @@ class ContextProduct:
         for start, end in self._blocks(gaps):
             chains = self._entries(contexts.part(start, end))
             candidates = self._candidates(chains, None, gaps=end - start)
-            known, remaining = self._shares(candidates, self.exponents)
-            p[start:end] = remaining[:, None] * self._powers(self.exponents)
+            known, remaining = _shares(candidates, self.exponents)
+            p[start:end] = remaining[:, None] * _powers(self.popularity, self.exponents)
             p[start + candidates.gap, candidates.outcome] = known
             buckets[start:end] = np.stack([_buckets(chain, end - start) for chain in chains], 1)
         return p, buckets
@@ -175,28 +182,7 @@ class ContextProduct:
         base = _interpolated((self.popularity[outcome], np.ones(gaps)), known(chains[0]), gap)
         left, right = (_interpolated(base, chain, gap) for chain in map(known, chains[1:3]))
         logs, outside = (np.log([side[number] for side in (left, right, base)]) for number in (0, 1))
-        return _Candidates(gap, outcome, logs, outside, known(chains[3]))
-
-    def _probabilities(self, candidates: _Candidates, exponents: Floats) -> Floats:
-        """Return (candidates,) their probabilities."""
-        return self._shares(candidates, exponents)[0]
-
-    def _shares(self, candidates: _Candidates, exponents: Floats) -> tuple[Floats, Floats]:
-        """Return (candidates,) their probabilities, and (gaps,) those of any other outcome, divided by its power."""
-        powers, gaps = self._powers(exponents), candidates.outside.shape[1]
-        scores, outside = (np.exp(_weighted(exponents, logs)) for logs in (candidates.logs, candidates.outside))
-        rest = np.maximum(powers.sum() - np.bincount(candidates.gap, powers[candidates.outcome], gaps), 0)
-        total = np.bincount(candidates.gap, scores, gaps) + outside * rest
-        p, remaining = scores / total[candidates.gap], outside / total
-        for share, backoff in candidates.both:
-            p, remaining = share + backoff[candidates.gap] * p, backoff * remaining
-        return p, remaining
-
-    def _powers(self, exponents: Floats) -> Floats:
-        """Return (types,) the popularity of each outcome to the power of the sum of the exponents; 0 stays 0."""
-        possible, powers = self.popularity > 0, np.zeros(len(self.popularity))
-        powers[possible] = self.popularity[possible] ** exponents.sum()
-        return powers
+        return _Candidates(gap, outcome, logs, outside, known(chains[3]), self.popularity)
 
     def save(self) -> SavedBaseline:
         arrays = {"popularity": self.popularity, "exponents": self.exponents}
@@ -233,6 +219,33 @@ class GapTables(NamedTuple):
     left: list[ContextTable]
     right: list[ContextTable]
     both: list[ContextTable]
+
+
+def _loss(blocks: Sequence[HeldOutGaps], exponents: Floats) -> float:
+    """Return −log of the likelihood and of the density of the exponents, in nats a gap."""
+    total = float(np.square(exponents - START).sum()) / 2
+    for candidates, outcomes in blocks:
+        total -= float(np.log(_of(candidates, _shares(candidates, exponents)[0], outcomes)).sum())
+    return total / max(sum(len(outcomes) for _, outcomes in blocks), 1)
+
+
+def _shares(candidates: _Candidates, exponents: Floats) -> tuple[Floats, Floats]:
+    """Return (candidates,) their probabilities, and (gaps,) those of any other outcome, divided by its power."""
+    powers, gaps = _powers(candidates.popularity, exponents), candidates.outside.shape[1]
+    scores, outside = (np.exp(_weighted(exponents, logs)) for logs in (candidates.logs, candidates.outside))
+    rest = np.maximum(powers.sum() - np.bincount(candidates.gap, powers[candidates.outcome], gaps), 0)
+    total = np.bincount(candidates.gap, scores, gaps) + outside * rest
+    p, remaining = scores / total[candidates.gap], outside / total
+    for share, backoff in candidates.both:
+        p, remaining = share + backoff[candidates.gap] * p, backoff * remaining
+    return p, remaining
+
+
+def _powers(popularity: Floats, exponents: Floats) -> Floats:
+    """Return (types,) the popularity of each outcome to the power of the sum of the exponents; 0 stays 0."""
+    possible, powers = popularity > 0, np.zeros(len(popularity))
+    powers[possible] = popularity[possible] ** exponents.sum()
+    return powers
 
 
 def _valid(exponents: Floats) -> bool:

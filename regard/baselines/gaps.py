@@ -9,13 +9,14 @@ from typing import ClassVar, NamedTuple, Self
 import numpy as np
 import numpy.typing as npt
 
-from regard.baselines.context_product import ContextProduct, GapContexts
+from regard.baselines.context_product import ContextProduct, GapContexts, HeldOutGaps
 from regard.baselines.context_tables import Numbers
 from regard.core.baseline import Floats, SavedBaseline
 from regard.data.tokenizers.tokenizer import UNKNOWN
 
 HIDDEN = -1  # in place of a hidden token
 FLOOR = -30.0  # least log-probability of ``GapEvidence``
+FOLDS = 5
 Flags = npt.NDArray[np.bool_]
 
 
@@ -93,22 +94,25 @@ class GapBaseline(ABC):
     def learn(
         self, texts: Sequence[Numbers], hidden: Sequence[Flags], types: int, *, exponents: Floats | None = None
     ) -> None:
-        """Fit the tables on all texts, and the exponents on the first of them with tables of the others.
+        """Fit the tables on all texts, and the exponents on gaps with tables of other texts.
 
         Args:
             texts: tokens of each text, with the begin and the end token.
-            hidden: positions that evaluation hides, of the first texts.
+            hidden: positions that evaluation hides, of the first texts, by which the exponents are chosen. If it has
+                those of all texts, each of ``FOLDS`` parts is read with tables of the others.
             types: size of the vocabulary.
             exponents: of the product, if they are known; ``hidden`` is then not read.
         """
         allowed, distinct = self.begin(types), self.distinct(texts)
-        tried = [index for index in distinct if index < len(hidden)]
         if exponents is not None:
             self.product.exponents = exponents
-        elif 0 < len(tried) < len(distinct):
-            self._count([texts[index] for index in distinct if index >= len(hidden)], allowed)
-            tokens = HiddenTokens.of([texts[index] for index in tried], [hidden[index] for index in tried])
-            self.product.fit_exponents(*self.gaps(tokens)[:2])
+        else:
+            blocks = list[HeldOutGaps]()
+            for part in _held_out_parts(distinct, len(hidden)):
+                self._count([texts[index] for index in sorted({*distinct} - {*part})], allowed)
+                tokens = HiddenTokens.of([texts[index] for index in part], [hidden[index] for index in part])
+                blocks += self.product.held_out(*self.gaps(tokens)[:2])
+            self.product.fit_exponents(blocks)
         self._count([texts[index] for index in distinct], allowed)
 
     def key(self, text: Numbers) -> bytes:
@@ -145,3 +149,11 @@ class GapBaseline(ABC):
         if ((self.product.popularity > 0) != allowed).any():
             raise ValueError("the outcomes of the baseline are not those of its vocabulary")
         return self
+
+
+def _held_out_parts(texts: Sequence[int], number: int) -> list[Sequence[int]]:
+    """Return the parts of ``texts`` by which exponents are chosen: those below ``number``, or folds if all are."""
+    first = [index for index in texts if index < number]
+    if len(first) < len(texts):
+        return [first] if first else []
+    return [texts[fold::FOLDS] for fold in range(FOLDS)] if len(texts) >= FOLDS else []

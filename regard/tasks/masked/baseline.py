@@ -20,6 +20,7 @@ from regard.data.tokenizers.tokenizer import END
 MAX_TOKENS = 1_000_000  # that are counted, in the random order of the first epoch
 HELD_OUT = 0.05  # share of the texts by which the exponents are chosen
 MAX_HELD_OUT = 2000  # texts
+FEW_GAPS = 1000  # if that share has fewer gaps, the exponents are chosen by those of all texts, in folds
 AT_ONCE = 1 << 16  # tokens that are read together
 
 
@@ -107,9 +108,17 @@ def fit_tables(
             number += len(texts[-1])
         if number >= MAX_TOKENS:
             break
-    tried = 0 if exponents is not None else min(int(len(texts) * HELD_OUT), MAX_HELD_OUT)
-    model.learn(texts, [examples.chosen(index) for index in indices[:tried]], types, exponents=exponents)
+    hidden = [] if exponents is not None else _hidden(examples, indices)
+    model.learn(texts, hidden, types, exponents=exponents)
     return model
+
+
+def _hidden(examples: MaskedExamples, indices: Sequence[int]) -> list[Flags]:
+    """Return the hidden positions of the first texts, or of all if these have few."""
+    tried = min(int(len(indices) * HELD_OUT), MAX_HELD_OUT)
+    hidden = [examples.chosen(index) for index in indices[:tried]]
+    few = sum(int(chosen.sum()) for chosen in hidden) < FEW_GAPS
+    return hidden + [examples.chosen(index) for index in indices[tried:]] if few else hidden
 
 
 def open_masked_baseline(run: RunFiles, codecs: Any) -> MaskedBaseline | None:
