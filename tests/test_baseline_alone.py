@@ -23,6 +23,7 @@ from regard.runs.config import load_config
 from regard.runs.run_folder import RunFolder
 from regard.server.batching.metrics import ServerMetrics
 from regard.tasks.find_config import find_config
+from regard.tasks.translation.baseline import Recalled
 from regard.training.progress import NullReporter
 from regard.training.start import train
 
@@ -121,7 +122,10 @@ def test_the_error_is_that_of_paired_sources(learned: tuple[Path, list[str]], tm
         target=library.load(run.path).target,
         translate=lambda sources, **options: [SimpleNamespace(text=rights[0].get(one, "no")) for one in sources],
     )
-    baseline: Any = SimpleNamespace(outputs=lambda sources: [rights[1].get(one, "no") for one in sources])
+    baseline: Any = SimpleNamespace(
+        outputs=lambda sources: [rights[1].get(one, "no") for one in sources],
+        nearest=lambda sources: [Recalled("no", 0.0) for _ in sources],
+    )
     data = prepare(run, log=lambda line: None, progress=None)
     choice = task.TASK.choose_baseline(config, model, baseline, data.valid, lambda: False)  # type: ignore[misc]
     wrong = [[source not in right for source, _ in lines] for right in rights]

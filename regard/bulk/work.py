@@ -40,14 +40,17 @@ def _digest(run: Path, checkpoint: str | None) -> str:
     import hashlib
 
     from regard.core.baseline import ARRAYS_FILE, SETTINGS_FILE
-    from regard.runs.baseline_choice import BASELINE
+    from regard.core.baseline import FOLDER as BASELINE_FOLDER
+    from regard.runs.baseline_choice import BASELINE, NAME
     from regard.runs.run_folder import RunFolder
 
     folder = RunFolder.open(run)
     digest = hashlib.sha256()
     selected = folder.selected(checkpoint)
-    names = [ARRAYS_FILE, SETTINGS_FILE] if selected.name == BASELINE else ["manifest.json"]
-    files = [selected.path / name for name in names]
+    files = [] if selected.name == BASELINE else [selected.path / "manifest.json"]
+    if selected.name == BASELINE or selected.memory:
+        files += [folder.path / BASELINE_FOLDER / name for name in (ARRAYS_FILE, SETTINGS_FILE)]
+    files += [folder.path / NAME] if selected.memory else []
     for path in (*files, run / "config.toml", *sorted(folder.tokenizers.glob("*"))):
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

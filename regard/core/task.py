@@ -277,6 +277,8 @@ class Task:
     # config that ``is_combined``
     baseline_predictor: Callable[[RunFiles, Any], Predictor] | None = None
     # (run, codecs) → the saved ``OutputBaseline`` with the interface of the predictor; None: it is never used alone
+    with_memory: Callable[[RunFiles, Any, Any, float], Any] | None = None
+    # (run, codecs, predictor, threshold) → a predictor that uses the saved ``OutputBaseline`` for near inputs
     choose_baseline: Callable[[Any, Any, Any, Any, Callable[[], bool]], Any] | None = None
     # (config, predictor, baseline, validation examples, interrupted) → ``runs.baseline_choice.BaselineChoice``, or None
     # if there are too few examples

@@ -54,6 +54,10 @@ class Translation:
         unknown: unknown parts of the input (characters, or words if pieces are words), in order, with repetitions; the
             model reads ``<unk>`` instead.
         unread: number of pieces at the end of the input that were cropped (``data.long_sources = "cropped"``).
+
+    Attributes:
+        recalled: the cosine of the input with the training pair whose target is the best output; None if it was
+            searched.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class Translation:
         unread: int = 0,
     ) -> None:
         self.unread = unread
+        self.recalled: float | None = None
         self.source, self.candidates, self.pieces, self.unknown = source, candidates, pieces, unknown
         self._attend = attend
 
@@ -96,14 +101,17 @@ class Translation:
     def with_candidates(self, candidates: list[Candidate]) -> Translation:
         """Return this translation with other outputs; the attention remains that of its own best output."""
         fields: dict[str, Any] = {"pieces": self.pieces, "unknown": self.unknown, "unread": self.unread}
-        return Translation(self.source, candidates, lambda: self.attention, **fields)
+        changed = Translation(self.source, candidates, lambda: self.attention, **fields)
+        changed.recalled = self.recalled
+        return changed
 
     def as_dict(self) -> dict[str, Any]:
         """Return all values as plain JSON: the source, the fields of the best output, and the candidates."""
         candidates = [candidate._asdict() for candidate in self.candidates]
         unknown = dict(Counter(self.unknown))
-        unread = {"unread": self.unread} if self.unread else {}
-        return {"source": self.source, **candidates[0], "unknown": unknown, **unread, "candidates": candidates}
+        some = {"unread": self.unread} if self.unread else {}
+        some |= {} if self.recalled is None else {"recalled": self.recalled}
+        return {"source": self.source, **candidates[0], "unknown": unknown, **some, "candidates": candidates}
 
     def __repr__(self) -> str:
         more = f", {pluralize(len(self.candidates), 'candidate')}" if len(self.candidates) > 1 else ""

@@ -47,14 +47,15 @@ class CheckpointChoice(NamedTuple):
     name: str  # average, best, last, step or baseline
     path: Path
     steps: list[int]
+    memory: bool = False  # whether the baseline's outputs are used for near inputs
 
     def __str__(self) -> str:
         if self.name == BASELINE:
             return self.name
-        numbers = ", ".join(f"{step:,}" for step in self.steps)
+        numbers, memory = ", ".join(f"{step:,}" for step in self.steps), " with memory" if self.memory else ""
         if self.name == "step":
-            return f"step {numbers}"
-        return f"{self.name} (step{'s' if self.name == 'average' else ''} {numbers})"
+            return f"step {numbers}{memory}"
+        return f"{self.name} (step{'s' if self.name == 'average' else ''} {numbers}){memory}"
 
 
 class RunFolder:
@@ -151,10 +152,15 @@ class RunFolder:
         choice = read_choice(self.path)
         return choice is not None and choice.is_baseline
 
+    def uses_memory(self) -> bool:
+        """Return whether the default model uses the saved baseline for near inputs (``BaselineChoice.memory``)."""
+        choice = read_choice(self.path)
+        return choice is not None and choice.uses_memory and (self.path / FOLDER).is_dir()
+
     def selected(self, which: str | None = None) -> CheckpointChoice:
         """Return the checkpoint called ``which``, as ``network_path`` does, or the folder of the baseline alone."""
         if not self.is_baseline(which):
-            return self.network_path(which)
+            return self.network_path(which)._replace(memory=which is None and self.uses_memory())
         folder = self.path / FOLDER
         if not folder.is_dir():
             help = "copy the whole run folder again, or use the network: --checkpoint best"

@@ -13,6 +13,7 @@ from regard.core.out_of_memory import explain_out_of_memory
 from regard.core.task import Report
 from regard.core.task_table import locate
 from regard.errors import ConfigError
+from regard.runs.baseline_choice import read_choice
 from regard.runs.checkpoint import load as read_checkpoint
 from regard.runs.run_folder import RunFolder
 from regard.runs.size_check import require_fitting
@@ -49,7 +50,19 @@ def load(
     net, codecs, run = load_net(path, checkpoint=checkpoint, device=device, mapped=mapped)
     if options.get("engine") == "auto":
         options["engine"] = automatic_engine(run, net, codecs, run.weights_path(checkpoint).path, log)
-    return run.task.predictor(net, codecs, run.config, **options)
+    predictor = run.task.predictor(net, codecs, run.config, **options)
+    return predictor if checkpoint is not None else _with_memory(run, codecs, predictor)
+
+
+def _with_memory(run: RunFolder, codecs: Any, predictor: Any) -> Any:
+    """Return the predictor with the baseline for near inputs, if the run chose that.
+
+    A published run has no baseline of training texts; its model is the network alone.
+    """
+    choice, make = read_choice(run.path), run.task.with_memory
+    if choice is None or choice.memory is None or make is None or not run.uses_memory():
+        return predictor
+    return make(run, codecs, predictor, choice.memory.threshold)
 
 
 def _baseline(run: RunFolder) -> Any:

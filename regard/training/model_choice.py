@@ -1,11 +1,11 @@
-"""The end of a training: the choice between the network and the baseline alone (``train.choose``)."""
+"""The end of a training: the choice between the network, the baseline alone and both (``train.choose``)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from regard.errors import ModelError
-from regard.runs.baseline_choice import read_choice, write_choice
+from regard.runs.baseline_choice import BaselineChoice, read_choice, write_choice
 from regard.runs.run_folder import RunFolder
 from regard.training.final_comparison import trained_network
 from regard.training.setup import TrainingInputs
@@ -40,15 +40,13 @@ def choose_model(
         log("the model is the network: too few validation examples for a comparison with the baseline")
         return True
     write_choice(run.path, choice)
-    log(_report(run, choice.is_baseline, choice.figures))
+    log(_report(choice))
     return True
 
 
-def _report(run: RunFolder, is_baseline: bool, figures: str) -> str:
+def _report(choice: BaselineChoice) -> str:
     """Return the line about the choice, with the way to change it."""
-    if not is_baseline:
-        return f"the model is the network: {figures}"
-    return (
-        f"the model is the baseline alone: {figures}; use the network with --checkpoint best, or train with --set "
-        "train.choose=network"
-    )
+    report = f"the model is the {choice.model}: {choice.figures}"
+    if choice.model == "network":
+        return report
+    return f"{report}; use the network alone with --checkpoint best, or train with --set train.choose=network"

@@ -142,9 +142,10 @@ class Translating:
             """Return the translations, joined from the parts of each sentence."""
             outputs = iter(results)
             translations = []
-            for sentence, of_sentence in zip(sentences, parts, strict=True):
+            for sentence, of_sentence, required in zip(sentences, parts, terms, strict=True):
                 hypotheses = list(islice(outputs, len(of_sentence)))
-                translations.append(translator.assemble(sentence, of_sentence, hypotheses, search=settings))
+                own = translator.without_memory if required else translator
+                translations.append(own.assemble(sentence, of_sentence, hypotheses, search=settings))
             return translations
 
         try:

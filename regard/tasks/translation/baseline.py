@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,13 @@ MAX_LINES = 300_000  # that are read of the files of a corpus
 SHORTER = 0.5  # targets with less characters than this share of those of the sources may be summaries
 FEWEST, TRIED = 20, 300  # pairs by which the threshold is chosen
 THRESHOLDS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
+
+
+class Recalled(NamedTuple):
+    """The target of a training pair, and the cosine of its source with that of a request."""
+
+    text: str
+    cosine: float
 
 
 class TranslationBaseline:
@@ -43,6 +50,13 @@ class TranslationBaseline:
     def outputs(self, inputs: Sequence[str]) -> list[str]:
         """Return the output for each source."""
         return self.model.outputs(inputs, self._first_sentence)
+
+    def nearest(self, sources: Sequence[str]) -> list[Recalled]:
+        """Return the target of the nearest source, whatever the threshold."""
+        pairs, cosines = self.model.nearest(sources)
+        return [
+            Recalled(self.model.targets[pair], cosine) for pair, cosine in zip(pairs, cosines.tolist(), strict=True)
+        ]
 
     def _first_sentence(self, source: str) -> str:
         return first_sentence(source, self.language)

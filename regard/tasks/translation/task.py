@@ -51,6 +51,7 @@ from regard.tasks.translation.codecs import Codecs, make_codecs, open_codecs, op
 from regard.tasks.translation.config import TranslationConfig, translation_config
 from regard.tasks.translation.engine_trials import PairTrials
 from regard.tasks.translation.evaluation import TranslationTest
+from regard.tasks.translation.memory import with_memory
 from regard.tasks.translation.translator import Translator
 
 SEARCHED = 1000  # number of pairs that are searched for an example
@@ -238,6 +239,7 @@ TASK = Task(
     fit_baseline=fit_translation_baseline,
     open_baseline=open_translation_baseline,
     baseline_predictor=open_baseline_translator,
+    with_memory=with_memory,
     choose_baseline=choose_baseline,
     sample=_sample,
     held_out_samples=_held_out_samples,

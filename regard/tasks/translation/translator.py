@@ -82,6 +82,11 @@ class Translator(PairScorer):
         self.engine = possible(engine, torch_obstacle(model), native_obstacle(model))
         self._observing = threading.Lock()
 
+    @property
+    def without_memory(self) -> Translator:
+        """The translator whose outputs are all searched (``tasks.translation.memory``)."""
+        return self
+
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
         return f"Translator({count:,} parameters, {len(self.target):,} target pieces, {self.engine} on {self.device})"

@@ -1,0 +1,82 @@
+"""A translator with a translation memory: for near sources, the targets of training pairs are the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from regard.config.settings import SearchConfig
+from regard.core.task import RunFiles, not_interrupted
+from regard.inference.results import Translation
+from regard.search.contract import Hypothesis
+from regard.tasks.translation.baseline import TranslationBaseline, open_translation_baseline
+from regard.tasks.translation.codecs import Codecs
+from regard.tasks.translation.translator import Translator
+
+
+class MemoryTranslator(Translator):
+    """A translator whose output is the target of the nearest training source, if its cosine reaches ``threshold``.
+
+    Such an output is first, whatever its score; its scores and its attention are those of the network. All other
+    outputs are those of the search. Prefixes, required terms, stop strings and sampling ignore the memory.
+
+    Args:
+        searching: the translator without memory.
+        pairs: the training pairs.
+        threshold: the least cosine, from 0 to 1.
+    """
+
+    def __init__(self, searching: Translator, pairs: TranslationBaseline, threshold: float) -> None:
+        super().__init__(
+            searching.model, searching.source, searching.target, searching.search, max_length=searching.max_length,
+            crops=searching.crops, language=searching.language, engine=searching.engine,
+        )  # fmt: skip
+        self._searching, self.pairs, self.threshold = searching, pairs, threshold
+
+    def __repr__(self) -> str:
+        return f"MemoryTranslator({self._searching!r}, {self.pairs.description} from {self.threshold:g})"
+
+    @property
+    def without_memory(self) -> Translator:
+        """The translator whose outputs are all searched."""
+        return self._searching
+
+    def translate(
+        self,
+        lines: Sequence[str],
+        *,
+        search: SearchConfig | None = None,
+        prefixes: Sequence[str] | None = None,
+        done: Callable[[int], None] = lambda count: None,
+        interrupted: Callable[[], bool] = not_interrupted,
+    ) -> list[Translation]:
+        """See ``Translator.translate``."""
+        if prefixes is None:
+            return super().translate(lines, search=search, done=done, interrupted=interrupted)
+        return self._searching.translate(lines, search=search, prefixes=prefixes, done=done, interrupted=interrupted)
+
+    def assemble(
+        self,
+        line: str,
+        parts: list[list[int]],
+        hypotheses: list[list[Hypothesis]],
+        *,
+        search: SearchConfig | None = None,
+    ) -> Translation:
+        """See ``Translator.assemble``; the candidates of the search follow the output of the memory."""
+        found, settings = super().assemble(line, parts, hypotheses, search=search), search or self.search
+        if not parts or settings.temperature is not None or settings.stop:
+            return found
+        (nearest,) = self.pairs.nearest([line])
+        if nearest.cosine < self.threshold:
+            return found
+        if nearest.text != found.text:
+            candidates = [found.candidates[0], *found.candidates][: max(settings.nbest, 1)]
+            found = self.with_text(found.with_candidates(candidates), nearest.text, settings)
+        found.recalled = nearest.cosine
+        return found
+
+
+def with_memory(run: RunFiles, codecs: Codecs, translator: Translator, threshold: float) -> Translator:
+    """Return the translator with the saved pairs of a run; without them, the translator itself."""
+    pairs = open_translation_baseline(run, codecs)
+    return translator if pairs is None else MemoryTranslator(translator, pairs, threshold)
