@@ -123,8 +123,8 @@ class TrainConfig(BaseModel):
     )
     choose: Literal["network", "validation"] = Field(
         "network",
-        description="model of the run. network: the trained network; validation: the baseline alone, unless the "
-        "outputs of the network are better on the validation data by more than one standard error (translation only)",
+        description="model of the run. network: the trained network; validation: the baseline alone, the network, or "
+        "the network with a memory of training pairs, by their outputs on the validation data (translation only)",
     )
     max_nonfinite: Positive = 5  # consecutive updates without a finite loss before a rollback
 

@@ -109,7 +109,7 @@ class Translation:
         """Return all values as plain JSON: the source, the fields of the best output, and the candidates."""
         candidates = [candidate._asdict() for candidate in self.candidates]
         unknown = dict(Counter(self.unknown))
-        some = {"unread": self.unread} if self.unread else {}
+        some: dict[str, float] = {"unread": self.unread} if self.unread else {}
         some |= {} if self.recalled is None else {"recalled": self.recalled}
         return {"source": self.source, **candidates[0], "unknown": unknown, **some, "candidates": candidates}
 

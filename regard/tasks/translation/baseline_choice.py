@@ -75,14 +75,18 @@ def choose_baseline(
         return _sums_by_source(metric, outputs, examples, target, language)
 
     metric, own = _first_available(_metrics(config, examples, sources), lambda name: sums(name, network))
-    value, without = _values(metric, own)
-    value_alone, without_alone = _values(metric, sums(metric, other))
+    cosines = np.array([one.cosine for one in nearest])
+    return _choice(metric, own, sums(metric, other), *_best_memory(metric, cosines, own, sums(metric, recalled)))
+
+
+def _choice(metric: str, network: Sums, baseline: Sums, memory: _Values, threshold: float) -> BaselineChoice:
+    """Return the figures of the three models, by their sums of each source."""
+    value, without = _values(metric, network)
+    value_alone, without_alone = _values(metric, baseline)
     choice = BaselineChoice(
-        metric=metric, sources=number, network=value, baseline=value_alone,
+        metric=metric, sources=len(network), network=value, baseline=value_alone,
         error=jackknife((without - without_alone).tolist()), lower_is_better=METRICS[metric].lower_is_better,
     )  # fmt: skip
-    cosines = np.array([one.cosine for one in nearest])
-    memory, threshold = _best_memory(metric, cosines, own, sums(metric, recalled))
     error = jackknife((memory.left_out - (without_alone if choice.is_baseline else without)).tolist())
     return choice.model_copy(update={"memory": MemoryChoice(threshold=threshold, value=memory.value, error=error)})
 

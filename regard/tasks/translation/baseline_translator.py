@@ -51,7 +51,7 @@ class BaselineTranslator(Translator):
         language: str | None = None,
     ) -> None:
         self.baseline, self.source, self.target, self.search = baseline, source, target, search
-        self.max_length, self.crops, self.language = max_length, False, language
+        self.max_length, self.crops, self.language, self.without_memory = max_length, False, language, self
         self.engine, self.device = "reference", torch.device("cpu")
 
     def __repr__(self) -> str:

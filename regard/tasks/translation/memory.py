@@ -19,8 +19,10 @@ class MemoryTranslator(Translator):
     Such an output is first, whatever its score; its scores and its attention are those of the network. All other
     outputs are those of the search. Prefixes, required terms, stop strings and sampling ignore the memory.
 
+    ``without_memory`` is the translator whose outputs are all searched.
+
     Args:
-        searching: the translator without memory.
+        searching: that translator.
         pairs: the training pairs.
         threshold: the least cosine, from 0 to 1.
     """
@@ -30,15 +32,10 @@ class MemoryTranslator(Translator):
             searching.model, searching.source, searching.target, searching.search, max_length=searching.max_length,
             crops=searching.crops, language=searching.language, engine=searching.engine,
         )  # fmt: skip
-        self._searching, self.pairs, self.threshold = searching, pairs, threshold
+        self.without_memory, self.pairs, self.threshold = searching, pairs, threshold
 
     def __repr__(self) -> str:
-        return f"MemoryTranslator({self._searching!r}, {self.pairs.description} from {self.threshold:g})"
-
-    @property
-    def without_memory(self) -> Translator:
-        """The translator whose outputs are all searched."""
-        return self._searching
+        return f"MemoryTranslator({self.without_memory!r}, {self.pairs.description} from {self.threshold:g})"
 
     def translate(
         self,
@@ -52,7 +49,9 @@ class MemoryTranslator(Translator):
         """See ``Translator.translate``."""
         if prefixes is None:
             return super().translate(lines, search=search, done=done, interrupted=interrupted)
-        return self._searching.translate(lines, search=search, prefixes=prefixes, done=done, interrupted=interrupted)
+        return self.without_memory.translate(
+            lines, search=search, prefixes=prefixes, done=done, interrupted=interrupted
+        )
 
     def assemble(
         self,
@@ -70,7 +69,8 @@ class MemoryTranslator(Translator):
         if nearest.cosine < self.threshold:
             return found
         if nearest.text != found.text:
-            candidates = [found.candidates[0], *found.candidates][: max(settings.nbest, 1)]
+            others = [one for one in found.candidates if one.text != nearest.text]
+            candidates = [found.candidates[0], *others][: max(settings.nbest, 1)]
             found = self.with_text(found.with_candidates(candidates), nearest.text, settings)
         found.recalled = nearest.cosine
         return found

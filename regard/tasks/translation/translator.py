@@ -78,14 +78,9 @@ class Translator(PairScorer):
         engine: Engine | None = None,
     ) -> None:
         super().__init__(model, source, target, max_length)
-        self.search, self.crops, self.language = search, crops, language
+        self.search, self.crops, self.language, self.without_memory = search, crops, language, self  # see memory.py
         self.engine = possible(engine, torch_obstacle(model), native_obstacle(model))
         self._observing = threading.Lock()
-
-    @property
-    def without_memory(self) -> Translator:
-        """The translator whose outputs are all searched (``tasks.translation.memory``)."""
-        return self
 
     def __repr__(self) -> str:
         count = sum(parameter.numel() for parameter in self.model.parameters())
