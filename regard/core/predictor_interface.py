@@ -36,7 +36,7 @@ def interface_of(predictor: Any) -> PredictorInterface:
     if isinstance(own, PredictorInterface):
         return own
     return PredictorInterface(
-        "one input per line, in the format of `read`", "one output per input, in the format of `write`", None,
+        "an input", "its output", None,
         lambda input, settings, interrupted: predictor([input])[0],
     )  # fmt: skip
 

@@ -32,14 +32,22 @@ MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MA
 
 
 class Wording(NamedTuple):
-    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests."""
+    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests.
+
+    ``takes`` and ``gives``: empty for those of the fields and the answer.
+    """
 
     position: str = "token"
-    takes: str = "one input per line, in the form of `read`"
-    gives: str = "one output per input, in the form of `write`"
+    takes: str = ""
+    gives: str = ""
 
 
 PLAIN = Wording()
+TAKES = {"graph": "a graph, as a JSON object", "frames": "frames, as a JSON list of lists of numbers"}  # others: a text
+GIVES = {
+    "label": "its label, with the probability of each label", "labels": "its labels, with the probability of each",
+    "number": "a number", "tag": "a tag for each word", "item": "the next items",
+}  # fmt: skip
 
 
 class SupervisedPredictor:
@@ -79,7 +87,15 @@ class SupervisedPredictor:
         """Description for servers; the settings are those of the answer."""
         answer, wording = self.codec.answer, self._wording
         settings = answer.defaults if answer.settings.model_fields else None
-        return PredictorInterface(wording.takes, wording.gives, settings, self._predict)
+        takes, gives = wording.takes or self._takes(), wording.gives or GIVES.get(answer.kind, "the answer")
+        return PredictorInterface(takes, gives, settings, self._predict)
+
+    def _takes(self) -> str:
+        fields = tuple(self.codec.fields.values())
+        if self.codec.answer.per_position:
+            return "a sentence, with spaces between its words"
+        texts = f"{len(fields)} texts, separated by tabs"
+        return TAKES.get(fields[0].kind, "a text") if len(fields) == 1 else texts
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]

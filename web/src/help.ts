@@ -56,6 +56,11 @@ export const HELP: Record<string, Help> = {
     read: "The head that is chosen is shown of both where both have it, or else each one's own default.",
     cannot: "Heads of different trainings have no order in common: head 3 here and head 3 there need not do the same.",
   },
+  answer: {
+    drawn: "The input, and what the model answers: labels with their probabilities, a tag below each word, or words in the gaps.",
+    read: "The most probable answer is first. Choose a word or a gap to see what else the model considered there.",
+    cannot: "Probabilities are the model's own. How often such an answer is right, only held-out data can tell: see “Training”.",
+  },
   text: {
     drawn: "The text as the model reads it, piece by piece; the stronger the color of a piece, the less the model expected it.",
     read:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.answers.plain_class import PlainClass
 from regard.core.observation import Observation, Prediction, Site
-from regard.core.predictor_interface import require_list
+from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELED
@@ -55,6 +55,15 @@ class NodeClassifier(NodePredictor):
     def labels(self) -> tuple[str, ...]:
         """The names of the classes."""
         return self.graph.classes
+
+    @property
+    def interface(self) -> PredictorInterface:
+        """Inputs and outputs of a request, for servers."""
+
+        def predict(name: str, settings: None, interrupted: Callable[[], bool]) -> NodeClass:
+            return self([name])[0]
+
+        return PredictorInterface("the name of a node", "its class, with the probability of each class", None, predict)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:

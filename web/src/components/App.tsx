@@ -1,8 +1,10 @@
 import type { ComponentType } from "preact";
+import { isContinued } from "../answers";
 import { HELP } from "../help";
 import { alone, details, inspection, observation, offline, other, replay, translates } from "../state";
 import { heatView } from "../views";
 import { AlignedText } from "./AlignedText";
+import { Answer } from "./Answer";
 import { BeamTree } from "./BeamTree";
 import { CellWorked } from "./CellWorked";
 import { Compare } from "./Compare";
@@ -51,6 +53,9 @@ const OBSERVED: Part[] = [
   { id: "export", title: "Export", body: Export, always: true },
 ];
 
+/** The same where the answer is no continuation of the text. */
+const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, ...OBSERVED.slice(1)];
+
 /** Of a model without a network. */
 const ALONE: Part[] = [{ id: "training", title: "Training", body: Training, always: true }];
 
@@ -68,8 +73,14 @@ function jump(id: string) {
   heading?.focus({ preventScroll: true });
 }
 
+function partsShown(): Part[] {
+  if (translates.value) return inspection.value ? PARTS : [];
+  if (observation.value) return isContinued(observation.value) ? OBSERVED : ANSWERED;
+  return alone.value ? ALONE : [];
+}
+
 export function App() {
-  const parts = (translates.value ? (inspection.value ? PARTS : []) : observation.value ? OBSERVED : alone.value ? ALONE : []).filter(present);
+  const parts = partsShown().filter(present);
   const blind = inspection.value !== null && Object.keys(inspection.value.attention).length === 0;
   const long = (heatView.value?.keys.length ?? 0) > LONG;
   return (

@@ -9,6 +9,10 @@ import { CheckpointPicker, ModelPicker } from "./Settings";
 
 const isText = () => task.value === "language-model";
 
+/** Tasks whose answer is drawn with the input; the outputs of others are asked for separately. */
+const ANSWERED = new Set(["classification", "tagging", "graphs", "nodes", "links", "next-item"]);
+const isAnswered = () => details.value?.inspects !== false && ANSWERED.has(task.value);
+
 /** What may be set for an output; left empty, it is as the run has it. */
 function RequestFields() {
   const fields = settableFields(details.value?.settings);
@@ -78,14 +82,16 @@ function Form() {
         <CheckpointPicker />
         {looks && (
           <button type="submit" class="main" data-testid="observe">
-            Look
+            {isAnswered() ? "Predict" : "Look"}
           </button>
         )}
-        <button type="button" class={looks ? "" : "main"} data-testid="predict" onClick={() => void predict()} disabled={!model}>
-          {isText() ? "Continue" : "Predict"}
-        </button>
+        {!isAnswered() && (
+          <button type="button" class={looks ? "" : "main"} data-testid="predict" onClick={() => void predict()} disabled={!model}>
+            {isText() ? "Continue" : "Predict"}
+          </button>
+        )}
         <span id="text-keys" class="quiet">
-          Enter {looks ? "looks" : "predicts"}, Shift+Enter begins a line.
+          Enter {looks && !isAnswered() ? "looks" : "predicts"}, Shift+Enter begins a line.
         </span>
         {model?.limits && (
           <span id="text-limits" class={problem ? "problem figures" : "quiet figures"} data-testid="text-limits">
@@ -93,7 +99,7 @@ function Form() {
           </span>
         )}
       </div>
-      <RequestFields />
+      {!isAnswered() && <RequestFields />}
     </form>
   );
 }
@@ -135,12 +141,13 @@ function Predicted() {
 
 function Waiting() {
   if (offline || observation.value || output.value || status.translate.value.busy || status.translate.value.problem) return null;
-  if (!details.value) return null;
-  const looks = details.value.inspects !== false;
+  const model = details.value;
+  if (!model) return null;
+  const [looks, button] = [model.inspects !== false, isAnswered() ? "Predict" : "Look"];
   const none = alone.value ? "This model is a simple baseline without a network: there is nothing to look into. Press Predict." : `The task ${task.value} shows nothing: its predictor has no method inspect(input) that returns an Observation.`;
   return (
     <p class="quiet" data-testid="waiting">
-      {!looks ? none : observed.value && asking.text.value.trim() ? "This is not looked at yet. Press Look." : "Write a text, and press Look."}
+      {!looks ? none : observed.value && asking.text.value.trim() ? `This is not looked at yet. Press ${button}.` : `Write ${model.takes ?? "a text"}, and press ${button}.`}
     </p>
   );
 }
