@@ -13,7 +13,7 @@ export interface InspectRequest {
   force?: number[];
   candidate?: number;
   sentence?: number;
-  include?: ("ablation" | "vectors" | "beam")[];
+  include?: ("ablation" | "vectors" | "beam" | "influence")[];
 }
 
 /** The server asks for an API key, or refuses the one it got. */
@@ -62,7 +62,7 @@ export async function inspect(request: InspectRequest, signal: AbortSignal): Pro
   return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Inspection;
 }
 
-export async function observeText(request: { text: string; model?: string; checkpoint?: string }, signal: AbortSignal): Promise<Observation> {
+export async function observeText(request: Pick<InspectRequest, "text" | "model" | "checkpoint" | "include">, signal: AbortSignal): Promise<Observation> {
   return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Observation;
 }
 

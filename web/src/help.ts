@@ -61,6 +61,11 @@ export const HELP: Record<string, Help> = {
     read: "The most probable answer is first. Choose a word or a gap to see what else the model considered there.",
     cannot: "Probabilities are the model's own. How often such an answer is right, only held-out data can tell: see “Training”.",
   },
+  why: {
+    drawn: "The influence of each piece: log p of the answer, less log p of the same answer when the piece is hidden. In nats.",
+    read: "A shaded piece counts for the answer, a striped one against it. 0.7 nats halve the probability, or double it.",
+    cannot: "Pieces are hidden one at a time: of two that say the same, neither counts, since the other remains.",
+  },
   text: {
     drawn: "The text as the model reads it, piece by piece; the stronger the color of a piece, the less the model expected it.",
     read:

@@ -5,6 +5,7 @@ import { generate, observeText, predictOne } from "./api";
 import type { Field, RequestSettings } from "./document";
 import { textProblem } from "./limits";
 import { mean, plane, type Matrix } from "./matrix";
+import type { InspectionDocument } from "./reading";
 import { run, stop } from "./running";
 import { asking, details, keyNeeded, observable, observation, observed, observedOf } from "./state";
 
@@ -18,6 +19,39 @@ export const head = signal<Head | null>(null);
 
 /** The step whose alternatives are shown; one past the last: what may follow. */
 export const step = signal<number | null>(null);
+
+/** The piece whose answer is looked at, of those that have one each. */
+export const place = signal<number | null>(null);
+
+export interface ShownInfluence {
+  label: string;
+  pieces: string[];
+  values: (number | null)[];
+  hidden: string;
+  least: number;
+  most: number;
+}
+
+/** What counts for the answer that is looked at; null before it was computed. */
+export const influence = computed<ShownInfluence | null>(() => {
+  const found = observation.value?.written as InspectionDocument | undefined;
+  const known = found?.influences ?? [];
+  if (!found || !known.length) return null;
+  const chosen = known.find((each) => found.predictions[each.prediction].at.pieces[0] === place.value) ?? known[0];
+  const numbers = chosen.values.filter((value) => value !== null);
+  const { label } = found.predictions[chosen.prediction];
+  return { label, pieces: found.surfaces[chosen.surface].pieces, values: chosen.values, hidden: chosen.hidden, least: Math.min(0, ...numbers), most: Math.max(0, ...numbers) };
+});
+
+/** The largest influences of either sign. */
+export function strongestInfluences({ pieces, values }: ShownInfluence, count = 3): { piece: string; value: number | null }[] {
+  const size = (value: number | null) => (value === null ? Infinity : Math.abs(value));
+  return pieces
+    .map((piece, index) => ({ piece, value: values[index] }))
+    .filter(({ value }) => value !== 0)
+    .sort((one, other) => size(other.value) - size(one.value))
+    .slice(0, count);
+}
 
 /** What was set for the next output, by name; what is not here is as the run has it. */
 export const wanted = signal<Record<string, number | boolean>>({});
@@ -53,7 +87,7 @@ export function letObservationGo(): void {
   batch(() => {
     output.value = null;
     wanted.value = {};
-    head.value = step.value = null;
+    head.value = step.value = place.value = null;
   });
 }
 
@@ -70,10 +104,20 @@ export async function observe(): Promise<void> {
       keyNeeded.value = false;
       observed.value = found;
       observedOf.value = of;
-      step.value = null;
+      step.value = place.value = null;
     });
     const plain = { beam: null, lengthPenalty: null, coveragePenalty: null, sentence: 0, force: [] };
     history.replaceState(null, "", writeAddress({ text, model, checkpoint, ...plain }));
+  });
+}
+
+/** The influence of each piece of what was looked at. */
+export function explain(): Promise<void> {
+  return run("extras", async (signal) => {
+    const [before, of] = [observed.value!, observedOf.value];
+    const { name, checkpoint } = before.model;
+    const found = await observeText({ text: before.text, model: name, checkpoint, include: ["influence"] }, signal);
+    if (!signal.aborted && observedOf.value === of) observed.value = found;
   });
 }
 

@@ -37,6 +37,16 @@ export interface AttentionMap {
   mechanism?: string;
 }
 
+/** By how much the log probability of a prediction falls when a piece is hidden; null where it becomes impossible. */
+export interface Influence {
+  /** Index of the prediction. */
+  prediction: number;
+  surface: number;
+  values: (number | null)[];
+  /** How pieces were hidden, as a sentence. */
+  hidden: string;
+}
+
 /** One input of a model of any task; with `search` a translation. */
 export interface InspectionDocument {
   format: "regard-inspection";
@@ -47,7 +57,7 @@ export interface InspectionDocument {
   predictions: Prediction[];
   /** By place, such as "encoder.0.self". */
   attention: Record<string, AttentionMap>;
-  influences: unknown[];
+  influences: Influence[];
   facts: { unknown?: string[]; parts?: Record<string, number> };
   sentences?: string[];
   sentence?: number;

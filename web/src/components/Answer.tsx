@@ -1,7 +1,7 @@
-import { useState } from "preact/hooks";
 import { answersOf, huesOf, inputsOf, type Answer as Found, type Marked } from "../answers";
 import type { Alternative } from "../document";
 import { percent } from "../format";
+import { place } from "../observing";
 import { observation } from "../state";
 import { visible } from "../words";
 import { Bar } from "./Bar";
@@ -25,25 +25,25 @@ export function Ranked({ options, testId = "options" }: { options: Alternative[]
 
 /** Pieces of a text with what was answered at each; one of them at a time shows its alternatives. */
 function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
-  const [chosen, choose] = useState<number | null>(null);
+  const chosen = place.value;
   const current = chosen === null ? null : pieces[chosen]?.answer;
   const hues = huesOf(pieces.flatMap(({ answer }) => (answer ? [answer.label] : [])));
   return (
     <>
       <p class={`lines answered ${form}`} data-testid="pieces">
-        {pieces.map(({ text, answer }, place) => {
-          if (!answer) return <span key={place}>{text}</span>;
+        {pieces.map(({ text, answer }, index) => {
+          if (!answer) return <span key={index}>{text}</span>;
           const label = `${visible(form === "gaps" ? "gap" : text)}: ${visible(answer.label)}, ${chance(answer.log_probability)}`;
           const shared = {
-            type: "button" as const, "aria-label": label, title: label, "aria-pressed": chosen === place,
-            "data-testid": `piece-${place}`, onClick: () => choose(chosen === place ? null : place),
+            type: "button" as const, "aria-label": label, title: label, "aria-pressed": chosen === index,
+            "data-testid": `piece-${index}`, onClick: () => (place.value = chosen === index ? null : index),
           };
           return form === "gaps" ? (
-            <button key={place} class="gap" {...shared}>
+            <button key={index} class="gap" {...shared}>
               {visible(answer.label)}
             </button>
           ) : (
-            <span key={place}>
+            <span key={index}>
               <button class="tagged" style={{ "--hue": hues.get(answer.label) }} {...shared}>
                 <span>{text}</span>
                 <span class="tag">{visible(answer.label)}</span>

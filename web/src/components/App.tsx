@@ -20,6 +20,7 @@ import { StepText } from "./StepText";
 import { ThemePicker } from "./ThemePicker";
 import { Training } from "./Training";
 import { TranslateBar } from "./TranslateBar";
+import { Why } from "./Why";
 
 interface Part {
   id: string;
@@ -54,7 +55,7 @@ const OBSERVED: Part[] = [
 ];
 
 /** The same where the answer is no continuation of the text. */
-const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, ...OBSERVED.slice(1)];
+const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, { id: "why", title: "Why", body: Why, always: true }, ...OBSERVED.slice(1)];
 
 /** Of a model without a network. */
 const ALONE: Part[] = [{ id: "training", title: "Training", body: Training, always: true }];
