@@ -85,7 +85,7 @@ class Capitals:
     """What the server needs of a ``Translator``. ``says``: what it says of a line."""
 
     def __init__(self, says: Callable[[str], str]) -> None:
-        self.decoding, self.says = Copying(), says
+        self.decoding, self.says, self.without_memory = Copying(), says, self
         self.source: Any = SimpleNamespace(
             reads_language_marks=False, decode=lambda pieces: "".join(chr(piece - FIRST) for piece in pieces)
         )  # a tokenizer
