@@ -71,7 +71,7 @@ class ContextProduct:
 
     P_base begins at the popularity of x, P_left and P_right at P_base; each longer context interpolates
     (``context_tables.ContextTable``). a, b and c maximize the likelihood of held-out gaps times a normal density around
-    ``START`` of deviation 1, without which a few gaps lead to extreme values. With a = b = 1 and c = −1 the product is
+    ``START``, of deviation 1. Without it, a few gaps lead to extreme values. With a = b = 1 and c = −1 the product is
     exact if both sides are independent given x. Cost: the outcomes that occur in one of the contexts; the sum over all
     others has a closed form.
     """

@@ -69,7 +69,7 @@ class BaselineChoice(BaseModel):
 
     @property
     def uses_memory(self) -> bool:
-        """Whether the combination is better than the preferred one of both by more than one standard error."""
+        """True if the combination is better than the preferred one of both by more than one standard error."""
         if self.memory is None:
             return False
         one = self.baseline if self._baseline_is_preferred else self.network

@@ -132,3 +132,8 @@ def test_an_evaluation_of_swapped_files_is_reported(tmp_path: Path, monkeypatch:
     for sides in (swapped, swapped[::-1]):
         result = regard("evaluate", tmp_path / "run", *sides, "--beam", "1")
         assert (warning in result.stderr) is (sides is swapped), result.output
+    summarizer = settings("data.source_language=en", "data.target_language=en")
+    trained = ("train", *files, *small, *summarizer, "--runs", tmp_path, "--name", "one")
+    assert regard(*trained).exit_code == 0
+    english = written(tmp_path, ("longer.txt", "shorter.txt"), ENGLISH, ENGLISH)
+    assert "files look like" not in regard("evaluate", tmp_path / "one", *english, "--beam", "1").stderr

@@ -52,7 +52,7 @@ class TranslationBaseline:
         return self.model.outputs(inputs, self._first_sentence)
 
     def nearest(self, sources: Sequence[str]) -> list[Recalled]:
-        """Return the target of the nearest source, whatever the threshold."""
+        """Return the target of the nearest source, without a threshold."""
         pairs, cosines = self.model.nearest(sources)
         return [
             Recalled(self.model.targets[pair], cosine) for pair, cosine in zip(pairs, cosines.tolist(), strict=True)

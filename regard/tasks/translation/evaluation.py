@@ -60,7 +60,7 @@ class TranslationTest:
         """Yield a warning if the sources look like the target language, and the references like the source language."""
         source, target = self.data.source_language, self.data.target_language
         pairs = zip(self.examples.sources, (references[0] for references in self.examples.references), strict=True)
-        if source is not None and target is not None and is_swapped(pairs, (source, target)):
+        if source and target and source != target and is_swapped(pairs, (source, target)):
             yield f"the model translates {source} to {target}, but the files look like {target} to {source}"
 
     def outputs(

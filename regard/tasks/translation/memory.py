@@ -16,7 +16,7 @@ from regard.tasks.translation.translator import Translator
 class MemoryTranslator(Translator):
     """A translator whose output is the target of the nearest training source, if its cosine reaches ``threshold``.
 
-    Such an output is first, whatever its score; its scores and its attention are those of the network. All other
+    Such an output is first, also with a low score; its scores and its attention are those of the network. All other
     outputs are those of the search. Prefixes, required terms, stop strings and sampling ignore the memory.
 
     ``without_memory`` is the translator whose outputs are all searched.
@@ -62,18 +62,18 @@ class MemoryTranslator(Translator):
         search: SearchConfig | None = None,
     ) -> Translation:
         """See ``Translator.assemble``; the candidates of the search follow the output of the memory."""
-        found, settings = super().assemble(line, parts, hypotheses, search=search), search or self.search
+        searched, settings = super().assemble(line, parts, hypotheses, search=search), search or self.search
         if not parts or settings.temperature is not None or settings.stop:
-            return found
+            return searched
         (nearest,) = self.pairs.nearest([line])
         if nearest.cosine < self.threshold:
-            return found
-        if nearest.text != found.text:
-            others = [one for one in found.candidates if one.text != nearest.text]
-            candidates = [found.candidates[0], *others][: max(settings.nbest, 1)]
-            found = self.with_text(found.with_candidates(candidates), nearest.text, settings)
-        found.recalled = nearest.cosine
-        return found
+            return searched
+        if nearest.text != searched.text:
+            different = [one for one in searched.candidates if one.text != nearest.text]
+            candidates = [searched.candidates[0], *different][: max(settings.nbest, 1)]
+            searched = self.with_text(searched.with_candidates(candidates), nearest.text, settings)
+        searched.recalled = nearest.cosine
+        return searched
 
 
 def with_memory(run: RunFiles, codecs: Codecs, translator: Translator, threshold: float) -> Translator:
