@@ -31,6 +31,7 @@ from regard.tasks.masked.harmony import harmonize
 from regard.tasks.masked.wide import FOLDS, WideMaskedExamples, fold_of, held_out_tables
 from regard.testing import TaskCase
 from regard.training.baseline import added, baseline_groups
+from regard.training.setup import prepare
 from regard.training.start import train
 
 KINDS = pytest.mark.parametrize("kind", ["words", "music"])
@@ -161,7 +162,8 @@ def test_evaluation_is_that_of_predictions(kind: str) -> None:
     run = case.undisturbed[0]
     filler: Any = load(run.path)
     filler.model.gate.exponents.data = torch.tensor([0.3, 0.8])
-    examples, mask, objective = case.data.valid, filler.mask, case.task.objective(case.config)
+    data: Any = prepare(run, log=lambda message: None)  # with the tables of the run
+    examples, mask, objective = data.valid, filler.mask, case.task.objective(case.config)
     for batch in examples.batches(None):
         scores = list[float]()
         for index in batch.index.tolist():

@@ -19,6 +19,7 @@ from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observ
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
+from regard.core.wording import pluralize
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
@@ -94,7 +95,7 @@ class SupervisedPredictor:
         fields = tuple(self.codec.fields.values())
         if self.codec.answer.per_position:
             return "a sentence, with spaces between its words"
-        texts = f"{len(fields)} texts, separated by tabs"
+        texts = f"{pluralize(len(fields), 'text')}, separated by tabs"
         return TAKES.get(fields[0].kind, "a text") if len(fields) == 1 else texts
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
