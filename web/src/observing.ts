@@ -20,7 +20,7 @@ export const head = signal<Head | null>(null);
 /** The step whose alternatives are shown; one past the last: what may follow. */
 export const step = signal<number | null>(null);
 
-/** The piece whose answer is looked at, of those that have one each. */
+/** The chosen piece, of those that have an answer each. */
 export const place = signal<number | null>(null);
 
 export interface ShownInfluence {
@@ -32,7 +32,7 @@ export interface ShownInfluence {
   most: number;
 }
 
-/** What counts for the answer that is looked at; null before it was computed. */
+/** The influence of each piece on the chosen answer, or the first one; null before it was computed. */
 export const influence = computed<ShownInfluence | null>(() => {
   const found = observation.value?.written as InspectionDocument | undefined;
   const known = found?.influences ?? [];
@@ -83,7 +83,7 @@ export const placeView = computed(() => {
 
 /** What belonged to another model. */
 export function letObservationGo(): void {
-  stop("predict");
+  stop("predict", "extras");
   batch(() => {
     output.value = null;
     wanted.value = {};
@@ -100,6 +100,7 @@ export async function observe(): Promise<void> {
     const [model, checkpoint] = [asking.model.value, asking.checkpoint.value];
     const found = await observeText({ text, model, checkpoint: checkpoint || undefined }, signal);
     if (signal.aborted) return;
+    stop("extras");
     batch(() => {
       keyNeeded.value = false;
       observed.value = found;
@@ -111,7 +112,7 @@ export async function observe(): Promise<void> {
   });
 }
 
-/** The influence of each piece of what was looked at. */
+/** Computes the influence of each piece of the observed input. */
 export function explain(): Promise<void> {
   return run("extras", async (signal) => {
     const [before, of] = [observed.value!, observedOf.value];

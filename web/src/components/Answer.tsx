@@ -8,10 +8,10 @@ import { Bar } from "./Bar";
 
 const chance = (value: number | null) => percent(value ?? -Infinity);
 
-/** Labels with their probabilities, the most probable first and in bold. */
+/** Labels with their probabilities, the most probable first; of an answer it is bold. */
 export function Ranked({ options, testId = "options" }: { options: Alternative[]; testId?: string }) {
   return (
-    <ul class="candidates ranked" data-testid={testId}>
+    <ul class={`candidates${testId === "options" ? " ranked" : ""}`} data-testid={testId}>
       {options.map((each, order) => (
         <li key={order}>
           <span>{visible(each.label)}</span>

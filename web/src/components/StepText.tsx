@@ -1,26 +1,11 @@
 import { Fragment } from "preact";
-import type { Alternative } from "../document";
 import { fixed, percent } from "../format";
 import { MOST_SURPRISE, step, surprise } from "../observing";
 import { observation } from "../state";
 import { visible } from "../words";
-import { Bar } from "./Bar";
+import { Ranked } from "./Answer";
 
 const chance = (value: number | null) => percent(value ?? -Infinity);
-
-function Alternatives({ of }: { of: Alternative[] }) {
-  return (
-    <ul class="candidates" data-testid="alternatives">
-      {of.map((each, order) => (
-        <li key={order}>
-          <span>{visible(each.label)}</span>
-          <Bar share={Math.exp(each.log_probability ?? -Infinity)} />
-          <span class="figures">{chance(each.log_probability)}</span>
-        </li>
-      ))}
-    </ul>
-  );
-}
 
 /** A scale of the shades. */
 function Scale() {
@@ -107,7 +92,7 @@ export function StepText() {
                 "What may follow:"
               )}
             </p>
-            <Alternatives of={current ? current.alternatives : following} />
+            <Ranked options={current ? current.alternatives : following} testId="alternatives" />
           </>
         )}
       </div>
