@@ -1,6 +1,5 @@
-import type { Inspection, ModelDetails, ModelEntry, Observation } from "./document";
+import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { refusal } from "./limits";
-import { readDocument } from "./reading";
 
 export interface InspectRequest {
   text: string;
@@ -13,7 +12,8 @@ export interface InspectRequest {
   force?: number[];
   candidate?: number;
   sentence?: number;
-  include?: ("ablation" | "vectors" | "beam" | "influence")[];
+  include?: ("ablation" | "vectors" | "beam" | "influence" | "lens")[];
+  settings?: Record<string, number | boolean>;
 }
 
 /** The server asks for an API key, or refuses the one it got. */
@@ -59,11 +59,7 @@ export async function fetchDetails(name: string): Promise<ModelDetails> {
 }
 
 export async function inspect(request: InspectRequest, signal: AbortSignal): Promise<Inspection> {
-  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Inspection;
-}
-
-export async function observeText(request: Pick<InspectRequest, "text" | "model" | "checkpoint" | "include">, signal: AbortSignal): Promise<Observation> {
-  return readDocument(await (await post("./v1/inspect", request, signal)).json()) as Observation;
+  return (await post("./v1/inspect", request, signal)).json();
 }
 
 /** The output for one input, as the task writes it. */

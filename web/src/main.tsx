@@ -3,7 +3,7 @@ import { render } from "preact";
 import { followAddress, start } from "./actions";
 import { App } from "./components/App";
 import { offline, theme } from "./state";
-import { followForm } from "./translating";
+import { followForm } from "./inspecting";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 

@@ -12,12 +12,6 @@ import { visible } from "../words";
 import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
 import { Layers } from "./Layers";
 
-const SIDES = {
-  source: { key: "source", query: "target" },
-  encoder: { key: "source, looked at", query: "source, looking" },
-  decoder: { key: "inputs", query: "outputs" },
-};
-
 function Options() {
   return (
     <div class="controls">
@@ -79,11 +73,10 @@ export function AlignedText() {
     const { keys, queries, links } = alignedView.value ?? { keys: [], queries: [], links: [] };
     return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
   });
-  const { source, target } = inspection.value!;
-  const identity = JSON.stringify([view.title, unit.value, source.text, target.ids]);
+  const identity = JSON.stringify([view.title, unit.value, inspection.value!.text, view.queries]);
   const locked = lock.value?.view === identity ? lock.value.at : null;
   const active = locked ?? hovered.value;
-  const sides = SIDES[view.kind];
+  const sides = { key: view.columnName, query: view.rowName };
   const labelOf = (at: Pointed) => visible((at.side === "key" ? view.keys : view.queries)[at.index] ?? "");
   const links = active ? view.links.filter((link) => link[active.side] === active.index) : [];
   const across = active?.side === "key" ? "query" : "key";
@@ -103,7 +96,7 @@ export function AlignedText() {
           </button>
         )}
       </p>
-      <p class="quiet">Attention shows where the model looked, not why it decided.</p>
+      <p class="quiet">Attention is where the model read from, not why it decided.</p>
       {readLate(inspection.value!, settled.value!) && (
         <details class="told" data-testid="read-late">
           <summary>What “read one step late” means</summary>
@@ -115,7 +108,7 @@ export function AlignedText() {
       <div ref={holder} class="scroller">
         {width > 0 && (
           <AlignedDrawing
-            layout={width < 560 ? layout.value.narrow(width) : layout.value.wide}
+            layout={width < 560 || layout.value.wide.width > width ? layout.value.narrow(width) : layout.value.wide}
             matrix={view.layers[0].matrix}
             sides={sides}
             active={active}

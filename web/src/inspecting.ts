@@ -1,22 +1,29 @@
-// What a translation is asked with, and what is asked about it afterwards.
+// The inspection of an input, and the parts of it that take longer.
 import { batch, effect } from "@preact/signals";
 import { writeAddress } from "./address";
 import { inspect, translateWhole, type InspectRequest } from "./api";
 import { distinct } from "./checkpoints";
 import { textProblem } from "./limits";
 import { run, stop } from "./running";
+import { targetOf } from "./reading";
 import {
-  answer, answered, asking, cell, details, inspection, isExample, keyNeeded, other, replay, status, subject, whole,
+  answer, answered, asking, cell, details, inspection, inspects, isExample, keyNeeded, other, place, replay, settings, status, subject,
+  translates, whole,
 } from "./state";
 
-/** What the inspection on the page was asked with. */
+/** The request of the inspection on the page. */
 let asked: InspectRequest = { text: "" };
 
-/** What is being translated: as long as it runs the form may not come to say something else. */
+/** The subject of the request that runs; another one in the form stops it. */
 let running = "";
 
-/** What is as the model's own config has it is left out: a server may allow less to those who ask. */
+/** Settings equal to the model's own are left out: a server may limit those of requests. */
 function request(): InspectRequest {
+  if (!translates.value) {
+    const { text, model, checkpoint } = asking;
+    const own = Object.keys(settings.value).length > 0 && !details.value?.streams;
+    return { text: text.value, model: model.value || undefined, checkpoint: checkpoint.value || undefined, settings: own ? settings.value : undefined };
+  }
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, candidate, sentence } = asking;
   const own = details.value?.search;
   return {
@@ -33,43 +40,44 @@ function request(): InspectRequest {
   };
 }
 
-/** As many outputs as the beam holds and the server gives. */
+/** The number of outputs: the beam, limited by the server. */
 function nbest(): number | undefined {
   const [limits, beam] = [details.value?.limits, asking.beam.value ?? details.value?.search?.beam ?? 1];
   if (!limits || beam < 2 || beam > limits.beam) return undefined;
   return Math.min(beam, limits.nbest);
 }
 
-/** What belonged to one output of one sentence. */
+/** Forget what belonged to one output of one sentence. */
 export function letGo(): void {
   asking.force.value = [];
   asking.candidate.value = asking.sentence.value = 0;
 }
 
-/** Translates, paints, and then asks for what takes longer. */
-export async function translate(): Promise<void> {
+/** Inspects the input, draws the result, and then loads the parts that take longer. */
+export async function inspectInput(): Promise<void> {
   const [wanted, of] = [request(), subject.value];
-  if (!wanted.text) return;
+  if (!wanted.text.trim() || !inspects.value) return;
   running = of;
   await run("translate", async (signal) => {
     const problem = textProblem(wanted.text, details.value?.limits);
     if (problem) throw new Error(problem);
     const found = await inspect(wanted, signal);
     if (signal.aborted) return;
-    stop("extras", "vectors", "compare", "replay");
+    stop("extras", "why", "vectors", "compare", "replay");
     const another = answered.value !== of;
     asked = wanted;
     batch(() => {
       keyNeeded.value = false;
       answer.value = found;
       answered.value = of;
-      other.value = cell.value = null;
+      other.value = cell.value = place.value = null;
       replay.value = [];
       if (another) whole.value = null;
     });
     if (!isExample.value || location.hash) history.replaceState(null, "", writeAddress(current()));
     void loadExtras();
-    if (another) void loadWhole();
+    void loadInfluence();
+    if (another && found.search) void loadWhole();
   });
   if (running === of) running = "";
 }
@@ -77,7 +85,7 @@ export async function translate(): Promise<void> {
 function current() {
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, sentence } = asking;
   return {
-    text: text.value.trim(),
+    text: translates.value ? text.value.trim() : text.value,
     model: model.value,
     checkpoint: checkpoint.value,
     beam: beam.value,
@@ -90,9 +98,18 @@ function current() {
 
 function loadExtras(): Promise<void> {
   const heads = Object.keys(answer.value?.attention ?? {}).length > 0;
+  const wanted = [...(heads ? (["ablation"] as const) : []), translates.value ? ("beam" as const) : ("lens" as const)];
   return run("extras", async (signal) => {
-    const { ablation, beam } = await inspect({ ...asked, include: heads ? ["ablation", "beam"] : ["beam"] }, signal);
-    if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam };
+    const { ablation, beam, lens } = await inspect({ ...asked, include: wanted }, signal);
+    if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam, lens };
+  });
+}
+
+/** Hides each piece of the input in turn. */
+function loadInfluence(): Promise<void> {
+  return run("why", async (signal) => {
+    const { influences } = await inspect({ ...asked, include: ["influence"] }, signal);
+    if (!signal.aborted && answer.value) answer.value = { ...answer.value, influences };
   });
 }
 
@@ -103,7 +120,7 @@ export function loadVectors(): Promise<void> {
   });
 }
 
-/** A text of several sentences, of which one is looked at, by the checkpoint that the server translates with. */
+/** Translates all sentences of a text, of which one is inspected, by the checkpoint that the server uses. */
 async function loadWhole(): Promise<void> {
   stop("whole");
   const several = (answer.value?.sentences?.length ?? 1) > 1;
@@ -114,19 +131,19 @@ async function loadWhole(): Promise<void> {
   });
 }
 
-/** Translates again with `change` made to what is asked; as it was where that fails. */
+/** Inspects again after `change` of the request, which is undone if that fails. */
 async function changed(change: () => void): Promise<void> {
   const { force, candidate, sentence } = asking;
   const before = [force.value, candidate.value, sentence.value] as const;
   batch(change);
-  await translate();
+  await inspectInput();
   if (status.translate.value.problem) batch(() => ([force.value, candidate.value, sentence.value] = before));
 }
 
-/** Decodes on from the outputs before `step` and then `token`. */
+/** Decodes again from the pieces before `step`, then `token`. */
 export function force(step: number, token: number): Promise<void> {
   return changed(() => {
-    asking.force.value = [...(inspection.value?.target.ids.slice(0, step) ?? []), token];
+    asking.force.value = [...((inspection.value ? targetOf(inspection.value).ids.slice(0, step) : [])), token];
     asking.candidate.value = 0;
   });
 }
@@ -138,7 +155,7 @@ export function release(): Promise<void> {
   });
 }
 
-/** Looks at another of the n best outputs. */
+/** Inspects another of the n best outputs. */
 export function chooseCandidate(candidate: number): Promise<void> {
   return changed(() => (asking.candidate.value = candidate));
 }
@@ -150,11 +167,13 @@ export function chooseSentence(sentence: number): Promise<void> {
   });
 }
 
-/** Another text is decoded freely: what was forced belonged to the old one. */
-export function translateAnew(): Promise<void> {
-  if (asking.text.value.trim() !== asked.text) letGo();
-  asking.candidate.value = 0;
-  return translate();
+/** Another text is decoded without the pieces that were forced for the earlier one. */
+export function inspectAgain(): Promise<void> {
+  if (translates.value) {
+    if (asking.text.value.trim() !== asked.text) letGo();
+    asking.candidate.value = 0;
+  }
+  return inspectInput();
 }
 
 export function loadOther(model: string, checkpoint: string): Promise<void> {
@@ -179,7 +198,7 @@ export function loadReplay(): Promise<void> {
   });
 }
 
-/** Stops a translation whose text, model or search has been changed under it: its answer would stand beside another. */
+/** Stops a request whose text, model or settings have changed in the form. */
 export function followForm(): void {
   effect(() => {
     const wanted = subject.value;
