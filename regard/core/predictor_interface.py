@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from regard.errors import ConfigError, DataError
 
@@ -13,6 +13,24 @@ if TYPE_CHECKING:
 
 class PredictionInterrupted(Exception):
     """The prediction was interrupted because its client has gone."""
+
+
+MAX_CHOICES = 1000  # names that a form offers for completion
+
+
+class InputForm(NamedTuple):
+    """How a form asks for an input; the parts make one line for ``predictor.read``.
+
+    Attributes:
+        kind: ``text``: one or more texts, joined by tabs; ``gaps``: a text with gaps; ``items`` and ``nodes``: names,
+            joined by spaces or as a JSON list; ``json``: a JSON value.
+        boxes: the label of each text or node; of ``gaps``, the mark of a gap.
+        choices: names to choose from, at most ``MAX_CHOICES``.
+    """
+
+    kind: Literal["text", "gaps", "items", "nodes", "json"] = "text"
+    boxes: tuple[str, ...] = ()
+    choices: tuple[str, ...] = ()
 
 
 class PredictorInterface(NamedTuple):
@@ -28,6 +46,7 @@ class PredictorInterface(NamedTuple):
     gives: str
     settings: BaseModel | None
     predict: Callable[[Any, Any, Callable[[], bool]], Any]
+    form: InputForm = InputForm()
 
 
 def interface_of(predictor: Any) -> PredictorInterface:

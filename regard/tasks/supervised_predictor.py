@@ -19,12 +19,12 @@ from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observ
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
-from regard.core.wording import pluralize
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
+from regard.tasks.input_form import describe_inputs, describe_outputs, input_form
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 
@@ -44,11 +44,6 @@ class Wording(NamedTuple):
 
 
 PLAIN = Wording()
-TAKES = {"graph": "a graph, as a JSON object", "frames": "frames, as a JSON list of lists of numbers"}  # others: a text
-GIVES = {
-    "label": "its label, with the probability of each label", "labels": "its labels, with the probability of each",
-    "number": "a number", "tag": "a tag for each word", "item": "the next items",
-}  # fmt: skip
 
 
 class SupervisedPredictor:
@@ -88,15 +83,8 @@ class SupervisedPredictor:
         """Description for servers; the settings are those of the answer."""
         answer, wording = self.codec.answer, self._wording
         settings = answer.defaults if answer.settings.model_fields else None
-        takes, gives = wording.takes or self._takes(), wording.gives or GIVES.get(answer.kind, "the answer")
-        return PredictorInterface(takes, gives, settings, self._predict)
-
-    def _takes(self) -> str:
-        fields = tuple(self.codec.fields.values())
-        if self.codec.answer.per_position:
-            return "a sentence, with spaces between its words"
-        texts = f"{pluralize(len(fields), 'text')}, separated by tabs"
-        return TAKES.get(fields[0].kind, "a text") if len(fields) == 1 else texts
+        takes, gives = wording.takes or describe_inputs(self.codec), wording.gives or describe_outputs(self.codec)
+        return PredictorInterface(takes, gives, settings, self._predict, input_form(self.codec))
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]

@@ -5,9 +5,9 @@ import type { ModelEntry } from "./document";
 import { fetchDetails, fetchModels, keepKey, translateFile } from "./api";
 import { fileProblem, textProblem } from "./limits";
 import { run, stop } from "./running";
-import { inspectAgain, inspectInput, letGo } from "./inspecting";
+import { inspectAgain, inspectInput, letGo, useView } from "./inspecting";
 import { forgetOutput } from "./predicting";
-import { asking, details, inspection, isExample, keyNeeded, models, status, translatedFile } from "./state";
+import { asking, details, inspection, isExample, keyNeeded, models, settings, status, translatedFile } from "./state";
 
 /** Whether the input was submitted before the model was known. */
 let pending = false;
@@ -39,6 +39,8 @@ export async function start(): Promise<void> {
       asking.force.value = address.force;
       asking.candidate.value = 0;
       asking.sentence.value = address.sentence;
+      settings.value = address.settings;
+      useView(address.view);
     });
     const found = await fetchModels();
     if (signal.aborted) return;

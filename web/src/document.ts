@@ -1,3 +1,5 @@
+import type { View } from "./view";
+
 // The inspection document that Python writes (format version 2), and the data of a server about its models.
 
 /** Base64 of little-endian float32, row-major. */
@@ -224,6 +226,8 @@ export interface RequestSettings {
 export interface Curve {
   name: string;
   unit: string;
+  /** The metric of a baseline without inputs, such as the most frequent label. */
+  baseline?: string;
   /** update, value */
   points: [number, number][];
 }
@@ -309,4 +313,5 @@ export interface Bundle {
   other?: Inspection;
   replay?: Inspection[];
   model?: ModelDetails;
+  view?: View;
 }

@@ -5,6 +5,7 @@ import { fillTemplate } from "./offline";
 import { fileName } from "./format";
 import { measureText } from "./paint";
 import { details, inspection, other, replay, status } from "./state";
+import { viewOf } from "./view";
 import { alignedView, heatView } from "./views";
 
 export function download(content: BlobPart, type: string, name: string): void {
@@ -62,6 +63,7 @@ export function exportPage(): Promise<void> {
       other: other.value ?? undefined,
       replay: replay.value.length ? replay.value : undefined,
       model: details.value ?? undefined,
+      view: viewOf(),
     });
     download(page, "text/html", fileName(main.text, "html"));
   });

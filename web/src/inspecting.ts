@@ -6,8 +6,9 @@ import { distinct } from "./checkpoints";
 import { textProblem } from "./limits";
 import { run, stop } from "./running";
 import { targetOf } from "./reading";
+import { applyView, viewOf, type View } from "./view";
 import {
-  answer, answered, asking, cell, details, inspection, inspects, isExample, keyNeeded, other, place, replay, settings, status, subject,
+  answer, answered, asking, cell, details, inspection, inspects, isExample, keyNeeded, other, replay, settings, status, subject,
   translates, whole,
 } from "./state";
 
@@ -70,16 +71,41 @@ export async function inspectInput(): Promise<void> {
       keyNeeded.value = false;
       answer.value = found;
       answered.value = of;
-      other.value = cell.value = place.value = null;
+      if (another) applyView({ ...viewOf(), at: undefined, cell: undefined, lock: undefined });
+      else cell.value = null;
+      other.value = null;
       replay.value = [];
       if (another) whole.value = null;
     });
-    if (!isExample.value || location.hash) history.replaceState(null, "", writeAddress(current()));
+    if (pendingView) applyView(pendingView);
+    pendingView = null;
+    keepAddress();
     void loadExtras();
     void loadInfluence();
     if (another && found.search) void loadWhole();
   });
   if (running === of) running = "";
+}
+
+/** The view of a link, applied once its input is inspected. */
+let pendingView: View | null = null;
+export function useView(view: View): void {
+  pendingView = view;
+}
+
+/** Writes the input and the view into the address; an example with the default view leaves it empty. */
+export function keepAddress(): void {
+  const address = current();
+  if (isExample.value && !location.hash && !Object.keys(address.view).length) return;
+  history.replaceState(null, "", writeAddress(address));
+}
+
+/** Follows changes of the view. */
+export function followView(): void {
+  effect(() => {
+    viewOf();
+    if (inspection.value && status.translate.value.busy === false) keepAddress();
+  });
 }
 
 function current() {
@@ -93,6 +119,8 @@ function current() {
     coveragePenalty: coveragePenalty.value,
     sentence: sentence.value,
     force: force.value,
+    settings: settings.value,
+    view: viewOf(),
   };
 }
 

@@ -2,8 +2,9 @@ import { effect } from "@preact/signals";
 import { render } from "preact";
 import { followAddress, start } from "./actions";
 import { App } from "./components/App";
-import { offline, theme } from "./state";
-import { followForm } from "./inspecting";
+import { offline, savedView, theme } from "./state";
+import { applyView } from "./view";
+import { followForm, followView } from "./inspecting";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
@@ -13,4 +14,8 @@ effect(() => {
 render(<App />, document.getElementById("app")!);
 followAddress();
 followForm();
-if (!offline) void start();
+if (offline) applyView(savedView);
+else {
+  followView();
+  void start();
+}

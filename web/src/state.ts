@@ -7,6 +7,9 @@ import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "
 const bundle = readBundle();
 const kept = bundle?.main ?? null;
 
+/** The view of a saved page. */
+export const savedView = bundle?.view ?? {};
+
 /** A page with its data in it has no server. */
 export const offline = bundle !== null;
 

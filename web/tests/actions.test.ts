@@ -181,3 +181,29 @@ test("what failed at the beginning is tried again, with the text that was writte
   await settled();
   expect(asked.map(({ body }) => body.text)).toEqual(["new"]);
 });
+
+test("a link opens with its head, piece and cell, and another text forgets what belonged to the first", async () => {
+  const { asked, actions, state } = await openPage("#text=A+dog.&head=decoder.0.source%3A1&cell=1%2C0&lock=query%3A1&show=attention");
+  actions.followView();
+  void actions.start();
+  await settled();
+  await asked[0].answer(inspectionOf("A dog."));
+  const { lock } = await import("../src/view");
+  expect([state.choice.value, state.cell.value, lock.value?.at]).toEqual([{ attention: "decoder.0.source", head: 1 }, { query: 1, key: 0 }, { side: "query", index: 1 }]);
+  state.choice.value = { attention: "decoder.0.source", head: 0 };
+  expect(location.hash).toContain("head=decoder.0.source%3A0");
+  state.asking.text.value = "A cat.";
+  void actions.submit();
+  await asked.at(-1)!.answer(inspectionOf("A cat."));
+  expect([state.choice.value, state.cell.value, lock.value]).toEqual([{ attention: "decoder.0.source", head: 0 }, null, null]);
+  expect(location.hash).not.toContain("cell");
+});
+
+test("a link to a model that is not served names those that are", async () => {
+  const { asked, actions, state } = await openPage("#text=A+dog.&model=gone");
+  await actions.start();
+  expect(asked).toEqual([]);
+  expect(state.status.translate.value.problem).toBe("This server has no model “gone”; it has one, two.");
+  await actions.pickModel("two");
+  expect(state.details.value?.name).toBe("two");
+});

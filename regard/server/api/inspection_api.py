@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from regard.config.search_settings import INSPECTED, SearchSettings
 from regard.config.setting_models import request_model
 from regard.config.settings import SearchConfig
-from regard.core.predictor_interface import interface_of, read_input
+from regard.core.predictor_interface import InputForm, interface_of, read_input
 from regard.errors import ConfigError, DataError
 from regard.inspection.build_document import SearchOptions
 from regard.inspection.observed_sentence import LONGEST
@@ -210,6 +210,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
             "takes": "a text",
             "gives": "its translation",
             "settings": None,
+            "input": InputForm()._asdict(),
             "inspects": True,
             "streams": False,
             "limits": allowed,
@@ -222,6 +223,7 @@ def _offer(served: ServedModel, limits: ServerSettings) -> dict[str, Any]:
         settings["schema"] = type(interface.settings).model_json_schema()
     return {
         "takes": interface.takes, "gives": interface.gives, "settings": settings,
+        "input": interface.form._asdict(),
         "inspects": hasattr(predictor, "inspect"), "streams": "generate" in served.serves,
         "limits": {"characters": limits.characters, "length": limits.length},
     }  # fmt: skip

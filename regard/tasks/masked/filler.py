@@ -17,7 +17,7 @@ from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
 from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
-from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples
@@ -177,7 +177,8 @@ class Filler:
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
         return PredictorInterface(takes, "the filled text, and candidates for each gap",
-                                  FillRequest(top_k=self.settings.top_k), predict)  # fmt: skip
+                                  FillRequest(top_k=self.settings.top_k), predict,
+                                  InputForm("gaps", (self.settings.blank,)))  # fmt: skip
 
     def _fill(self, text: str, number: int) -> Filled:
         log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))

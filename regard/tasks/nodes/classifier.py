@@ -15,7 +15,7 @@ from torch import Tensor
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.answers.plain_class import PlainClass
 from regard.core.observation import Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface, require_list
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.data.graphs import UNLABELED
@@ -63,7 +63,9 @@ class NodeClassifier(NodePredictor):
         def predict(name: str, settings: None, interrupted: Callable[[], bool]) -> NodeClass:
             return self([name])[0]
 
-        return PredictorInterface("the name of a node", "its class, with the probability of each class", None, predict)
+        form = InputForm("nodes", ("node",), tuple(self.graph.names[:MAX_CHOICES]))
+        gives = "its class, with the probability of each class"
+        return PredictorInterface("the name of a node", gives, None, predict, form)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:

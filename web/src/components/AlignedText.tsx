@@ -9,7 +9,8 @@ import { readLate } from "../shown";
 import { aligned, choice, inspection, linkCount, settled, threshold, unit } from "../state";
 import { alignedView } from "../views";
 import { visible } from "../words";
-import { AlignedDrawing, type Pointed } from "./AlignedDrawing";
+import { lock, type Pointed } from "../view";
+import { AlignedDrawing } from "./AlignedDrawing";
 import { Layers } from "./Layers";
 
 function Options() {
@@ -61,8 +62,6 @@ export function AlignedText() {
   const holder = useRef<HTMLDivElement>(null);
   const width = useWidth(holder);
   const hovered = useSignal<Pointed | null>(null);
-  // Held with what it was locked in: another attention, unit or sentence lets it go.
-  const lock = useSignal<{ at: Pointed; view: string } | null>(null);
   useEffect(() => {
     const unlock = (event: KeyboardEvent) => event.key === "Escape" && (lock.value = null);
     window.addEventListener("keydown", unlock);
@@ -74,7 +73,8 @@ export function AlignedText() {
     return { wide: layRows(keys, queries, links, measureText), narrow: (room: number) => layColumns(keys, queries, links, measureText, room) };
   });
   const identity = JSON.stringify([view.title, unit.value, inspection.value!.text, view.queries]);
-  const locked = lock.value?.view === identity ? lock.value.at : null;
+  // A lock belongs to one drawing: another attention, unit or sentence unlocks it.
+  const locked = lock.value && (lock.value.view ?? identity) === identity ? lock.value.at : null;
   const active = locked ?? hovered.value;
   const sides = { key: view.columnName, query: view.rowName };
   const labelOf = (at: Pointed) => visible((at.side === "key" ? view.keys : view.queries)[at.index] ?? "");
@@ -89,7 +89,7 @@ export function AlignedText() {
   return (
     <>
       <p data-testid="attention-name">
-        Shown: <b>{view.title}</b>. {why}{" "}
+        <b>{view.title}</b>. {why}{" "}
         {choice.value !== null && (
           <button type="button" class="plain" onClick={() => (choice.value = null)}>
             Back to the default
@@ -121,7 +121,7 @@ export function AlignedText() {
           />
         )}
       </div>
-      <p class="readout held" data-testid="weights" aria-live="polite">
+      <p class={active ? "readout held" : "readout"} data-testid="weights" aria-live="polite">
         {active ? (
           <>
             {locked ? (
