@@ -79,7 +79,7 @@ class Supervised:
             open=self._open, prepare=self._prepare, objective=self._objective, predictor=self._predictor,
             compute_metrics=self._compute_metrics, tables=_tables, baseline=lambda codecs: codecs.answer.baseline,
             combine=self._combine, fit_baseline=self._fit_baseline, open_baseline=self._open_baseline,
-            outcomes=SupervisedOutcomes, held_out=self._held_out,
+            outcomes=SupervisedOutcomes, held_out=self._held_out, examples=lambda config, data: cast(Any, data.valid).lines(),
             metrics={name: metric for answer in self.answers for name, metric in answer.metrics.items()}, **options,
         )  # fmt: skip
 

@@ -27,9 +27,9 @@ from regard.inference.reading import reading_form
 from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
+from regard.tasks.supervised_examples import MAX_SHOWN
 
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
-MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
 
 
 class Wording(NamedTuple):
