@@ -21,13 +21,16 @@ class PredictorInterface(NamedTuple):
     ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
     ``length`` counts tokens of an output, which servers limit. None: a request has no settings. ``predict``: (input,
     settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after ``interrupted()`` is
-    true.
+    true. ``purpose``: a sentence about the use of the model, for readers; empty if unknown. ``classes``: the names of
+    the classes of its answers; () for other answers.
     """
 
     takes: str
     gives: str
     settings: BaseModel | None
     predict: Callable[[Any, Any, Callable[[], bool]], Any]
+    purpose: str = ""
+    classes: tuple[str, ...] = ()
 
 
 def interface_of(predictor: Any) -> PredictorInterface:

@@ -53,10 +53,16 @@ def _beginnings(stream: Stream | DocumentStream) -> list[int]:
 
 
 def gapped(examples: MaskedExamples, tokenizer: Tokenizer, blank: str) -> Iterator[str]:
-    """Yield texts in which one token is replaced by ``blank``."""
+    """Yield texts in which one token is replaced by ``blank``; those without other tokens last."""
+    yield from sorted(_gapped(examples, tokenizer, blank), key=lambda text: text.strip() == blank)
+
+
+def _gapped(examples: MaskedExamples, tokenizer: Tokenizer, blank: str) -> Iterator[str]:
     for index in spread(len(examples)):
         tokens = _plain(examples.text(index)[1 : 1 + _length(tokenizer)])
-        visible = [place for place, token in enumerate(tokens) if token != UNKNOWN and tokenizer.decode([token]).strip()]
+        visible = [
+            place for place, token in enumerate(tokens) if token != UNKNOWN and tokenizer.decode([token]).strip()
+        ]
         if not visible:
             continue
         place = visible[len(visible) // 2]

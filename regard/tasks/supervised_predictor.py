@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observ
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
-from regard.core.wording import pluralize
 from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
@@ -28,27 +27,9 @@ from regard.tasks.influence import influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 from regard.tasks.supervised_examples import MAX_SHOWN
+from regard.tasks.supervised_wording import PLAIN, Wording, described
 
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
-
-
-class Wording(NamedTuple):
-    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests.
-
-    ``takes`` and ``gives``: empty for those of the fields and the answer.
-    """
-
-    position: str = "token"
-    takes: str = ""
-    gives: str = ""
-
-
-PLAIN = Wording()
-TAKES = {"graph": "a graph, as a JSON object", "frames": "frames, as a JSON list of lists of numbers"}  # others: a text
-GIVES = {
-    "label": "its label, with the probability of each label", "labels": "its labels, with the probability of each",
-    "number": "a number", "tag": "a tag for each word", "item": "the next items",
-}  # fmt: skip
 
 
 class SupervisedPredictor:
@@ -86,17 +67,10 @@ class SupervisedPredictor:
     @property
     def interface(self) -> PredictorInterface:
         """Description for servers; the settings are those of the answer."""
-        answer, wording = self.codec.answer, self._wording
+        answer = self.codec.answer
         settings = answer.defaults if answer.settings.model_fields else None
-        takes, gives = wording.takes or self._takes(), wording.gives or GIVES.get(answer.kind, "the answer")
-        return PredictorInterface(takes, gives, settings, self._predict)
-
-    def _takes(self) -> str:
-        fields = tuple(self.codec.fields.values())
-        if self.codec.answer.per_position:
-            return "a sentence, with spaces between its words"
-        texts = f"{pluralize(len(fields), 'text')}, separated by tabs"
-        return TAKES.get(fields[0].kind, "a text") if len(fields) == 1 else texts
+        words = described(self.codec, self._wording)
+        return PredictorInterface(words.takes, words.gives, settings, self._predict, words.purpose, words.classes)
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]

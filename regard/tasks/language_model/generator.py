@@ -316,7 +316,9 @@ class Generator:
                 parts.append(part)
             return parts[-1]._replace(text="".join(part.text for part in parts))
 
-        return PredictorInterface("a prompt", "text that continues it", GenerateRequest.of(self.settings), predict)
+        purpose = "Continues music." if self.tokenizer.config.kind == "notes" else "Continues a text."
+        settings = GenerateRequest.of(self.settings)
+        return PredictorInterface("a prompt", "text that continues it", settings, predict, purpose)
 
     def tokens(self, prompt: str) -> list[int]:
         """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""

@@ -299,7 +299,7 @@ TASK = Task(
         "nats_per_frame": Metric(lower_is_better=True),
     },
     sample=_sample,
-    examples=lambda config, data: prompts(data.valid, data.codecs.tokenizer, config.data.context),
+    examples=lambda config, data: prompts(cast(Any, data.valid), data.codecs.tokenizer, config.data.context),
     held_out_samples=_held_out_samples,
     row_inputs=_read_prompts,
     engine_trials=CausalTrials,

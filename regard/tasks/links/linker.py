@@ -97,7 +97,8 @@ class Linker(NodePredictor):
 
         takes = "two nodes, separated by a space or as a JSON list; or one node"
         gives = "the probability of an edge; for one node, the most probable new neighbors"
-        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict)
+        purpose = "Predicts whether two nodes of its graph are linked."
+        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict, purpose, CLASSES)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of one node or of two different nodes."""

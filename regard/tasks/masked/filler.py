@@ -176,8 +176,10 @@ class Filler:
             return self([text], top_k=number)[0]
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
-        return PredictorInterface(takes, "the filled text, and candidates for each gap",
-                                  FillRequest(top_k=self.settings.top_k), predict)  # fmt: skip
+        gives, settings = "the filled text, and candidates for each gap", FillRequest(top_k=self.settings.top_k)
+        of_music = self.tokenizer.config.kind == "notes"
+        purpose = "Fills gaps in music." if of_music else "Fills gaps in a text."
+        return PredictorInterface(takes, gives, settings, predict, purpose)
 
     def _fill(self, text: str, number: int) -> Filled:
         log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))

@@ -18,6 +18,7 @@ from regard.core.observation import Observation, Prediction, Site
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
+from regard.core.wording import listed
 from regard.data.graphs import UNLABELED
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
@@ -63,7 +64,9 @@ class NodeClassifier(NodePredictor):
         def predict(name: str, settings: None, interrupted: Callable[[], bool]) -> NodeClass:
             return self([name])[0]
 
-        return PredictorInterface("the name of a node", "its class, with the probability of each class", None, predict)
+        takes, gives = "the name of a node", "its class, with the probability of each class"
+        purpose = f"Classifies a node of its graph as {listed(self.labels)}."
+        return PredictorInterface(takes, gives, None, predict, purpose, self.labels)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
