@@ -97,24 +97,23 @@ def hidden_inputs(fields: Sequence[Field], values: tuple[Any, ...], row: tuple[E
     return surfaces
 
 
-def score(answer: Any, outputs: Tensor, observation: Observation, prediction: Prediction) -> float:
-    """Return the log-probability of the predicted label, or the number, from the outputs (answers, outputs) of a row.
+def answer_scores(answer: TaskAnswer, observation: Observation, outputs: Sequence[Tensor]) -> list[list[float]]:
+    """Return the score of each prediction for each input: the log-probability of its label, or the number.
 
     Args:
-        answer: the interpretation of the outputs, a ``TaskAnswer``.
-        outputs: one row for each answer. Those after pieces are at the end, also if the input is without a piece.
+        answer: the interpretation of the outputs.
         observation: of the whole input.
-        prediction: one of its predictions.
+        outputs: (answers, outputs) of each input. Answers after pieces are at the end, also if one was left out.
     """
-    site = prediction.site
-    if site.kind == "after":
-        place = site.pieces[0] - len(observation.surfaces[site.surface].pieces)
-        return float(answer.log_probability(outputs[place], prediction.label)) if -place <= len(outputs) else 0.0
-    return _score_of_row(answer, outputs[site.pieces[0] if site.kind == "piece" else 0], prediction)
-
-
-def _score_of_row(answer: TaskAnswer, outputs: Tensor, prediction: Prediction) -> float:
+    predictions = observation.predictions
     if answer.kind == "number":
-        return float(answer.predict(outputs, answer.settings(), InputContext()).value)
-    alternatives = answer.alternatives(outputs)
-    return {alternative.label: alternative.log_probability for alternative in alternatives}[prediction.label]
+        return [[float(answer.predict(rows[0], answer.settings(), InputContext()).value)] for rows in outputs]
+    numbers = {name: number for number, name in enumerate(answer.class_names)}
+    labels, places = [numbers[prediction.label] for prediction in predictions], list[int]()
+    for site in (prediction.site for prediction in predictions):
+        after = len(observation.surfaces[site.surface].pieces) if site.kind == "after" else 0
+        places.append(site.pieces[0] - after if site.pieces else 0)
+    return [
+        answer.log_probabilities(rows)[[max(place, -len(rows)) for place in places], labels].tolist()
+        for rows in outputs
+    ]

@@ -24,7 +24,7 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.influence import HiddenInput, HiddenPieces, hidden_inputs, influences, score
+from regard.tasks.influence import HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 
@@ -276,11 +276,9 @@ class SupervisedPredictor:
         def scores(variants: list[HiddenInput]) -> list[list[float]]:
             inputs = [HiddenInput(row, values), *variants]
             logits = [output.logits for output in self._compute([input.row for input in inputs])]
-            added = self._add_wide([input.values for input in inputs], logits)
-            return [
-                [score(self.codec.answer, outputs, observation, each) for each in observation.predictions]
-                for outputs in added
-            ]
+            return answer_scores(
+                self.codec.answer, observation, self._add_wide([input.values for input in inputs], logits)
+            )
 
         return influences(observation.predictions, self._hidden(values, row, observation), scores)
 
