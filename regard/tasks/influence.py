@@ -57,9 +57,7 @@ def influences(
         ConfigError: if more than ``MAX_VARIANTS`` pieces can be hidden.
     """
     variants = [variant for surface in surfaces for variant in surface.variants if variant is not None]
-    if len(variants) > MAX_VARIANTS:
-        why = f"the input has {pluralize(len(variants), 'piece')}; the limit is {MAX_VARIANTS}"
-        raise ConfigError("the input is too long to hide each of its pieces", why=why, help="shorten the input")
+    require_few(len(variants))
     if not predictions or not surfaces:
         return ()
     before, *without = scores(variants)
@@ -74,6 +72,13 @@ def influences(
             read = (value if piece < end and abs(value) > RESOLUTION else 0.0 for piece, value in enumerate(own))
             changes.append(Influence(number, surface.surface, tuple(read), surface.how))
     return tuple(changes)
+
+
+def require_few(pieces: int) -> None:
+    """Raise ConfigError for more than ``MAX_VARIANTS`` pieces."""
+    if pieces > MAX_VARIANTS:
+        why = f"it has {pluralize(pieces, 'piece')}; the limit is {MAX_VARIANTS}"
+        raise ConfigError("the input is too long to hide each of its pieces", why=why, help="shorten the input")
 
 
 def hidden_inputs(fields: Sequence[Field], values: tuple[Any, ...], row: tuple[EncodedRow, ...]) -> list[HiddenPieces]:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from regard.core.observation import Influence, Observation
 from regard.data.tokenizers.tokenizer import SPECIALS
-from regard.tasks.influence import HiddenPieces, influences
+from regard.tasks.influence import HiddenPieces, influences, require_few
 
 AT_ONCE = 1 << 14  # maximum number of positions that are read together
 
@@ -37,6 +37,7 @@ def gap_influences(
         mask: the token of a gap.
     """
     pieces = observation.surfaces[0].pieces
+    require_few(len(pieces))
     whole, gaps = tokens("".join(pieces)), [piece == blank for piece in pieces]
     variants: list[list[int] | None] = [None] * len(pieces)
     for place, piece in enumerate(pieces):
