@@ -39,7 +39,8 @@ class HiddenNodes:
             read = some.read(np.array(nodes), [None] * len(net.layers))
             # All layers read the edges of the first one. The nodes at the rim then have wrong outputs, which no layer
             # passes on to ``nodes``.
-            self._inputs = GraphTensors(some.features(read.nodes), *map(torch.from_numpy, read.hops[0][:2]))
+            pairs, degree = torch.from_numpy(read.hops[0].pairs), torch.from_numpy(read.hops[0].degree)
+            self._inputs = GraphTensors(some.features(read.nodes), pairs, degree)
             self._at_once, numbers = max(AT_ONCE // len(read.nodes), 1), read.nodes.tolist()
         else:  # copies in one batch would read each other
             self._inputs, self._at_once, numbers = graph_tensors(graph), 1, range(graph.nodes)
