@@ -141,17 +141,21 @@ class Field(Protocol):
         """Return the number of values that one layer holds for this input (``predictor_interface.input_cost``)."""
 
 
+class Hidden(NamedTuple):
+    """An input of a field without one of its pieces: the row of the network, and the value of the wide part."""
+
+    row: EncodedRow
+    value: Any
+
+
 @runtime_checkable
 class HidingField(Field, Protocol):
     """A field whose pieces can be hidden from the network, to measure their influence on a prediction."""
 
     hiding: ClassVar[str]  # how pieces are hidden
 
-    def hidden(self, row: EncodedRow) -> list[EncodedRow]:
-        """Return, for each inspected piece, the row without it, or the row itself if the piece cannot be hidden."""
-
-    def hidden_values(self, value: Any, row: EncodedRow) -> list[Any]:
-        """Return the value without each piece, as ``hidden`` does for its row: what the wide part reads."""
+    def hidden(self, value: Any, row: EncodedRow) -> list[list[Hidden | None]]:
+        """Return the input without each piece of each inspected surface; None if a piece cannot be hidden."""
 
 
 class PositionField(Field, Protocol):

@@ -28,7 +28,7 @@ class Surface(NamedTuple):
         pieces: the text of each piece.
         words: for each piece the index of its word in ``spelled``; empty if pieces are words.
         spelled: the words.
-        ids: the id of each piece in the vocabulary; empty if not used.
+        ids: the id of each piece in the vocabulary, or the number of each node; empty if not used.
         separator: text between the pieces.
         edges: of a graph, the indices of both nodes.
         center: of a graph, the index of the node of the prediction.

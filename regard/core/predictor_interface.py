@@ -19,7 +19,7 @@ MAX_CHOICES = 1000  # names that a form offers for completion
 
 
 class InputForm(NamedTuple):
-    """How a form asks for an input; the parts make one line for ``predictor.read``.
+    """The fields in which a user writes an input; their values make one line for ``predictor.read``.
 
     Attributes:
         kind: ``text``: one or more texts, joined by tabs; ``gaps``: a text with gaps; ``items`` and ``nodes``: names,
@@ -39,13 +39,16 @@ class PredictorInterface(NamedTuple):
     ``settings``: the run's own values of the fields that a request may set, all of which may be None; a field
     ``length`` counts tokens of an output, which servers limit. None: a request has no settings. ``predict``: (input,
     settings, interrupted) → output; a long prediction raises PredictionInterrupted soon after ``interrupted()`` is
-    true.
+    true. ``purpose``: a sentence about the use of the model, for readers; empty if unknown. ``classes``: the names of
+    the classes of its answers; () for other answers. ``form``: the fields of an input.
     """
 
     takes: str
     gives: str
     settings: BaseModel | None
     predict: Callable[[Any, Any, Callable[[], bool]], Any]
+    purpose: str = ""
+    classes: tuple[str, ...] = ()
     form: InputForm = InputForm()
 
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from regard.attention.contract import Attended, Mechanism
 from regard.attention.observe import mechanisms
 from regard.config.settings import SearchConfig
-from regard.core.observation import AttentionMap, Axis, Influence, Observation
+from regard.core.observation import AttentionMap, Axis, Influence, Observation, Prediction
 from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, UNKNOWN
 from regard.inspection import document_parts as parts
 from regard.inspection.aligner import Aligner
@@ -24,6 +24,7 @@ from regard.inspection.beam_tree import BeamTree
 from regard.inspection.document import Inspection
 from regard.inspection.observation_document import kind_of
 from regard.inspection.observed_sentence import ObservedSentence, beam_settings, observe_sentence, sentences_of
+from regard.tasks.influence import HiddenPieces, influences
 from regard.tasks.translation.translator import Translator
 
 Part = Literal["ablation", "beam", "influence", "vectors"]
@@ -83,7 +84,7 @@ def inspect_text(
     sentence = sentences[options.sentence]
     observation = _observation(translator, seen, sentence)
     if "influence" in options.include:
-        observation = observation._replace(influences=_influences(translator, seen))
+        observation = observation._replace(influences=_influences(translator, seen, observation.predictions))
     inspection = Inspection.of(observation, model or {}, sentence)
     weights = inspection.attention
     inspection.document.update(sentences=sentences, sentence=options.sentence)
@@ -133,21 +134,19 @@ def _observation(translator: Translator, seen: ObservedSentence, text: str) -> O
     return Observation((source, target), predictions, attention, facts={"unknown": unknown})
 
 
-def _influences(translator: Translator, seen: ObservedSentence) -> tuple[Influence, ...]:
+def _influences(
+    translator: Translator, seen: ObservedSentence, predictions: Sequence[Prediction]
+) -> tuple[Influence, ...]:
     """Return the influence of each source piece on each target piece, given those before it."""
-    source = seen.source
+    source, steps = seen.source, range(len(seen.outputs))
     hidden = [[*source[:place], UNKNOWN, *source[place + 1 :]] for place in range(len(source))]
-    tokens = seen.best.tokens
-    log_p = [seen.log_p, *(rows.cpu() for rows in translator.log_probabilities(hidden, [tokens] * len(hidden)))]
-    steps = range(len(seen.outputs))
-    whole, *hidden_values = ([float(rows[step, seen.outputs[step]]) for step in steps] for rows in log_p)
-    # The end of the source is never hidden.
-    return tuple(
-        Influence(
-            step, 0, (*(whole[step] - value[step] for value in hidden_values), 0.0), "replaced by the unknown piece"
-        )
-        for step in steps
-    )
+
+    def scores(variants: list[list[int]]) -> list[list[float]]:
+        log_p = translator.log_probabilities(variants, [seen.best.tokens] * len(variants)) if variants else ()
+        return [[float(rows[step, seen.outputs[step]]) for step in steps] for rows in (seen.log_p, *log_p)]
+
+    pieces = HiddenPieces(0, "replaced by the unknown piece", [*hidden, None])  # the end is never hidden
+    return influences(predictions, [pieces], scores)
 
 
 def _add_mechanisms(translator: Translator, attention: dict[str, Any]) -> None:

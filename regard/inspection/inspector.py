@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from regard.core.observation import Influence, Influenced, Observation, Observes, require_observation
-from regard.core.predictor_interface import read_input
+from regard.core.predictor_interface import PredictorInterface, read_input
 from regard.errors import ConfigError
 from regard.inference.decoding import RequestedEngine
 from regard.inspection.aligner import Aligner, find_aligner
@@ -90,9 +90,9 @@ class Inspector:
                 observation = observation._replace(influences=_influences(predictor, input, observation, model))
             return Inspection.of(require_observation(observation), model, text)
 
-    def details(self) -> dict[str, Any]:
-        """Model, data, checkpoints and training curves of the run, as JSON."""
-        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint)
+    def details(self, interface: PredictorInterface | None = None) -> dict[str, Any]:
+        """Return model, data, checkpoints and training curves of the run as JSON; see ``describe_run``."""
+        return describe_run(self.run, name=self.name, checkpoint=self.checkpoint, interface=interface)
 
     def checkpoints(self) -> list[str]:
         """Names of the checkpoints that can be inspected."""

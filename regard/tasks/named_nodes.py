@@ -97,4 +97,5 @@ class NodePredictor:
             if other in place and other != node
         }
         center = 0 if len(centers) == 1 else None
-        return Surface("graph", tuple(map(label, nodes)), edges=tuple(sorted(edges)), center=center)
+        pieces, drawn = tuple(map(label, nodes)), tuple(sorted(edges))
+        return Surface("graph", pieces, ids=tuple(nodes), edges=drawn, center=center)

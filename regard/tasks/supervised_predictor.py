@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
-from regard.core.field import ContinuedField, EncodedRow, Field, HidingField, InputBatch, Padded
+from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
 from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
@@ -23,27 +23,13 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.influence import influences
-from regard.tasks.input_form import describe_inputs, describe_outputs, input_form
+from regard.tasks.influence import HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
+from regard.tasks.supervised_examples import MAX_SHOWN
+from regard.tasks.supervised_wording import PLAIN, Wording, described
 
 BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
-MAX_SHOWN = 256  # maximum number of positions to inspect; an observation has MAX_SHOWN² weights per head
-
-
-class Wording(NamedTuple):
-    """Words for messages and API descriptions: a position of an input, and the inputs and outputs of requests.
-
-    ``takes`` and ``gives``: empty for those of the fields and the answer.
-    """
-
-    position: str = "token"
-    takes: str = ""
-    gives: str = ""
-
-
-PLAIN = Wording()
 
 
 class SupervisedPredictor:
@@ -81,10 +67,12 @@ class SupervisedPredictor:
     @property
     def interface(self) -> PredictorInterface:
         """Description for servers; the settings are those of the answer."""
-        answer, wording = self.codec.answer, self._wording
+        answer = self.codec.answer
         settings = answer.defaults if answer.settings.model_fields else None
-        takes, gives = wording.takes or describe_inputs(self.codec), wording.gives or describe_outputs(self.codec)
-        return PredictorInterface(takes, gives, settings, self._predict, input_form(self.codec))
+        words = described(self.codec, self._wording)
+        return PredictorInterface(
+            words.takes, words.gives, settings, self._predict, words.purpose, words.classes, words.form
+        )
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]
@@ -258,19 +246,21 @@ class SupervisedPredictor:
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""
-        if len(self.codec.fields) > 1 or self.codec.continued is not None:
-            return ()
         values = self._accept(input)
-        (field,), ((row,),) = self.codec.fields.values(), self._encode([values]).rows
-        if not isinstance(field, HidingField):
-            return ()
+        (row,) = self._encode([values]).rows
 
-        def logits(rows: list[EncodedRow]) -> list[Tensor]:
-            changed = zip(field.hidden_values(values[0], row), field.hidden(row), strict=True)
-            read = [values, *((value,) for value, hidden in changed if hidden is not row)]
-            return self._add_wide(read, [output.logits for output in self._compute([(encoded,) for encoded in rows])])
+        def scores(variants: list[HiddenInput]) -> list[list[float]]:
+            inputs = [HiddenInput(row, values), *variants]
+            logits = [output.logits for output in self._compute([input.row for input in inputs])]
+            return answer_scores(
+                self.codec.answer, observation, self._add_wide([input.values for input in inputs], logits)
+            )
 
-        return influences(field, self.codec.answer, row, observation.predictions, logits)
+        return influences(observation.predictions, self._hidden(values, row, observation), scores)
+
+    def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
+        """Return the input without each piece of each surface of its observation."""
+        return hidden_inputs(tuple(self.codec.fields.values()), values, row)
 
     def _surfaces(self, values: Sequence[Any], row: Row) -> tuple[Surface, ...]:
         """Return the displayed input: the answered tokens, or the positions of each part of each field."""

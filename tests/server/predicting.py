@@ -110,7 +110,7 @@ class Inspecting:
     def checkpoints(self) -> list[str]:
         return ["best"]
 
-    def details(self) -> dict[str, Any]:
+    def details(self, interface: Any = None) -> dict[str, Any]:
         kind = self._inner.run.config.task.kind
         whole = {"name": self._inner.name, "task": kind, "source": None, "target": None, "example": None}
         return whole | {"checkpoints": ["best"], "checkpoint": "best", "weights": {}, "parts": [], "curves": []}

@@ -79,10 +79,12 @@ def router(service: Service) -> APIRouter:
         service.admit(credentials(request, "Bearer"))
         served = service.models.get(name)
         inspector = _inspector(served)
-        details = await asyncio.to_thread(inspector.details)
-        openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
+        interface = None
         if not _translates(served):
-            await served.wait_until_loaded(service.settings.seconds)
+            predictor, _ = await served.wait_until_loaded(service.settings.seconds)
+            interface = interface_of(predictor)
+        details = await asyncio.to_thread(inspector.details, interface)
+        openai = {"id": served.name, "object": "model", "created": served.created, "owned_by": "regard"}
         offer = await asyncio.to_thread(_offer, served, service.settings)
         return await off_loop(json_response, openai | details | offer)
 

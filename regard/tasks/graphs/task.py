@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -23,8 +23,10 @@ from regard.models.graph.build import build_graph_net
 from regard.models.graph.heads import GraphPooling, PooledGraphNet
 from regard.tasks.graphs.config import GraphsConfig
 from regard.tasks.held_out_samples import validated_on
+from regard.tasks.influence import HiddenInput, HiddenPieces
 from regard.tasks.net_outputs import run_network
 from regard.tasks.supervised import Supervised
+from regard.tasks.supervised_codecs import Row
 from regard.tasks.supervised_predictor import SupervisedPredictor
 
 MAX_SHOWN = 64  # maximum number of nodes that are shown; in larger graphs, those with the greatest weights
@@ -61,11 +63,17 @@ class GraphPredictor(SupervisedPredictor):
         deep = outputs.logits.double().cpu()
         logits = self._add_wide([values], [deep[0]])[0][None]
         return Observation(
-            (Surface("graph", axis.labels, edges=drawn),),
+            (Surface("graph", axis.labels, ids=tuple(shown.tolist()), edges=drawn),),
             self._predictions(logits),
             (*maps, pooling),
             facts={"nodes": len(encoded), "edges": len(edges), **self._parts(deep, logits)},
         )
+
+    def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
+        """Return the graph without the features of each node that is shown."""
+        field = cast("Graphs", next(iter(self.codec.fields.values())))
+        graphs = [field.without(values[0], row[0], node) for node in observation.surfaces[0].ids]
+        return [HiddenPieces(0, field.hiding, [HiddenInput((graph.row,), (graph.value,)) for graph in graphs])]
 
 
 def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:

@@ -19,7 +19,7 @@ from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
-from regard.core.observation import Observation
+from regard.core.observation import Influence, Observation
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -37,6 +37,7 @@ from regard.models.language_model import LanguageModel
 from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
+from regard.tasks.language_model.influence import token_influences
 from regard.tasks.language_model.observe import observe_tokens
 from regard.tasks.language_model.scoring import (
     TextScore,
@@ -279,6 +280,10 @@ class Generator:
         tokens = self._encode(text)
         return observe_tokens(self.model, self.tokenizer, text, tokens, context=self.context, mixed=self._mixed)
 
+    def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        return token_influences(self._mixed(self.model), observation, len(self.tokenizer), self.device)
+
     def requested(self, request: GenerateRequest) -> GenerateConfig:
         """Return the settings of a request (``inference.search_model.Searches``)."""
         options = request.model_dump(exclude={"greedy"}, exclude_unset=True)
@@ -316,7 +321,9 @@ class Generator:
                 parts.append(part)
             return parts[-1]._replace(text="".join(part.text for part in parts))
 
-        return PredictorInterface("a prompt", "text that continues it", GenerateRequest.of(self.settings), predict)
+        purpose = "Continues music." if self.tokenizer.config.kind == "notes" else "Continues a text."
+        settings = GenerateRequest.of(self.settings)
+        return PredictorInterface("a prompt", "text that continues it", settings, predict, purpose)
 
     def tokens(self, prompt: str) -> list[int]:
         """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""

@@ -75,7 +75,13 @@ def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]
 
 def _alternatives(tokenizer: Tokenizer, log_p: Tensor) -> tuple[Alternative, ...]:
     """Return the most probable next tokens, which include the end of the text."""
+    value, token = best_next(log_p, ALTERNATIVES)
+    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist()))
+
+
+def best_next(log_p: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """Return the log-probabilities of the most probable next tokens, best first, and the tokens."""
     allowed = log_p.clone()
     allowed[[PAD, BEGIN, UNKNOWN]] = -torch.inf
-    value, token = allowed.topk(min(ALTERNATIVES, len(allowed) - 3))
-    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist()))
+    best = allowed.topk(min(count, len(allowed) - 3))
+    return best.values, best.indices

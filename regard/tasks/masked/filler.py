@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json as jsonlib
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -16,7 +15,7 @@ from regard.attention.span import Span
 from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
-from regard.core.observation import Alternative, Axis, Observation, Prediction, Site, Surface
+from regard.core.observation import Alternative, Axis, Influence, Observation, Prediction, Site, Surface
 from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
@@ -26,12 +25,14 @@ from regard.data.tokenizers.tokenizer import BEGIN, END, SPECIALS, Tokenizer
 from regard.errors import DataError
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
+from regard.tasks.masked.influence import gap_influences, text_pieces
 
 if TYPE_CHECKING:
     FillRequest = GapSettings
 else:
     FillRequest = request_model(GapSettings)
 
+BY_CHARACTER = ("character", "byte")  # tokenizers without words
 ROWS = 64  # copies of a text per batch, each with a different masked token
 SHOWN = 10  # candidates per gap in an inspection
 MAX_CANDIDATES = 10_000  # of all gaps of a text, in the response to a request
@@ -152,7 +153,7 @@ class Filler:
             row = torch.tensor([tokens], device=self.device)
             shared(row, Span.without_padding(row))
         maps = attention_maps(calls, Axis("token", labels), Axis("token attended to", labels))
-        pieces = [piece for piece in re.split(f"({re.escape(self.settings.blank)})", text) if piece]
+        pieces = text_pieces(text, self.settings.blank, by_character=self.tokenizer.config.kind in BY_CHARACTER)
         gaps = [place for place, piece in enumerate(pieces) if piece == self.settings.blank]
         predictions = tuple(
             Prediction.best(
@@ -161,7 +162,11 @@ class Filler:
             )
             for place, candidates in zip(gaps, self._fill(text, SHOWN).gaps, strict=True)
         )  # fmt: skip
-        return Observation((Surface("tokens", tuple(pieces)),), predictions, maps)
+        return Observation((Surface("tokens", pieces),), predictions, maps)
+
+    def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
+        """See ``core.observation.Influenced``."""
+        return gap_influences(observation, self.settings.blank, self._tokens, self.log_probabilities, mask=self.mask)
 
     @property
     def interface(self) -> PredictorInterface:
@@ -176,9 +181,11 @@ class Filler:
             return self([text], top_k=number)[0]
 
         takes = f"a text with one or more gaps, written {self.settings.blank}"
-        return PredictorInterface(takes, "the filled text, and candidates for each gap",
-                                  FillRequest(top_k=self.settings.top_k), predict,
-                                  InputForm("gaps", (self.settings.blank,)))  # fmt: skip
+        gives, settings = "the filled text, and candidates for each gap", FillRequest(top_k=self.settings.top_k)
+        of_music = self.tokenizer.config.kind == "notes"
+        purpose = "Fills gaps in music." if of_music else "Fills gaps in a text."
+        form = InputForm("gaps", (self.settings.blank,))
+        return PredictorInterface(takes, gives, settings, predict, purpose, form=form)
 
     def _fill(self, text: str, number: int) -> Filled:
         log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
@@ -219,7 +226,7 @@ class Filler:
             raise DataError("the text has no gap", why=f"a gap is written {blank}", help=f'"A dog {blank} fast"')
         if kind == "byte-bpe":  # the space before a word is part of its piece
             parts = [part.removesuffix(" ") for part in parts[:-1]] + parts[-1:]
-        elif kind not in ("character", "byte", "notes"):
+        elif kind not in (*BY_CHARACTER, "notes"):
             parts = [part.strip() for part in parts]
         tokens = [BEGIN]
         for number, part in enumerate(parts):

@@ -1,0 +1,284 @@
+"""Laws of influence over every task: log p(label) − log p(label | piece hidden), recomputed by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from regard.core.observation import Influence, Observation, require_observation
+from regard.core.task import find_task
+from regard.core.task_table import TASKS
+from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
+from regard.errors import ConfigError
+from regard.tasks.hidden_nodes import HiddenNodes
+from regard.tasks.influence import MAX_VARIANTS, HiddenPieces, influences
+from regard.testing import TaskCase
+from tests.laws import frames_task
+
+PAIRS = ("good\tfine film\tit is\n", "bad\tdull film\ta film it is\n", "good\tfine\tdull a\n", "bad\tdull it\tfine\n")
+Scores = dict[str, float]  # log-probability of each label
+
+
+def changed_case(kind: str, change: Callable[[Path, dict[str, Any]], None]) -> TaskCase:
+    """A task whose sample is changed."""
+    task = find_task(kind)
+
+    def sample(folder: Path) -> Any:
+        tables = {name: dict(table) for name, table in task.sample(folder).items()}
+        change(folder, tables)
+        return tables
+
+    return TaskCase(replace(task, sample=sample), kind)
+
+
+def pairs_case(**model: Any) -> TaskCase:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        (folder / "pairs.tsv").write_text("".join(PAIRS))
+        corpus = {"source": str(folder / "pairs.tsv")}
+        tables["data"] |= {"train": [corpus], "valid": [corpus], "text": [2, 3], "label": 1}
+        tables["model"] |= model
+
+    return changed_case("classification", change)
+
+
+def longer_context(folder: Path, tables: dict[str, Any]) -> None:
+    tables["data"]["context"] = 24
+
+
+def plain_tagger(folder: Path, tables: dict[str, Any]) -> None:
+    tables["model"] |= {"affixes": 0, "wide": False}  # an unknown word has affixes, a hidden one none
+
+
+def wide(folder: Path, tables: dict[str, Any]) -> None:
+    tables["data"]["context"] = 24
+    tables["model"]["wide"] = True
+
+
+MAKE: dict[str, Callable[[], TaskCase]] = {
+    **{kind: lambda kind=kind: TaskCase(find_task(kind), kind) for kind in TASKS if kind != "translation"},  # type: ignore[misc]
+    "tagging": lambda: changed_case("tagging", plain_tagger),
+    "language-model": lambda: changed_case("language-model", longer_context),
+    "masked": lambda: changed_case("masked", longer_context),
+    "n-grams": lambda: changed_case("language-model", wide),
+    "tables": lambda: changed_case("masked", wide),
+    "frames": lambda: TaskCase(frames_task.TASK, "classification"),
+    "pairs": lambda: pairs_case(),
+    "separate pairs": lambda: pairs_case(pairs="apart"),
+}
+
+
+@pytest.fixture(scope="module", params=MAKE)
+def case(request: pytest.FixtureRequest) -> TaskCase:
+    case = MAKE[request.param]()
+    assert case.predictor is not None
+    return case
+
+
+def inputs_of(case: TaskCase) -> list[Any]:
+    predictor: Any = case.predictor
+    fields = getattr(getattr(predictor, "codec", None), "fields", {})
+    lines = [line for line in case.task.sample_lines if line.strip()]
+    if len(getattr(fields.get("text"), "columns", ())) == 2:
+        lines = ["fine a film\tdull it", "dull\tit is a film", "zzz\tfine"]
+    return [predictor.read(line) for line in lines]
+
+
+def observed(case: TaskCase, input: Any) -> tuple[Observation, tuple[Influence, ...]]:
+    predictor: Any = case.predictor
+    observation = predictor.inspect(input)
+    changes = predictor.influences(input, observation)
+    require_observation(observation._replace(influences=changes))
+    return observation, changes
+
+
+def test_every_input_has_influences(case: TaskCase) -> None:
+    values = list[float]()
+    for input in inputs_of(case):
+        observation, changes = observed(case, input)
+        predictions = range(1 if case.kind == "nodes" else len(observation.predictions))
+        expected = [(number, surface) for number in predictions for surface in range(len(observation.surfaces))]
+        assert [(change.prediction, change.surface) for change in changes] == expected
+        assert all(change.hidden for change in changes)
+        values += [value for change in changes for value in change.values]
+    assert max(map(abs, values)) > 2e-4
+
+
+def test_influence_is_the_change_of_the_log_probability(case: TaskCase) -> None:
+    compared = 0
+    for input in inputs_of(case):
+        observation, changes = observed(case, input)
+        for change in changes:
+            prediction = observation.predictions[change.prediction]
+            for piece, value in enumerate(change.values):
+                scores = recomputed(case, input, observation, change, piece)
+                expected = 0.0 if scores is None else prediction.log_probability - scores[prediction.label]  # type: ignore[operator]
+                assert value == pytest.approx(expected, abs=3e-5), (input, change, piece)
+                compared += scores is not None
+    assert compared > 4
+
+
+def test_influence_does_not_depend_on_other_inputs(case: TaskCase) -> None:
+    inputs = inputs_of(case)
+    forwards = [observed(case, input)[1] for input in inputs]
+    assert forwards == [observed(case, input)[1] for input in inputs[::-1]][::-1]
+
+
+def recomputed(case: TaskCase, input: Any, seen: Observation, change: Influence, piece: int) -> Scores | None:
+    """Return the log-probabilities of the labels of a prediction without a piece; None: the piece is never hidden."""
+    surface, prediction = seen.surfaces[change.surface], seen.predictions[change.prediction]
+    if prediction.site.kind == "after" and piece > prediction.site.pieces[0]:
+        return None
+    recompute = RECOMPUTE.get(case.kind, _inspected) if case.task is not frames_task.TASK else _of_frames
+    return recompute(case.predictor, input, seen, change, surface.pieces, piece)
+
+
+def _labels(seen: Observation, number: int) -> Scores:
+    return {each.label: each.log_probability for each in seen.predictions[number].alternatives}
+
+
+def _inspected(model: Any, input: Any, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores | None:
+    """A word of a text or a token of a sentence becomes an unknown word."""
+    if pieces[piece] in ("<s>", "</s>"):
+        return None
+    texts = list(input)
+    if seen.predictions[0].kind == "tag":
+        texts[piece] = "zzz"
+    else:
+        number, place = change.surface, piece - 1
+        if len(seen.surfaces) == 1:  # both texts are on one surface
+            number = pieces[:piece].count("</s>")
+            place = piece - 1 - (pieces.index("</s>") if number else 0)
+        words = texts[number].split()
+        texts[number] = " ".join([*words[:place], "zzz", *words[place + 1 :]])
+    return _labels(model.inspect(tuple(texts)), change.prediction)
+
+
+def _of_frames(model: Any, input: Any, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores:
+    mean = model.codec.fields["frames"].scale[0].tolist()
+    frames = [mean if place == piece else frame for place, frame in enumerate(input.frames.tolist())]
+    return _labels(model.inspect(frames), change.prediction)
+
+
+def _of_items(model: Any, input: Any, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores:
+    """The item is left out: the prediction after a later item is one earlier."""
+    without = model.inspect([*pieces[:piece], *pieces[piece + 1 :]])
+    answer, label = model.codec.answer, seen.predictions[change.prediction].label
+    alternatives = _labels(without, change.prediction - 1)
+    assert label in alternatives and len(answer.class_names) <= 10  # all of them are listed
+    return alternatives
+
+
+def _of_gaps(model: Any, input: str, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores | None:
+    """The word becomes a gap."""
+    if pieces[piece] == "___":
+        return None
+    gap = pieces[piece].replace(pieces[piece].strip(), "___")
+    without = model.inspect("".join([*pieces[:piece], gap, *pieces[piece + 1 :]]))
+    return _labels(without, change.prediction + (piece < seen.predictions[change.prediction].site.pieces[0]))
+
+
+def _of_tokens(model: Any, input: str, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores:
+    tokens = [BEGIN, *seen.surfaces[0].ids]
+    tokens[piece + 1] = UNKNOWN
+    whole = model._mixed(model.model)
+    with torch.no_grad():
+        log_p = whole.step(torch.tensor([tokens]), whole.start(1))[0][0, change.prediction]
+    return dict(zip(["\n" if name == "\\n" else name for name in _texts(model)], log_p.tolist(), strict=True))
+
+
+def _texts(model: Any) -> list[str]:
+    return [model.tokenizer.decode([n]) or model.tokenizer.pieces([n])[0] for n in range(len(model.tokenizer))]
+
+
+def _of_one_graph(model: Any, input: Any, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores:
+    """A model of these weights whose graph has no features of the node; its baseline does not know the label either."""
+    graph, node = model.graph, model.graph.node_numbers[pieces[piece].split("/")[0]]
+    kept = graph.entries[0] != node
+    parts = {name: mask & (np.arange(graph.nodes) != node) for name, mask in graph.parts.items()}
+    codecs = model_codecs(model)._replace(
+        graph=replace(graph, entries=graph.entries[:, kept], values=graph.values[kept], parts=parts)
+    )
+    output = type(model)(model.net, codecs, model.config)
+    if change.hidden and seen.predictions[0].kind == "label":
+        return {name: float(np.log(p)) for name, p in output([input])[0].probabilities.items()}
+    return _labels(output.inspect(input), 0)
+
+
+def model_codecs(model: Any) -> Any:
+    from regard.tasks.graph_batch import GraphCodecs
+
+    return GraphCodecs(model.graph, model.wide, model.answer.temperature)
+
+
+def _of_a_graph(model: Any, input: Any, seen: Observation, change: Influence, pieces: Any, piece: int) -> Scores:
+    ((row,),) = model._encode([(input,)]).rows
+    packed = model.codec.fields["graph"].pad([row])
+    hidden = packed._replace(values=packed.values.masked_fill(packed.entries[0] == piece, 0))
+    features = input.features.copy()
+    features[piece] = 0
+    kinds = tuple("" if node == piece else kind for node, kind in enumerate(input.kinds))
+    with torch.no_grad():
+        logits = model.net(hidden).logits.double() * model.codec.weights.network
+    logits = logits + model.codec.wide_outputs([[replace(input, features=features, kinds=kinds)]])
+    return {each.label: each.log_probability for each in model.codec.answer.alternatives(logits[0])}
+
+
+RECOMPUTE: dict[str, Callable[..., Scores | None]] = {
+    "next-item": _of_items, "masked": _of_gaps, "language-model": _of_tokens, "nodes": _of_one_graph,
+    "links": _of_one_graph, "graphs": _of_a_graph,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["gat", "gcn", "gin"])
+def test_a_node_out_of_reach_of_the_layers_has_influence_0(kind: str) -> None:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        tables["model"] |= {"kind": kind, "wide": False, "layers": 2}
+
+    model: Any = changed_case("links", change).predictor  # a ring of 12 nodes, some without an edge in training
+    nodes = HiddenNodes(model.net.net, model.graph, [0, 1], is_local=True)
+    whole, *without = nodes.outputs([None, *range(model.graph.nodes)])
+    near = {0, 1}
+    for _ in range(2):
+        near |= {int(other) for node in near for other in model.graph.neighbors(node)}
+    assert 2 < len(near) < 12
+    for node, outputs in enumerate(without):
+        differs = not torch.allclose(outputs, whole, rtol=0, atol=1e-6)
+        assert differs == (node in near), node
+    torch.testing.assert_close(whole, model._states()[[0, 1]].detach())
+
+
+def test_every_node_reads_all_nodes_of_its_own_copy() -> None:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        tables["model"] |= {"kind": "transformer", "wide": False, "layers": 1, "sees": "all"}
+
+    case = changed_case("links", change)
+    for input in inputs_of(case)[:1]:
+        observation, (influence,) = observed(case, input)
+        for piece, value in enumerate(influence.values):
+            scores = recomputed(case, input, observation, influence, piece)
+            prediction = observation.predictions[0]
+            assert value == pytest.approx(prediction.log_probability - scores[prediction.label], abs=3e-5)  # type: ignore[index,operator]
+
+
+def test_a_token_out_of_the_window_of_every_layer_has_influence_0() -> None:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        encoder = {"kind": "transformer", "layers": 1, "width": 16, "heads": 2, "feed_forward": 16}
+        tables["model"] = {**encoder, "affixes": 0, "wide": False, "mixer": {"kind": "dot", "neighborhood": 1}}
+
+    _, changes = observed(changed_case("tagging", change), tuple("the dog sees a cat".split()))
+    table = np.array([change.values for change in changes])
+    distance = np.abs(np.subtract.outer(np.arange(5), np.arange(5)))
+    assert (table[distance > 1] == 0).all() and (table[distance <= 1] != 0).all()
+
+
+def test_the_number_of_pieces_has_a_limit() -> None:
+    pieces = [HiddenPieces(0, "left out", range(MAX_VARIANTS + 1))]
+    with pytest.raises(ConfigError, match="too long") as refused:
+        influences((), pieces, lambda variants: [])
+    assert f"the limit is {MAX_VARIANTS}" in str(refused.value.why)
