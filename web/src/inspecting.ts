@@ -3,12 +3,13 @@ import { batch, effect } from "@preact/signals";
 import { writeAddress } from "./address";
 import { inspect, translateWhole, type InspectRequest } from "./api";
 import { distinct } from "./checkpoints";
+import { glossaryOf } from "./glossary";
 import { textProblem } from "./limits";
 import { run, stop } from "./running";
 import { targetOf } from "./reading";
 import { applyView, viewOf, type View } from "./view";
 import {
-  answer, answered, asking, cell, details, inspection, inspects, isExample, keyNeeded, other, replay, settings, status, subject,
+  answer, answered, asking, asTyped, cell, details, glossary, inspection, inspects, isExample, keyNeeded, other, replay, settings, status, subject,
   translates, whole,
 } from "./state";
 
@@ -148,13 +149,16 @@ export function loadVectors(): Promise<void> {
   });
 }
 
-/** Translates all sentences of a text, of which one is inspected, by the checkpoint that the server uses. */
+/** Translates all sentences of a text, of which one is inspected, with the glossary, by the checkpoint that the server uses. */
 async function loadWhole(): Promise<void> {
   stop("whole");
   const several = (answer.value?.sentences?.length ?? 1) > 1;
-  if (!several || (asked.checkpoint && asked.checkpoint !== details.value?.checkpoint)) return;
+  const { terms, problem } = glossaryOf(glossary.value);
+  const required = Object.keys(terms).length > 0 ? terms : undefined;
+  if (problem) status.whole.value = { busy: false, problem };
+  if (problem || (!several && !required) || (asked.checkpoint && asked.checkpoint !== details.value?.checkpoint)) return;
   await run("whole", async (signal) => {
-    const found = await translateWhole(asked, signal);
+    const found = await translateWhole({ ...asked, glossary: required }, signal);
     if (!signal.aborted) whole.value = found;
   });
 }
@@ -223,6 +227,18 @@ export function loadReplay(): Promise<void> {
       if (signal.aborted) return;
       replay.value = [...replay.value, found];
     }
+  });
+}
+
+const PAUSE = 300; // milliseconds without typing
+
+/** Translates while the user writes, if that is chosen. */
+export function followTyping(): void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  effect(() => {
+    const text = asking.text.value;
+    clearTimeout(timer);
+    if (asTyped.value && translates.value && text.trim()) timer = setTimeout(() => inspection.value === null && void inspectAgain(), PAUSE);
   });
 }
 

@@ -4,7 +4,7 @@ import { followAddress, start } from "./actions";
 import { App } from "./components/App";
 import { offline, savedView, theme } from "./state";
 import { applyView } from "./view";
-import { followForm, followView } from "./inspecting";
+import { followForm, followTyping, followView } from "./inspecting";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
@@ -17,5 +17,6 @@ followForm();
 if (offline) applyView(savedView);
 else {
   followView();
+  followTyping();
   void start();
 }

@@ -1,6 +1,7 @@
 import { computed, signal } from "@preact/signals";
 import type { Inspection, ModelDetails, ModelEntry } from "./document";
 import { BASELINE } from "./checkpoints";
+import { glossaryOf } from "./glossary";
 import { readBundle } from "./offline";
 import { fitting, settle, show, showAligned, type Choice, type Overlaid } from "./shown";
 
@@ -55,10 +56,12 @@ export const inspects = computed(() => translates.value || details.value?.inspec
 /** Settings of the next output, by name; others are the run's own. */
 export const settings = signal<Record<string, number | boolean>>({});
 
+const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
+
 /** The request that an answer belongs to: another text, model or setting is another subject. */
 export const subject = computed(() => {
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
-  const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value] : [];
+  const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value, glossaryTerms()] : [];
   return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, settings.value]);
 });
 
@@ -71,7 +74,13 @@ export const isExample = computed(() => {
   return !offline && (details.value?.examples ?? []).some((example) => example.trim() === text);
 });
 
-/** The translation of a text of several sentences. */
+/** Required terms of a translation, one a line; see `glossary.ts`. */
+export const glossary = signal("");
+
+/** Whether a translation follows the text while it is written. */
+export const asTyped = signal(false);
+
+/** The translation of a text of several sentences, or with a glossary. */
 export const whole = signal<string | null>(null);
 
 /** The translation of a file, ready to be saved. */

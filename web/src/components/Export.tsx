@@ -1,7 +1,9 @@
 import { alignedSvg, download, exportPage, exportPng, heatMapSvg } from "../exporting";
 import { fileName } from "../format";
 import { inspection, offline } from "../state";
+import { Copy } from "./Copy";
 import { Problem } from "./Problem";
+import { Snippet } from "./Snippet";
 import { alignedView, heatView } from "../views";
 
 function Choice({ id, children, onClick }: { id: string; children: string; onClick: () => void }) {
@@ -19,6 +21,9 @@ export function Export() {
   return (
     <>
       <div class="controls">
+        {!offline && (
+          <Copy text={location.href} of="the link to this view" testId="copy-link" />
+        )}
         {!offline && (
           <Choice id="html" onClick={() => void exportPage()}>
             HTML, works offline
@@ -50,6 +55,7 @@ export function Export() {
       </div>
       <p class="quiet">The HTML file and the JSON contain this page with all parts that are loaded.</p>
       <Problem place="export" doing="Writing …" />
+      {!offline && <Snippet />}
     </>
   );
 }

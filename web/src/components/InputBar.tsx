@@ -2,11 +2,13 @@ import { submit } from "../actions";
 import { directionOf } from "../languages";
 import { count, lengthOf, textProblem } from "../limits";
 import { output, predict } from "../predicting";
-import { alone, answer, asking, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
+import { alone, answer, asking, asTyped, details, inspection, inspects, isExample, keyNeeded, offline, status, translates } from "../state";
 import { visible } from "../words";
 import { FileField } from "./FileField";
+import { Glossary } from "./Glossary";
 import { InputFields } from "./InputFields";
 import { KeyField } from "./KeyField";
+import { Languages } from "./Languages";
 import { Output } from "./Output";
 import { Predicted } from "./Predicted";
 import { Problem } from "./Problem";
@@ -106,6 +108,7 @@ function Form() {
         <label for="text">
           <b data-testid="direction">{(translates.value ? model && directionOf(model) : model?.takes) || "Text"}</b>
         </label>
+        {translates.value && <Languages />}
         {isExample.value && (
           <span class="quiet" data-testid="example">
             An example from the validation data of {model?.name}; write your own.
@@ -117,6 +120,11 @@ function Form() {
         <ModelPicker />
         <CheckpointPicker />
         {translates.value && <SearchFields />}
+        {translates.value && (
+          <label>
+            <input type="checkbox" data-testid="as-typed" checked={asTyped.value} onChange={(event) => (asTyped.value = event.currentTarget.checked)} /> translate while typing
+          </label>
+        )}
         <Buttons />
         <span id="text-keys" class="quiet">
           Enter {continues() ? "continues" : translates.value ? "translates" : "predicts"}, Shift+Enter begins a line.
@@ -152,6 +160,7 @@ export function InputBar() {
   return (
     <section id="translation" aria-label={translates.value ? "Translation" : "Input"}>
       {!offline && <Form />}
+      {!offline && translates.value && <Glossary />}
       {!offline && translates.value && <FileField />}
       {keyNeeded.value && <KeyField />}
       <Problem place="translate" doing={translates.value ? "Translating …" : "Predicting …"} />

@@ -3,7 +3,7 @@ import { unknownNotice } from "../characters";
 import type { Search } from "../document";
 import { fixed } from "../format";
 import { languageName } from "../languages";
-import { inspection, offline, status, whole } from "../state";
+import { glossary, inspection, offline, status, whole } from "../state";
 import { Copy } from "./Copy";
 import { Problem } from "./Problem";
 import { Release } from "./Release";
@@ -55,14 +55,14 @@ function Sentences({ sentences, sentence, language }: { sentences: string[]; sen
       <Problem place="whole" doing="Translating the whole text …" />
       {whole.value !== null && (
         <>
-          <h3>The whole text</h3>
+          <h3>{glossary.value.trim() ? "The whole text, with the glossary" : "The whole text"}</h3>
           <p data-testid="whole" class="lines" lang={language}>
             {whole.value}
           </p>
           <Copy text={whole.value} of="the whole translation" testId="copy-whole" />
         </>
       )}
-      <div class="controls">
+      {sentences.length > 1 && <div class="controls">
         <label>
           Inspected: sentence{" "}
           <select
@@ -78,7 +78,7 @@ function Sentences({ sentences, sentence, language }: { sentences: string[]; sen
             ))}
           </select>
         </label>
-      </div>
+      </div>}
     </div>
   );
 }
@@ -103,7 +103,7 @@ export function Output() {
           {unknown}
         </p>
       )}
-      {sentences.length > 1 && <Sentences sentences={sentences} sentence={sentence} language={language} />}
+      {(sentences.length > 1 || whole.value !== null || status.whole.value.problem) && <Sentences sentences={sentences} sentence={sentence} language={language} />}
       <h3>{languageName(language) || "Output"}</h3>
       <p class="translation">
         <span data-testid="output" lang={language} aria-live="polite">
