@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, Self, cast
 
 import numpy as np
 import torch
@@ -15,7 +15,17 @@ from torch import Tensor, nn
 from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
-from regard.core.observation import WHOLE, AttentionMap, Axis, Influence, Observation, Prediction, Site, Surface
+from regard.core.observation import (
+    WHOLE,
+    AttentionMap,
+    Axis,
+    Influence,
+    Observation,
+    Prediction,
+    Site,
+    Surface,
+    with_attributes,
+)
 from regard.core.predictor_interface import PredictorInterface, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.tensors import to_device
@@ -243,6 +253,24 @@ class SupervisedPredictor:
             return float(part[best] - rest.mean()) if len(rest) else float(part[best])
 
         return {"parts": {"network": added(network), "baseline": added(logits[0] - network)}}
+
+    @property
+    def network(self) -> nn.Module:
+        """See ``core.observation.Traced``."""
+        return self.net
+
+    def with_network(self, network: nn.Module) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, "_reading", net=network)
+
+    @torch.no_grad()
+    def scores(self, input: Any, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        values = self._accept(input)
+        outputs = self._network(self.net, self._padded(self._encode([values]).rows))
+        logits = self._add_wide([values], [outputs.logits.double().cpu()])
+        (scores,) = answer_scores(self.codec.answer, observation, logits)
+        return scores
 
     def influences(self, input: Any, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
@@ -59,10 +59,10 @@ class InspectRequest(InspectSettings):
     candidate: Annotated[
         int, Field(ge=0, lt=1000, description="Index of the output to inspect, of `nbest`; 0 is the best.")
     ] = 0
-    include: Annotated[list[Literal["ablation", "beam", "influence", "vectors"]], FIRST_ERROR] = Field(
+    include: Annotated[list[Literal["ablation", "beam", "influence", "lens", "vectors"]], FIRST_ERROR] = Field(
         [],
-        max_length=4,
-        description="Parts that are expensive to compute: `influence` for any task, the others for translation.",
+        max_length=5,
+        description="Parts that are expensive to compute; `beam` is for translation models.",
     )
 
 
@@ -135,8 +135,8 @@ async def _observe(
     Raises:
         ApiError: for fields that only translation models have.
     """
-    influence = set(body.include) == {"influence"}
-    own = {"text", "model", "checkpoint"} | ({"include"} if influence else set())
+    influence = "influence" in body.include
+    own = {"text", "model", "checkpoint"} | (set() if "beam" in body.include else {"include"})
     if foreign := sorted(body.model_fields_set - own):
         raise ApiError(
             400,
@@ -147,7 +147,7 @@ async def _observe(
     predictor, _ = await served.wait_until_loaded(seconds)
     # Influence computes batches of up to BATCH_ROWS copies of the input, each without one piece.
     await off_loop(_require_cost, predictor, body.text, limit // BATCH_ROWS if influence else limit)
-    work = partial(_document_of, inspector, body.text, body.checkpoint, influence)
+    work = partial(_document_of, inspector, body.text, body.checkpoint, body.include)
     (document,) = await served.compute([work], client=client, seconds=seconds)
     return dict(document)
 
@@ -159,10 +159,10 @@ def _require_cost(predictor: Any, text: str, limit: int) -> None:
 
 
 def _document_of(
-    inspector: Any, text: str, checkpoint: str | None, influence: bool, interrupted: Callable[[], bool]
+    inspector: Any, text: str, checkpoint: str | None, include: Collection[str], interrupted: Callable[[], bool]
 ) -> dict[str, Any]:
     """Return the document of an input."""
-    return dict(inspector.inspect(text, checkpoint=checkpoint, influence=influence).document)
+    return dict(inspector.inspect(text, checkpoint=checkpoint, include=include).document)
 
 
 def pages() -> APIRouter:

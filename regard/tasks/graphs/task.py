@@ -12,6 +12,7 @@ from torch import Tensor
 
 from regard.answers.number import Number
 from regard.answers.plain_class import PlainClass
+from regard.attention.weight_terms import AttentionSource
 from regard.baselines.graphs import GraphBaseline
 from regard.core.observation import AttentionMap, Axis, Observation, Surface
 from regard.core.task import Card
@@ -53,10 +54,7 @@ class GraphPredictor(SupervisedPredictor):
         (weights,) = (table.float().cpu() for table in outputs.weights.values())
         shown, labels = weights.topk(min(MAX_SHOWN, len(encoded))).indices.sort().values, field.labels(encoded)
         axis = Axis("node", tuple(labels[node] for node in shown.tolist()))
-        maps = [
-            AttentionMap("encoder", layer, "edges", table, axis, Axis("neighbor", axis.labels))
-            for layer, table in _edge_weights(self.net, batch, encoded.graph, shown).items()
-        ]
+        maps = _edge_maps(self.net, batch, encoded.graph, shown, axis)
         pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
         place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
         drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
@@ -66,7 +64,12 @@ class GraphPredictor(SupervisedPredictor):
             (Surface("graph", axis.labels, ids=tuple(shown.tolist()), edges=drawn),),
             self._predictions(logits),
             (*maps, pooling),
-            facts={"nodes": len(encoded), "edges": len(edges), **self._parts(deep, logits)},
+            facts={
+                "nodes": len(encoded),
+                "edges": len(edges),
+                "node_labels": [values[0].kinds[node] for node in shown.tolist()] if values[0].kinds else [],
+                **self._parts(deep, logits),
+            },
         )
 
     def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
@@ -76,19 +79,22 @@ class GraphPredictor(SupervisedPredictor):
         return [HiddenPieces(0, field.hiding, [HiddenInput((graph.row,), (graph.value,)) for graph in graphs])]
 
 
-def _edge_weights(net: Any, batch: Any, graph: Graph, shown: Tensor) -> dict[int, Tensor]:
-    """Return the attention weights (heads, shown, shown) of each layer, 0 for a pair without an edge.
+def _edge_maps(net: Any, batch: Any, graph: Graph, shown: Tensor, axis: Axis) -> list[AttentionMap]:
+    """Return the attention (heads, shown, shown) of each layer, 0 for a pair without an edge.
 
-    They are computed row by row, because the weights of all nodes may not fit into memory.
+    Weights are computed row by row, because those of all nodes may not fit into memory.
     """
-    weights: dict[int, Tensor] = {}
+    maps, device = list[AttentionMap](), batch.values.device
+    neighbors = [torch.from_numpy(graph.neighbors(node)) for node in shown.tolist()]
+    allowed = torch.stack([torch.isin(shown, others) for others in neighbors])
     for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
-        for row, node in enumerate(shown.tolist()):
-            neighbors = torch.from_numpy(graph.neighbors(node))
-            table[:, row, neighbors] = layer.weights(inputs, node, neighbors.to(batch.values.device)).float().cpu()
-        weights[number] = table[:, :, shown]
-    return weights
+        for row, (node, others) in enumerate(zip(shown.tolist(), neighbors, strict=True)):
+            table[:, row, others] = layer.weights(inputs, node, others.to(device)).float().cpu()
+        call = layer.look(inputs, shown.to(device), allowed.nonzero().T.to(device))
+        source, key = AttentionSource(f"net.{number}", call), Axis("neighbor", axis.labels)
+        maps.append(AttentionMap("encoder", number, "edges", table[:, :, shown], axis, key, allowed, source))
+    return maps
 
 
 def _build(config: GraphsConfig, spec: Mapping[str, int]) -> PooledGraphNet:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import NamedTuple, overload
+from typing import NamedTuple, Self, overload
 
 import torch
 from pydantic import ValidationError
@@ -19,7 +19,7 @@ from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
-from regard.core.observation import Influence, Observation
+from regard.core.observation import Influence, Observation, with_attributes
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -38,7 +38,7 @@ from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.influence import token_influences
-from regard.tasks.language_model.observe import observe_tokens
+from regard.tasks.language_model.observe import observe_tokens, token_log_probabilities
 from regard.tasks.language_model.scoring import (
     TextScore,
     carried_scores,
@@ -279,6 +279,19 @@ class Generator:
         """Return the attention over a text, and the probability of each token given the tokens before it."""
         tokens = self._encode(text)
         return observe_tokens(self.model, self.tokenizer, text, tokens, context=self.context, mixed=self._mixed)
+
+    @property
+    def network(self) -> LanguageModel:
+        """See ``core.observation.Traced``."""
+        return self.model
+
+    def with_network(self, network: Any) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, "decoding", model=network)
+
+    def scores(self, text: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        return token_log_probabilities(self._mixed(self.model), observation, self.device)
 
     def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""

@@ -58,6 +58,15 @@ def observe_tokens(
     return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"))
 
 
+@torch.no_grad()
+def token_log_probabilities(model: DecodedModel, observation: Observation, device: torch.device) -> list[float]:
+    """Return the log-probability of each token of an observed text, and of the best continuation of the text."""
+    tokens = observation.surfaces[0].ids
+    log_p, _ = model.step(torch.tensor([[BEGIN, *tokens]], device=device), model.start(1))
+    labels = [*tokens, observation.predictions[-1].alternatives[0].id]
+    return [float(row[label]) for row, label in zip(log_p[0].double().cpu(), labels, strict=True)]
+
+
 def _prediction(tokenizer: Tokenizer, log_p: Tensor, place: int, label: str | None, token: int | None) -> Prediction:
     """Return the prediction after a token: of the next token, or of the most probable one at the end of the text."""
     alternatives = _alternatives(tokenizer, log_p)
@@ -76,7 +85,7 @@ def token_labels(tokenizer: Tokenizer, tokens: Sequence[int]) -> tuple[str, ...]
 def _alternatives(tokenizer: Tokenizer, log_p: Tensor) -> tuple[Alternative, ...]:
     """Return the most probable next tokens, which include the end of the text."""
     value, token = best_next(log_p, ALTERNATIVES)
-    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist()))
+    return tuple(map(Alternative, token_labels(tokenizer, token.tolist()), value.tolist(), token.tolist()))
 
 
 def best_next(log_p: Tensor, count: int) -> tuple[Tensor, Tensor]:

@@ -228,6 +228,15 @@ class Linker(NodePredictor):
         predictions = (Prediction.best(site, "link", best),) if best else ()
         return Observation((self.neighborhood(nodes, drawn, self.graph.name),), predictions, tuple(maps))
 
+    @torch.no_grad()
+    def scores(self, names: Sequence[str], observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        nodes, labels = self._numbers(names), [prediction.label for prediction in observation.predictions]
+        if len(nodes) == 1:  # the label is the node at the other end
+            return [math.log(max(*self._probabilities([[*nodes, self.node(label)]]), 1e-300)) for label in labels]
+        (p,) = self._probabilities([nodes])
+        return [math.log(max(p if label == CLASSES[1] else 1 - p, 1e-300)) for label in labels]
+
     def influences(self, names: Sequence[str], observation: Observation) -> tuple[Influence, ...]:
         """Return the influence of the features of each shown node on the edge of two nodes, or the best link of one."""
         if not observation.predictions:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -15,7 +15,16 @@ from regard.attention.span import Span
 from regard.baselines.gaps import GapBaseline, HiddenTokens
 from regard.config.prediction_settings import GapSettings
 from regard.config.setting_models import request_model
-from regard.core.observation import Alternative, Axis, Influence, Observation, Prediction, Site, Surface
+from regard.core.observation import (
+    Alternative,
+    Axis,
+    Influence,
+    Observation,
+    Prediction,
+    Site,
+    Surface,
+    with_attributes,
+)
 from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
@@ -157,12 +166,28 @@ class Filler:
         gaps = [place for place, piece in enumerate(pieces) if piece == self.settings.blank]
         predictions = tuple(
             Prediction.best(
-                Site("gap", (place,)), "token",
-                [Alternative(text, math.log(probability or 1e-300)) for text, probability in candidates],
+                Site("gap", (place,)), "token", list(map(Alternative, map(self._text, tokens), log_p, tokens))
             )
-            for place, candidates in zip(gaps, self._fill(text, SHOWN).gaps, strict=True)
-        )  # fmt: skip
+            for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
+        )
         return Observation((Surface("tokens", pieces),), predictions, maps)
+
+    @property
+    def network(self) -> MaskedModel:
+        """See ``core.observation.Traced``."""
+        return self.model
+
+    def with_network(self, network: Any) -> Self:
+        """See ``core.observation.Traced``."""
+        return with_attributes(self, model=network)
+
+    def scores(self, text: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        log_p = self.log_probabilities(torch.tensor([self._tokens(text)])).double()
+        return [
+            float(row[prediction.alternatives[0].id])
+            for row, prediction in zip(log_p, observation.predictions, strict=True)
+        ]
 
     def influences(self, text: str, observation: Observation) -> tuple[Influence, ...]:
         """See ``core.observation.Influenced``."""
@@ -188,9 +213,7 @@ class Filler:
         return PredictorInterface(takes, gives, settings, predict, purpose, form=form)
 
     def _fill(self, text: str, number: int) -> Filled:
-        log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
-        log_p[:, : len(SPECIALS)] = log_p[:, self.mask] = -torch.inf
-        value, piece = log_p.topk(min(number, self.mask - len(SPECIALS)))
+        value, piece = self._best(text, number)
         gaps = tuple(
             tuple(GapCandidate(self._text(token), math.exp(score)) for token, score in zip(*both, strict=True))
             for both in zip(piece.tolist(), value.tolist(), strict=True)
@@ -198,6 +221,13 @@ class Filler:
         first, *rest = text.split(self.settings.blank)
         filled = "".join(gap[0].text + part for gap, part in zip(gaps, rest, strict=True))
         return Filled(first + filled, gaps)
+
+    def _best(self, text: str, number: int) -> tuple[Tensor, Tensor]:
+        """Return (gaps, number) the log-probabilities of the best tokens of each gap, and the tokens."""
+        log_p = self.log_probabilities(torch.tensor([self._tokens(text)]))
+        log_p[:, : len(SPECIALS)] = log_p[:, self.mask] = -torch.inf
+        best = log_p.topk(min(number, self.mask - len(SPECIALS)))
+        return best.values, best.indices
 
     @torch.no_grad()
     def log_probabilities(self, tokens: Tensor) -> Tensor:

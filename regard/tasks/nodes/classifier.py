@@ -160,6 +160,13 @@ class NodeClassifier(NodePredictor):
         )
         return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
 
+    @torch.no_grad()
+    def scores(self, name: str, observation: Observation) -> list[float]:
+        """See ``core.observation.Traced``."""
+        labels = [self.graph.classes.index(prediction.label) for prediction in observation.predictions]
+        log_p = self._log_probabilities(observation.surfaces[0].ids)
+        return [float(row[label]) for row, label in zip(log_p, labels, strict=True)]
+
     def influences(self, name: str, observation: Observation) -> tuple[Influence, ...]:
         """Return the influence of the features of each shown node on the class of the node, the first one."""
         nodes, labels = observation.surfaces[0].ids, self.graph.classes
