@@ -132,8 +132,8 @@ def _table(predictions: Sequence[Prediction], label: Callable[[Prediction], str]
         value = prediction.log_probability
         known = "" if value is None or name == "…" else percent(value)
         line = f"{' ' * (wide - cell_len(fitted(name, wide)))}{fitted(name, wide)}  {known:>7}"
-        others = [entry for entry in prediction.alternatives if name == "…" or entry.label != prediction.label]
-        for entry in others[:ALTERNATIVES]:
+        further = [entry for entry in prediction.alternatives if name == "…" or entry.label != prediction.label]
+        for entry in further[:ALTERNATIVES]:
             added = f"  {visible(entry.label)} {percent(entry.log_probability)}"
             if cell_len(line) + cell_len(added) > columns:
                 break

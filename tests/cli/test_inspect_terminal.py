@@ -26,7 +26,7 @@ from regard.inspection.terminal_observation import draw_inspection
 
 
 def inspections(runs: dict[str, Path], kind: str) -> Iterator[Inspection]:
-    """Those of the sample lines that can be inspected, with influence where it exists."""
+    """Yield those of the sample lines that can be inspected, with influence where it exists."""
     for line, influence in product(find_task(kind).sample_lines, (True, False)):
         with suppress(ConfigError):
             yield inspect(runs[kind], line, influence=influence)
