@@ -58,7 +58,7 @@ class Inspector:
             text: a line, as ``regard predict`` reads it; of a translation model one or more sentences.
             options: of the search of a translation model.
             checkpoint: None: the default one.
-            influence: whether to hide each piece of the input in turn: one pass for each piece.
+            influence: whether to hide each piece of the input in turn: batches of up to 256 inputs.
 
         Raises:
             ConfigError: the predictor cannot be inspected, the input cannot be shown, or the model has no search for
@@ -140,10 +140,10 @@ class Inspector:
 def _influences(
     predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
 ) -> tuple[Influence, ...]:
-    """Return the influence of each piece. Raises ConfigError if the model cannot hide pieces."""
+    """Return the influence of each piece. Raises ConfigError if the predictor, of a user's own task, has none."""
     influences = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
     if not influences and observation.predictions:
-        why = "its pieces cannot be hidden from the network individually"
+        why = "its predictor has no method influences(input, observation)"
         raise ConfigError(f"influence is not available for {model['task']} models", why=why)
     return influences
 
