@@ -282,3 +282,25 @@ def test_the_number_of_pieces_has_a_limit() -> None:
     with pytest.raises(ConfigError, match="too long") as refused:
         influences((), pieces, lambda variants: [])
     assert f"the limit is {MAX_VARIANTS}" in str(refused.value.why)
+
+
+def test_both_texts_of_a_pair_without_each_word() -> None:
+    """The wide part reads texts; a word that the vocabulary does not have is hidden like any other."""
+    for model in ({}, {"pairs": "apart"}):
+        case = pairs_case(**model)
+        field, value = case.data.codecs.fields["text"], ("zzz a film", "dull it")
+        (row,) = field.encode([value]).rows
+        surfaces = [[variant and variant.value for variant in surface] for surface in field.hidden(value, row)]
+        first = [("a film", "dull it"), ("zzz film", "dull it"), ("zzz a", "dull it")]
+        second = [("zzz a film", "it"), ("zzz a film", "dull")]
+        together = [[None, *first, None, *second, None]]
+        assert surfaces == ([[None, *first, None], [None, *second, None]] if model else together)
+
+
+def test_copies_of_a_neighborhood_are_computed_in_any_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = TaskCase(find_task("nodes"), "nodes")
+    (input, *_) = inputs_of(case)
+    _, together = observed(case, input)
+    monkeypatch.setattr("regard.tasks.hidden_nodes.AT_ONCE", 1)
+    _, alone = observed(case, input)
+    assert [each.values for each in alone] == [pytest.approx(each.values, abs=2e-5) for each in together]
