@@ -17,6 +17,7 @@ from regard.core.observation import AttentionMap, Axis, Surface, with_attributes
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
 from regard.core.wording import did_you_mean, pluralize
+from regard.data.graphs import UNLABELED
 from regard.errors import DataError
 from regard.models.graph.build import GraphNet
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors
@@ -104,9 +105,16 @@ class NodePredictor:
         )
         return tuple(maps), nodes
 
+    def node_facts(self, nodes: Sequence[int]) -> dict[str, Any]:
+        """Return the fact ``node_labels``: the class of each node, empty if unknown; {} for a graph without classes."""
+        if not self.graph.classes:
+            return {}
+        numbers = self.graph.labels[list(nodes)].tolist()
+        return {"node_labels": ["" if number == UNLABELED else self.graph.classes[number] for number in numbers]}
+
     def neighborhood(self, centers: Sequence[int], shown: Iterable[int], label: Callable[[int], str]) -> Surface:
-        """Return the drawing of nodes and the neighbors that are shown, the centers first."""
-        nodes = list(dict.fromkeys([*centers, *shown]))
+        """Return the drawing of up to ``MAX_SHOWN`` of the nodes and their neighbors, the centers first."""
+        nodes = list(dict.fromkeys([*centers, *shown]))[:MAX_SHOWN]
         place = {node: number for number, node in enumerate(nodes)}
         edges = {
             (min(number, place[other]), max(number, place[other]))

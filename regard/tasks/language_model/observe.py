@@ -14,6 +14,7 @@ from regard.data.tokenizers.tokenizer import BEGIN, PAD, UNKNOWN, Tokenizer
 from regard.errors import ConfigError
 from regard.inference.prompt_decoding import DecodedModel
 from regard.models.language_model import LanguageModel
+from regard.tasks.piano_roll import piano_roll
 
 LONGEST = 256  # tokens; each head has LONGEST² weights
 ALTERNATIVES = 10
@@ -54,8 +55,8 @@ def observe_tokens(
         _prediction(tokenizer, row, place, labels[place + 2] if token is not None else None, token)
         for place, (row, token) in enumerate(zip(log_p[0].cpu(), [*tokens, None], strict=True), start=-1)
     )
-    surface = Surface("tokens", labels[1:], ids=tuple(tokens))
-    return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"))
+    surface, facts = Surface("tokens", labels[1:], ids=tuple(tokens)), piano_roll(tokenizer, text)
+    return Observation((surface,), predictions, attention_maps(calls, query, key, side="decoder"), facts=facts)
 
 
 @torch.no_grad()

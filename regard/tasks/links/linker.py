@@ -5,6 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import math
 from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -213,11 +214,11 @@ class Linker(NodePredictor):
         Raises:
             DataError: if the graph has no node with a name.
         """
-        nodes, maps, drawn = self._numbers(names), list[AttentionMap](), list[int]()
+        nodes, maps, neighbors_of = self._numbers(names), list[AttentionMap](), list[list[int]]()
         for node in nodes:
             part, name = f"edges of {self.graph.name(node)}", self.graph.name
             edges, neighbors = self.observed_edges(self.net.net, self._tensors, node, name, part=part)
-            maps, drawn = [*maps, *edges], [*drawn, *neighbors]
+            maps, neighbors_of = [*maps, *edges], [*neighbors_of, neighbors]
         (output,) = self([names])
         if isinstance(output, BestLinks):
             site, probabilities = Site("node", (0,)), {link.target: link.probability for link in output.links}
@@ -226,7 +227,9 @@ class Linker(NodePredictor):
         ordered = sorted(probabilities.items(), key=lambda item: -item[1])
         best = [Alternative(label, math.log(max(p, 1e-300))) for label, p in ordered]
         predictions = (Prediction.best(site, "link", best),) if best else ()
-        return Observation((self.neighborhood(nodes, drawn, self.graph.name),), predictions, tuple(maps))
+        drawn = [node for both in zip_longest(*neighbors_of) for node in both if node is not None]  # of both in turn
+        surface = self.neighborhood(nodes, drawn, self.graph.name)
+        return Observation((surface,), predictions, tuple(maps), facts=self.node_facts(surface.ids))
 
     @torch.no_grad()
     def scores(self, names: Sequence[str], observation: Observation) -> list[float]:

@@ -35,6 +35,7 @@ from regard.errors import DataError
 from regard.models.masked_model import MaskedModel
 from regard.tasks.masked.config import FillConfig
 from regard.tasks.masked.influence import gap_influences, text_pieces
+from regard.tasks.piano_roll import piano_roll
 
 if TYPE_CHECKING:
     FillRequest = GapSettings
@@ -170,7 +171,9 @@ class Filler:
             )
             for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
         )
-        return Observation((Surface("tokens", pieces),), predictions, maps)
+        filled, given = self._fill(text, 1).text, text.replace(self.settings.blank, " ")
+        facts = piano_roll(self.tokenizer, filled, given)
+        return Observation((Surface("tokens", pieces),), predictions, maps, facts=facts)
 
     @property
     def network(self) -> MaskedModel:

@@ -153,12 +153,12 @@ class NodeClassifier(NodePredictor):
             (self._whole, neighbors) if self._whole else (self._inputs(neighbors), np.arange(len(neighbors)))
         )
         maps, shown = self.observed_edges(self.net, tensors, node, self._label, positions)
-        nodes = [node, *(neighbor for neighbor in shown if neighbor != node)]
+        surface = self.neighborhood([node], shown, self._label)
         predictions = tuple(
             Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
-            for place, log_p in enumerate(self._log_probabilities(nodes))
+            for place, log_p in enumerate(self._log_probabilities(surface.ids))
         )
-        return Observation((self.neighborhood([node], shown, self._label),), predictions, maps)
+        return Observation((surface,), predictions, maps, facts=self.node_facts(surface.ids))
 
     @torch.no_grad()
     def scores(self, name: str, observation: Observation) -> list[float]:
