@@ -58,7 +58,7 @@ def network_blocks(network: nn.Module, shapes: Shapes, maps: Sequence[AttentionM
         maps: the attention maps; ``attention`` is the place of the first one of a block, or null.
     """
     modules = dict(network.named_modules())
-    places = {}
+    places: dict[str, str] = {}
     for attention in maps:
         if attention.source is not None:
             places.setdefault(attention.source.name, attention.place)
