@@ -204,6 +204,8 @@ export interface Inspection {
   beam?: BeamNode[];
   lens?: Lens;
   network?: Block[];
+  /** Of a text, the most probable next tokens as they are sampled with the settings of the request. */
+  next?: Alternative[];
   /** The output of `regard predict` with the settings of the request. */
   output?: string;
 }

@@ -5,6 +5,7 @@ import { inspect, translateWhole, type InspectRequest } from "./api";
 import { distinct } from "./checkpoints";
 import { glossaryOf } from "./glossary";
 import { textProblem } from "./limits";
+import { predict } from "./predicting";
 import { run, stop } from "./running";
 import { targetOf } from "./reading";
 import { applyView, viewOf, type View } from "./view";
@@ -23,7 +24,7 @@ let running = "";
 function request(): InspectRequest {
   if (!translates.value) {
     const { text, model, checkpoint } = asking;
-    const own = Object.keys(settings.value).length > 0 && !details.value?.streams;
+    const own = Object.keys(settings.value).length > 0 || details.value?.streams;
     return { text: text.value, model: model.value || undefined, checkpoint: checkpoint.value || undefined, settings: own ? settings.value : undefined };
   }
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty, force, candidate, sentence } = asking;
@@ -55,6 +56,18 @@ export function letGo(): void {
   asking.candidate.value = asking.sentence.value = 0;
 }
 
+/** An input that is too long to inspect still has an output. */
+async function orPredict(error: unknown, wanted: InspectRequest): Promise<never> {
+  const long = error instanceof Error && /too long/.test(error.message);
+  if (long && translates.value) {
+    await run("whole", async (signal) => {
+      const found = await translateWhole(wanted, signal);
+      if (!signal.aborted) whole.value = found;
+    });
+  } else if (long && !details.value?.streams) await predict();
+  throw error;
+}
+
 /** Inspects the input, draws the result, and then loads the parts that take longer. */
 export async function inspectInput(): Promise<void> {
   const [wanted, of] = [request(), subject.value];
@@ -63,9 +76,9 @@ export async function inspectInput(): Promise<void> {
   await run("translate", async (signal) => {
     const problem = textProblem(wanted.text, details.value?.limits);
     if (problem) throw new Error(problem);
-    const found = await inspect(wanted, signal);
+    const found = await inspect(wanted, signal).catch((error: unknown) => orPredict(error, wanted));
     if (signal.aborted) return;
-    stop("extras", "why", "vectors", "compare", "replay");
+    stop("extras", "why", "next", "vectors", "compare", "replay");
     const another = answered.value !== of;
     asked = wanted;
     batch(() => {
@@ -227,6 +240,28 @@ export function loadReplay(): Promise<void> {
       if (signal.aborted) return;
       replay.value = [...replay.value, found];
     }
+  });
+}
+
+/** Appends a token to the text, and inspects it again. */
+export function chooseNext(label: string): Promise<void> {
+  asking.text.value += label;
+  return inspectInput();
+}
+
+/** Follows the settings of sampling with the probabilities of the next token. */
+export function followSampling(): void {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  effect(() => {
+    const wanted = settings.value;
+    clearTimeout(timer);
+    if (!details.peek()?.streams || !inspection.peek()?.next) return;
+    timer = setTimeout(() => {
+      void run("next", async (signal) => {
+        const { next } = await inspect({ ...asked, settings: wanted }, signal);
+        if (!signal.aborted && answer.value) answer.value = { ...answer.value, next };
+      });
+    }, 120);
   });
 }
 

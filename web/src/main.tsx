@@ -4,7 +4,7 @@ import { followAddress, start } from "./actions";
 import { App } from "./components/App";
 import { offline, savedView, theme } from "./state";
 import { applyView } from "./view";
-import { followForm, followTyping, followView } from "./inspecting";
+import { followForm, followSampling, followTyping, followView } from "./inspecting";
 import "uplot/dist/uPlot.min.css";
 import "./style.css";
 
@@ -18,5 +18,6 @@ if (offline) applyView(savedView);
 else {
   followView();
   followTyping();
+  followSampling();
   void start();
 }

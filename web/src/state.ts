@@ -62,7 +62,8 @@ const glossaryTerms = () => JSON.stringify(glossaryOf(glossary.value).terms);
 export const subject = computed(() => {
   const { text, model, checkpoint, beam, lengthPenalty, coveragePenalty } = asking;
   const search = translates.value ? [beam.value, lengthPenalty.value, coveragePenalty.value, glossaryTerms()] : [];
-  return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, settings.value]);
+  const own = details.value?.streams ? {} : settings.value; // of a text, they change its continuation only
+  return JSON.stringify([translates.value ? text.value.trim() : text.value, model.value, checkpoint.value, search, own]);
 });
 
 /** The inspection on the page: never of another request than the one in the form. */
@@ -123,7 +124,7 @@ export const threshold = signal(0.05);
 export const hideSpecial = signal(false);
 export const stretchRows = signal(false);
 
-export type Place = "translate" | "why" | "predict" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
+export type Place = "translate" | "why" | "next" | "predict" | "file" | "whole" | "extras" | "vectors" | "compare" | "replay" | "export";
 interface Status {
   busy: boolean;
   problem: string;
@@ -133,6 +134,7 @@ export const status = {
   translate: signal(idle),
   predict: signal(idle),
   why: signal(idle),
+  next: signal(idle),
   file: signal(idle),
   whole: signal(idle),
   extras: signal(idle),

@@ -5,6 +5,7 @@ import { isContinued } from "../reading";
 import { inspection, place } from "../state";
 import { visible } from "../words";
 import { GraphDrawing } from "./GraphDrawing";
+import { NextBars } from "./NextBars";
 import { PianoRoll } from "./PianoRoll";
 import { chance, Ranked } from "./Ranked";
 import { StepText } from "./StepText";
@@ -132,6 +133,16 @@ function Graph({ of }: { of: Inspection }) {
   );
 }
 
+/** A text whose next tokens are predicted. */
+function Continued() {
+  return (
+    <>
+      <NextBars />
+      <StepText />
+    </>
+  );
+}
+
 /** The answer of the model, with the input; visible without a click. */
 export function Answer() {
   const current = inspection.value!;
@@ -145,7 +156,7 @@ export function Answer() {
           {notice}
         </p>
       )}
-      {isContinued(current) ? <StepText /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}
+      {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}
       {current.surfaces[0]?.kind === "graph" && <Graph of={current} />}
       {roll && <PianoRoll roll={roll} />}
       <p class="quiet figures">

@@ -87,7 +87,7 @@ function Buttons() {
 /** Inspects the input, or requests the output of a model that cannot be inspected; a text is continued and inspected. */
 function run(): void {
   if (continues() || !inspects.value) void predict();
-  if (inspects.value && !continues()) void submit();
+  if (inspects.value) void submit();
 }
 
 function Form() {

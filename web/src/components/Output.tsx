@@ -85,7 +85,12 @@ function Sentences({ sentences, sentence, language }: { sentences: string[]; sen
 
 export function Output() {
   const current = inspection.value;
-  if (!current) return null;
+  if (!current)
+    return whole.value === null || !status.translate.value.problem ? null : (
+      <p class="translation lines" data-testid="whole">
+        {whole.value}
+      </p>
+    );
   const { model, sentences = [], sentence = 0, text } = current;
   const search = current.search!;
   const { candidate, candidates, output, settings } = search;

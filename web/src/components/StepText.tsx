@@ -18,6 +18,8 @@ function Scale() {
 /** A text token by token, each shaded by its surprise, and the tokens that may follow. */
 export function StepText() {
   const steps = stepsOf(inspection.value!);
+  // The bars of sampling already list the next token.
+  const listed = inspection.value!.next !== undefined && place.value === null;
   const tokens = steps.filter((step) => step.label !== null);
   // The place of a prediction is that of the piece before it.
   const chosen = place.value === null ? steps.length - 1 : place.value + 1;
@@ -58,7 +60,7 @@ export function StepText() {
         <Scale />
       </div>
       <div aria-live="polite">
-        {current && (
+        {current && !listed && (
           <>
             <p data-testid="step">
               {current.label === null ? (
