@@ -140,7 +140,7 @@ function current() {
 
 function loadExtras(): Promise<void> {
   const heads = Object.keys(answer.value?.attention ?? {}).length > 0;
-  const wanted = [...(heads ? (["ablation"] as const) : []), translates.value ? ("beam" as const) : ("lens" as const)];
+  const wanted = [...(heads ? (["ablation"] as const) : []), ...(translates.value ? (["beam"] as const) : []), "lens" as const];
   return run("extras", async (signal) => {
     const { ablation, beam, lens } = await inspect({ ...asked, include: wanted }, signal);
     if (!signal.aborted && answer.value) answer.value = { ...answer.value, ablation, beam, lens };

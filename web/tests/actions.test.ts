@@ -61,7 +61,7 @@ test("of two requests the earlier one's late answer is dropped", async () => {
 test("what was asked of the old text beside its translation does not come to the new one", async () => {
   const { asked, actions, state } = await openExample();
   const [extras, why] = asked.slice(-2);
-  expect(extras.body.include).toEqual(["ablation", "beam"]);
+  expect(extras.body.include).toEqual(["ablation", "beam", "lens"]);
   expect(why.body.include).toEqual(["influence"]);
   void actions.loadVectors();
   void actions.loadOther("one", "100");

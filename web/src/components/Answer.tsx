@@ -104,7 +104,7 @@ function One({ answer, texts }: { answer: Form; texts: string[] }) {
 /** The label of each node: that of its prediction, otherwise the known one. */
 export function nodeLabels({ surfaces, predictions, facts }: Inspection): (string | null)[] {
   const predicted = new Map(predictions.filter(({ at }) => at.kind === "node").map(({ at, label }) => [at.pieces[0], label]));
-  return surfaces[0].pieces.map((_, node) => predicted.get(node) ?? facts.node_labels?.[node] ?? null);
+  return surfaces[0].pieces.map((_, node) => predicted.get(node) ?? (facts.node_labels?.[node] || null));
 }
 
 /** The graph of the input; a node with a prediction can be chosen. */

@@ -149,6 +149,28 @@ function Names({ choices, label, most, send }: { choices: string[]; label: strin
   );
 }
 
+/** The name of one node. */
+function Name({ choices, send }: { choices: string[] } & Properties) {
+  const list = useId();
+  return (
+    <div class="names">
+      <input
+        type="text"
+        id="text"
+        data-testid="text"
+        aria-label="Name of a node"
+        aria-describedby="text-keys text-limits"
+        list={list}
+        value={asking.text.value}
+        placeholder="Name of a node"
+        onInput={(event) => (asking.text.value = event.currentTarget.value)}
+        onKeyDown={onEnter(send)}
+      />
+      <Choices id={list} choices={choices} />
+    </div>
+  );
+}
+
 /** The fields of an input, by its form. */
 export function InputFields({ send }: Properties) {
   const model = details.value;
@@ -156,7 +178,8 @@ export function InputFields({ send }: Properties) {
   if (form.kind === "text" && form.boxes.length > 1) return <Texts boxes={form.boxes} send={send} />;
   if (form.kind === "gaps") return <Gaps send={send} />;
   if (form.kind === "items") return <Names choices={form.choices} label="Add an item" most={10_000} send={send} />;
-  if (form.kind === "nodes") return <Names choices={form.choices} label={form.boxes.length > 1 ? "Add a node" : "Name of a node"} most={Math.max(form.boxes.length, 1)} send={send} />;
+  if (form.kind === "nodes" && form.boxes.length < 2) return <Name choices={form.choices} send={send} />;
+  if (form.kind === "nodes") return <Names choices={form.choices} label="Add a node" most={form.boxes.length} send={send} />;
   const language = languageName(model?.source);
   return (
     <TextBox

@@ -13,8 +13,9 @@ export function LensTable() {
   const nameOf = (number: number) => {
     const { at } = predictions[number];
     if (at.kind === "whole" || at.kind === "pair") return "answer";
-    const piece = at.pieces[0] < 0 ? "first" : surfaces[at.surface].pieces[at.pieces[0]];
-    return at.kind === "after" ? `after ${visible(piece ?? "")}` : visible(piece);
+    if (at.pieces[0] < 0) return "start";
+    const piece = visible(surfaces[at.surface].pieces[at.pieces[0]] ?? "");
+    return at.kind === "after" ? `after ${piece}` : piece;
   };
   return (
     <div class="scroller tall" tabIndex={0} role="region" aria-label="Predictions after each layer">

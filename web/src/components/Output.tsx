@@ -97,7 +97,7 @@ export function Output() {
   const language = model.target_language ?? undefined;
   const unknown = unknownNotice(current.facts.unknown);
   return (
-    <div class="output" aria-busy={status.translate.value.busy}>
+    <div class="output" data-testid="translation-output" aria-busy={status.translate.value.busy}>
       {offline && (
         <p data-testid="source" lang={model.source_language ?? undefined}>
           {text}
