@@ -69,7 +69,7 @@ def network_blocks(network: nn.Module, shapes: Shapes, maps: Sequence[AttentionM
         half = MAX_BLOCKS // 2
         middle = blocks[half : half + left_out]
         blocks[half : half + left_out] = [
-            {"name": "…", "text": f"{len(middle)} more blocks", "shape": middle[-1]["shape"], "attention": None}
+            {"name": "…", "text": pluralize(len(middle), "more block"), "shape": middle[-1]["shape"], "attention": None}
         ]
     return blocks
 
