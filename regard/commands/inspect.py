@@ -134,7 +134,7 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
         what = "--replay requires --html; the served page offers all checkpoints"
         raise ConfigError(what, where="--replay", help="--html FILE")
     if influence and not outputs.any:
-        what, help = "--influence requires --json, --html, --npz or --terminal; the page does not draw it yet", "--json"
+        what, help = "--influence requires --json, --html, --npz or --terminal; the page has a button for it", "--json"
         raise ConfigError(what, where="--influence", help=help)
     if outputs.head is not None and not outputs.terminal:
         raise ConfigError("--head requires --terminal; the page offers all heads", where="--head", help="--terminal")

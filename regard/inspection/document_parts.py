@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from regard.attention.observe import AttentionCall
+from regard.attention.weight_terms import AttentionCall
 from regard.core.observation import Alternative, Prediction, Site, Surface
 from regard.data.tokenizers.tokenizer import SPECIALS, Tokenizer
 from regard.inference.decoding import SYMBOLS

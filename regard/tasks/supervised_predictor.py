@@ -12,7 +12,8 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor, nn
 
-from regard.attention.observe import AttentionCall, attention_maps, observe_calls, shared_copy
+from regard.attention.observe import attention_maps, observe_calls, shared_copy
+from regard.attention.weight_terms import AttentionCall
 from regard.core.answer import MAX_ALTERNATIVES, ContinuingAnswer, InputContext
 from regard.core.field import ContinuedField, EncodedRow, Field, InputBatch, Padded
 from regard.core.observation import (

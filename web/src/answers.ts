@@ -70,3 +70,27 @@ export function isContinued(observation: Observation): boolean {
   const found = observation.written as InspectionDocument | undefined;
   return found?.version !== 2 || found.predictions.some((each) => each.at.kind === "after" && each.kind === "token");
 }
+
+export interface ShownInfluence {
+  label: string;
+  pieces: string[];
+  values: (number | null)[];
+  hidden: string;
+  least: number;
+  most: number;
+}
+
+/** The influence on the answer of a piece or a step; of neither: on the first answer, or on what follows the input. */
+export function influenceOf(found: InspectionDocument, piece: number | null, step: number | null): ShownInfluence | null {
+  const known = found.influences ?? [];
+  if (!known.length) return null;
+  const at = (each: (typeof known)[number]) => found.predictions[each.prediction].at;
+  const unchosen = at(known[0]).kind === "after" ? known[known.length - 1] : known[0];
+  const chosen = known.find((each) => (step === null ? at(each).pieces[0] === piece : each.prediction === step)) ?? unchosen;
+  const parts = known.filter((each) => each.prediction === chosen.prediction); // one for each text of a pair
+  const pieces = parts.flatMap((each) => found.surfaces[each.surface].pieces);
+  const values = parts.flatMap((each) => each.values);
+  const numbers = values.filter((value) => value !== null);
+  const { label } = found.predictions[chosen.prediction];
+  return { label, pieces, values, hidden: chosen.hidden, least: Math.min(0, ...numbers), most: Math.max(0, ...numbers) };
+}

@@ -1,6 +1,7 @@
 // A look at one input of a task that is no translation, and the output for it.
 import { batch, computed, signal } from "@preact/signals";
 import { writeAddress } from "./address";
+import { influenceOf, type ShownInfluence } from "./answers";
 import { generate, observeText, predictOne } from "./api";
 import type { Field, RequestSettings } from "./document";
 import { textProblem } from "./limits";
@@ -23,24 +24,10 @@ export const step = signal<number | null>(null);
 /** The chosen piece, of those that have an answer each. */
 export const place = signal<number | null>(null);
 
-export interface ShownInfluence {
-  label: string;
-  pieces: string[];
-  values: (number | null)[];
-  hidden: string;
-  least: number;
-  most: number;
-}
-
-/** The influence of each piece on the chosen answer, or the first one; null before it was computed. */
+/** The influence of each piece on the chosen answer; null before it was computed. */
 export const influence = computed<ShownInfluence | null>(() => {
   const found = observation.value?.written as InspectionDocument | undefined;
-  const known = found?.influences ?? [];
-  if (!found || !known.length) return null;
-  const chosen = known.find((each) => found.predictions[each.prediction].at.pieces[0] === place.value) ?? known[0];
-  const numbers = chosen.values.filter((value) => value !== null);
-  const { label } = found.predictions[chosen.prediction];
-  return { label, pieces: found.surfaces[chosen.surface].pieces, values: chosen.values, hidden: chosen.hidden, least: Math.min(0, ...numbers), most: Math.max(0, ...numbers) };
+  return found ? influenceOf(found, place.value, step.value) : null;
 });
 
 /** The largest influences of either sign. */

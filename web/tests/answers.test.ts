@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { answersOf, huesOf, inputsOf, isContinued } from "../src/answers";
+import { answersOf, huesOf, influenceOf, inputsOf, isContinued } from "../src/answers";
 import type { Observation } from "../src/document";
 import { readDocument, type InspectionDocument, type Prediction, type Surface } from "../src/reading";
 
@@ -55,4 +55,15 @@ test("the next item follows the last, and a language model answers in its text",
 
 test("labels have different hues", () => {
   expect([...huesOf(["b", "a", "b", "c"]).entries()]).toEqual([["a", 0], ["b", 120], ["c", 240]]);
+});
+
+test("the influence on what follows is shown unless another answer is chosen, and that of both texts of a pair", () => {
+  const influences = [0, 1].map((prediction) => ({ prediction, surface: 0, values: [prediction, 2], hidden: "left out" }));
+  const items = observed([surface(["i1", "i2"])], [prediction("after", [0], "i2"), prediction("after", [1], "i3")]).written as InspectionDocument;
+  expect(influenceOf({ ...items, influences }, null, null)).toMatchObject({ label: "i3", values: [1, 2] });
+  expect(influenceOf({ ...items, influences }, null, 0)).toMatchObject({ label: "i2", values: [0, 2] });
+  const pair = observed([surface(["a"]), surface(["b"])], [prediction("whole", [], "good")]).written as InspectionDocument;
+  const both = [0, 1].map((surface) => ({ prediction: 0, surface, values: [surface - 0.5], hidden: "left out" }));
+  expect(influenceOf({ ...pair, influences: both }, null, null)).toMatchObject({ pieces: ["a", "b"], values: [-0.5, 0.5], least: -0.5, most: 0.5 });
+  expect(influenceOf(pair, null, null)).toBeNull();
 });

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from json import dumps
-from typing import NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self, overload
 
 import torch
 from pydantic import ValidationError

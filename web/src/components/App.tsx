@@ -49,13 +49,14 @@ const PARTS: Part[] = [
 /** Of an input of another task. */
 const OBSERVED: Part[] = [
   { id: "text", title: "Text", body: StepText, always: true },
+  { id: "why", title: "Why", body: Why, always: true },
   { id: "places", title: "Heads", body: Places, always: true },
   { id: "training", title: "Training", body: Training, always: true },
   { id: "export", title: "Export", body: Export, always: true },
 ];
 
 /** The same where the answer is no continuation of the text. */
-const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, { id: "why", title: "Why", body: Why, always: true }, ...OBSERVED.slice(1)];
+const ANSWERED: Part[] = [{ id: "answer", title: "Answer", body: Answer, always: true }, ...OBSERVED.slice(1)];
 
 /** Of a model without a network. */
 const ALONE: Part[] = [{ id: "training", title: "Training", body: Training, always: true }];
