@@ -147,7 +147,7 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
 def _write(request: _Request, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
     """Write and print the content of the page for a text; a second run is shown next to the first."""
     inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
-    inspection = request.inspect(inspector, outputs.npz)
+    inspection = request.inspect(inspector, outputs.npz, costly=outputs.as_json or outputs.html is not None)
     if outputs.html is not None:
         other = _inspector(runs[1], **opening) if len(runs) > 1 else None
         _write_page(outputs.html, request, inspector, inspection, other)
@@ -196,9 +196,16 @@ class _Request(NamedTuple):
     replay: bool
     influence: bool = False
 
-    def inspect(self, inspector: Inspector, npz: Path | None) -> Inspection:
-        """Return all that the page shows for the text, and print notes to standard error."""
+    def inspect(self, inspector: Inspector, npz: Path | None, *, costly: bool) -> Inspection:
+        """Return all that the page shows for the text, and print notes to standard error.
+
+        Args:
+            inspector: of the run.
+            npz: the file of the weights; None: no file.
+            costly: whether to compute the costly parts for a task other than translation.
+        """
         from regard.inspection.build_document import ALL_PARTS
+        from regard.inspection.inspect_input import PARTS_OF_ALL_TASKS
 
         if not self.text.strip():
             raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
@@ -207,7 +214,8 @@ class _Request(NamedTuple):
         options = self._options(inspector)
         if options is not None:
             options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
-        inspection = inspector.inspect(self.text, options, influence=self.influence)
+        parts = PARTS_OF_ALL_TASKS if costly else ()
+        inspection = inspector.inspect(self.text, options, influence=self.influence, include=parts)
         _print_notes(inspection.document, self.sentence)
         return inspection
 

@@ -121,9 +121,9 @@ class EncodedGraph:
 
     def without(self, node: int) -> EncodedGraph:
         """Return the graph in which all columns of a node are 0."""
-        kept = self.graph.entries[0] != node
+        visible = self.graph.entries[0] != node
         return replace(
-            self, graph=replace(self.graph, entries=self.graph.entries[:, kept], values=self.graph.values[kept])
+            self, graph=replace(self.graph, entries=self.graph.entries[:, visible], values=self.graph.values[visible])
         )
 
     def with_noise(self, width: int, visit: int) -> EncodedGraph:

@@ -40,9 +40,7 @@ class SearchOptions(NamedTuple):
         settings: the search; the model's unless given. Sampling is replaced by beam search.
         force: ids of the pieces that the output must begin with.
         candidate: index of the n-best output to inspect, 0 the best.
-        include: costly parts: ``ablation`` (one pass per attention), ``beam`` (the tree of the search), ``lens`` (one
-            pass per layer), ``vectors`` (queries, keys and values, which are large), ``influence`` (one pass per source
-            piece).
+        include: costly parts, those of ``inspect_input.inspect_input`` and ``beam``, the tree of the search.
         sentence: index of the sentence to inspect, 0 the first.
     """
 

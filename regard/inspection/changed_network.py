@@ -71,8 +71,8 @@ def _without(mechanism: Mechanism, group: Sequence[int], heads: int) -> Iterator
 def logit_lens(network: nn.Module, predict: Callable[[], Sequence[Prediction]]) -> dict[str, Any] | None:
     """Return the best label of each prediction after each layer; None for a network without residual layers.
 
-    The state after a layer is read by the rest of the network (the last norm, pooling, and the output), without the
-    later layers (nostalgebraist 2020, "Interpreting GPT: the logit lens"). The last row is the whole network.
+    The last norm, the pooling and the output read the state after that layer, and the later layers are left out. The
+    last row is the whole network. See nostalgebraist 2020, "Interpreting GPT: the logit lens".
 
     Args:
         network: the network that ``predict`` uses. Of an encoder and a decoder, the decoder's layers are left out.

@@ -96,7 +96,7 @@ def _output(predictor: Any, input: Any, settings: BaseModel) -> dict[str, Any]:
 def _influences(
     predictor: object, input: Any, observation: Observation, model: Mapping[str, str | None]
 ) -> tuple[Influence, ...]:
-    """Return the influence of each piece. Raises ConfigError if the predictor, of a user's own task, has none."""
+    """Return the influence of each piece. Raises ConfigError if the predictor does not compute it."""
     influences = predictor.influences(input, observation) if isinstance(predictor, Influenced) else ()
     if not influences and observation.predictions:
         why = "its predictor has no method influences(input, observation)"

@@ -58,18 +58,18 @@ def network_blocks(network: nn.Module, shapes: Shapes, maps: Sequence[AttentionM
         maps: the attention maps; ``attention`` is the place of the first one of a block, or null.
     """
     modules = dict(network.named_modules())
-    places: dict[str, str] = {}
+    place_of: dict[str, str] = {}
     for attention in maps:
         if attention.source is not None:
-            places.setdefault(attention.source.name, attention.place)
+            place_of.setdefault(attention.source.name, attention.place)
     side = maps[0].side if maps else "layer"
-    blocks = [_block(path, modules, shapes[path], places, side) for path in _chosen(shapes, modules)]
+    blocks = [_block(path, modules, shapes[path], place_of, side) for path in _chosen(shapes, modules)]
     left_out = len(blocks) - MAX_BLOCKS + 1
     if left_out > 1:
         half = MAX_BLOCKS // 2
         middle = blocks[half : half + left_out]
         blocks[half : half + left_out] = [
-            {"name": "…", "text": f"{len(middle)} more blocks", "shape": middle[-1]["shape"], "attention": None}
+            {"name": "…", "text": pluralize(len(middle), "more block"), "shape": middle[-1]["shape"], "attention": None}
         ]
     return blocks
 
@@ -100,15 +100,15 @@ def _is_part(path: str) -> bool:
     return last in PARTS and not parent.rpartition(".")[2].startswith("around_")
 
 
-def _inside(path: str, others: Sequence[str]) -> bool:
-    return any(path.startswith(f"{other}.") for other in others)
+def _inside(path: str, paths: Sequence[str]) -> bool:
+    return any(path.startswith(f"{other}.") for other in paths)
 
 
 def _block(
-    path: str, modules: Mapping[str, nn.Module], shape: tuple[int, ...], places: Mapping[str, str], side: str
+    path: str, modules: Mapping[str, nn.Module], shape: tuple[int, ...], place_of: Mapping[str, str], side: str
 ) -> dict[str, Any]:
     name = attention_name(path)
-    place = next((place for own, place in places.items() if name == own or name.endswith(f".{own}")), None)
+    place = next((place for own, place in place_of.items() if name == own or name.endswith(f".{own}")), None)
     shown = place.partition(" of ")[0] if place else f"{side}.{name}" if name[0].isdecimal() else name
     return {"name": shown, "text": _text(path, modules), "shape": " × ".join(map(str, shape)), "attention": place}
 

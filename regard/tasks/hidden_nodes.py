@@ -52,8 +52,8 @@ class HiddenNodes:
         """Yield the outputs (nodes, width) without the features of each of these nodes; None: with all features."""
         remaining = iter(hidden)
         while part := [*islice(remaining, self._at_once)]:
-            places = [None if node is None else self._place.get(node) for node in part]
-            outputs: Tensor = self.net(*to_device(_copies(self._inputs, places), self.device))
+            numbers = [None if node is None else self._place.get(node) for node in part]
+            outputs: Tensor = self.net(*to_device(_copies(self._inputs, numbers), self.device))
             yield from outputs.cpu().unflatten(0, (len(part), -1))[:, self._targets]
 
 
@@ -79,5 +79,5 @@ def without_features(graph: Graph, node: int) -> Graph:
     if is_large(graph):
         return graph
     entries, values = (graph.entries, graph.values) if graph.file is None else graph.file.entries()
-    kept = entries[0] != node
-    return replace(graph, entries=entries[:, kept], values=values[kept], file=None)
+    visible = entries[0] != node
+    return replace(graph, entries=entries[:, visible], values=values[visible], file=None)

@@ -114,11 +114,11 @@ def answer_scores(answer: TaskAnswer, observation: Observation, outputs: Sequenc
     if answer.kind == "number":
         return [[float(answer.predict(rows[0], answer.settings(), InputContext()).value)] for rows in outputs]
     numbers = {name: number for number, name in enumerate(answer.class_names)}
-    labels, places = [numbers[prediction.label] for prediction in predictions], list[int]()
+    labels, positions = [numbers[prediction.label] for prediction in predictions], list[int]()
     for site in (prediction.site for prediction in predictions):
         after = len(observation.surfaces[site.surface].pieces) if site.kind == "after" else 0
-        places.append(site.pieces[0] - after if site.pieces else 0)
+        positions.append(site.pieces[0] - after if site.pieces else 0)
     return [
-        answer.log_probabilities(rows)[[max(place, -len(rows)) for place in places], labels].tolist()
+        answer.log_probabilities(rows)[[max(position, -len(rows)) for position in positions], labels].tolist()
         for rows in outputs
     ]

@@ -44,7 +44,7 @@ def inspect(url: str, **asked: Any) -> httpx.Response:
 
 
 def test_a_server_tells_what_python_tells(url: str, tiny_run: TinyRun) -> None:
-    parts = ["ablation", "beam", "vectors"]
+    parts = ["ablation", "beam", "lens", "vectors"]
     told = inspect(url, include=parts).json()
     own = look(tiny_run.path, "c a b").document
     assert told["surfaces"] == own["surfaces"] and told["search"]["output"] == "C A B"

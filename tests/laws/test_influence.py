@@ -16,6 +16,7 @@ from regard.core.task import find_task
 from regard.core.task_table import TASKS
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
 from regard.errors import ConfigError
+from regard.fields.pieces import texts_without_pieces
 from regard.tasks.hidden_nodes import HiddenNodes
 from regard.tasks.influence import MAX_VARIANTS, HiddenPieces, influences
 from regard.testing import TaskCase
@@ -304,3 +305,24 @@ def test_copies_of_a_neighborhood_are_computed_in_any_number(monkeypatch: pytest
     monkeypatch.setattr("regard.tasks.hidden_nodes.AT_ONCE", 1)
     _, alone = observed(case, input)
     assert [each.values for each in alone] == [pytest.approx(each.values, abs=2e-5) for each in together]
+
+
+def test_a_long_session_is_read_from_its_end_without_each_item() -> None:
+    """Four items are read of six; without one of them, the item before them is read, too."""
+    case = TaskCase(find_task("next-item"), "next-item")
+    case.tables["data"]["context"] = 5
+    model: Any = case.predictor
+    session = "i0 i1 i2 i3 i4 i5".split()
+    observation, (*_, last) = observed(case, session)
+    assert observation.surfaces[0].pieces == ("i2", "i3", "i4", "i5")
+    prediction = observation.predictions[-1]
+    for piece, value in enumerate(last.values):
+        without = model.inspect([*session[: 2 + piece], *session[3 + piece :]])
+        assert len(without.surfaces[0].pieces) == 4
+        scores = _labels(without, len(without.predictions) - 1)
+        assert value == pytest.approx(prediction.log_probability - scores[prediction.label], abs=3e-5)
+
+
+def test_a_text_without_each_piece_of_a_word() -> None:
+    texts = texts_without_pieces("ab c", [5, 6, 7], lambda pieces: "|".join(map(str, pieces)))
+    assert texts == ["6|7", "5|7", "5|6"]

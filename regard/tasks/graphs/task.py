@@ -86,11 +86,11 @@ def _edge_maps(net: Any, batch: Any, graph: Graph, shown: Tensor, axis: Axis) ->
     """
     maps, device = list[AttentionMap](), batch.values.device
     neighbors = [torch.from_numpy(graph.neighbors(node)) for node in shown.tolist()]
-    allowed = torch.stack([torch.isin(shown, others) for others in neighbors])
+    allowed = torch.stack([torch.isin(shown, own) for own in neighbors])
     for number, layer, inputs in net.net.attention(*net.arguments(batch)):
         table = torch.zeros(layer.heads, len(shown), graph.nodes)
-        for row, (node, others) in enumerate(zip(shown.tolist(), neighbors, strict=True)):
-            table[:, row, others] = layer.weights(inputs, node, others.to(device)).float().cpu()
+        for row, (node, own) in enumerate(zip(shown.tolist(), neighbors, strict=True)):
+            table[:, row, own] = layer.weights(inputs, node, own.to(device)).float().cpu()
         call = layer.look(inputs, shown.to(device), allowed.nonzero().T.to(device))
         source, key = AttentionSource(f"net.{number}", call), Axis("neighbor", axis.labels)
         maps.append(AttentionMap("encoder", number, "edges", table[:, :, shown], axis, key, allowed, source))

@@ -171,8 +171,8 @@ class Filler:
             )
             for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
         )
-        filled, given = self._fill(text, 1).text, text.replace(self.settings.blank, " ")
-        facts = piano_roll(self.tokenizer, filled, given)
+        known = text.replace(self.settings.blank, " ")
+        facts = piano_roll(self.tokenizer, self._fill(text, 1).text, known)
         return Observation((Surface("tokens", pieces),), predictions, maps, facts=facts)
 
     @property

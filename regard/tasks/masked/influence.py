@@ -18,9 +18,9 @@ AT_ONCE = 1 << 14  # maximum number of positions that are read together
 
 def text_pieces(text: str, blank: str, *, by_character: bool) -> tuple[str, ...]:
     """Return the gaps and words of a text, or its gaps and characters, with the white space around them."""
-    piece = r"\s*\S(?:\s+\Z)?|\s+\Z" if by_character else r"\s*\S+(?:\s+\Z)?|\s+\Z"
+    pattern = r"\s*\S(?:\s+\Z)?|\s+\Z" if by_character else r"\s*\S+(?:\s+\Z)?|\s+\Z"
     parts = re.split(f"({re.escape(blank)})", text)
-    return tuple(found for part in parts for found in ([part] if part == blank else re.findall(piece, part)))
+    return tuple(piece for part in parts for piece in ([part] if part == blank else re.findall(pattern, part)))
 
 
 def gap_influences(
@@ -47,12 +47,12 @@ def gap_influences(
             variants[place] = row if len(row) <= len(whole) else None
 
     def scores(hidden: list[list[int]]) -> list[list[float]]:
-        first, *others = _by_length([whole, *hidden], log_probabilities, mask)
+        first, *without = _by_length([whole, *hidden], log_probabilities, mask)
         allowed = first.clone()
         allowed[:, : len(SPECIALS)] = allowed[:, mask] = -torch.inf
         best = allowed.argmax(1)[:, None]
         new_gaps = [sum(gaps[:place]) for place, row in enumerate(variants) if row is not None]
-        own = [torch.cat([rows[:gap], rows[gap + 1 :]]) for rows, gap in zip(others, new_gaps, strict=True)]
+        own = [torch.cat([rows[:gap], rows[gap + 1 :]]) for rows, gap in zip(without, new_gaps, strict=True)]
         return [rows.gather(1, best)[:, 0].double().tolist() for rows in (first, *own)]
 
     return influences(observation.predictions, [HiddenPieces(0, "replaced by a gap", variants)], scores)

@@ -10,6 +10,9 @@ import { Problem } from "./Problem";
 
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
 
+// Percent of the color behind a text, which stays legible.
+const MOST_SHADE = 45;
+
 /** A signed value; influence is in nats, attention a share. */
 const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
 const written = ({ mode }: Strip, value: number | null) => (mode === "influence" ? `${signed(value)} nats` : fixed(value ?? 0, 3));
@@ -63,7 +66,7 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
           <span key={index}>
             <span
               class={`influenced${share < 0 ? " against" : ""}${hidden ? " hatched" : ""}`}
-              style={{ "--share": `${Math.round(70 * Math.min(1, Math.abs(share)))}%` }}
+              style={{ "--share": `${Math.round(MOST_SHADE * Math.min(1, Math.abs(share)))}%` }}
               title={`${visible(piece)}: ${hidden ? "hidden by the mask" : written(of, value)}`}
               data-testid={from ? undefined : `influence-${index}`}
             >
