@@ -99,8 +99,8 @@ def choose_attention(observation: Observation, head: str | None = None) -> Chose
 def answers(observation: Observation) -> list[int]:
     """Return the indices of the predictions that answer the input.
 
-    These are the tags of all pieces, the words of all gaps, or the tokens of an output. A text is answered after its last
-    piece, and everything else by the first prediction.
+    These are the tags of all pieces, the words of all gaps, or the tokens of an output. A text is answered after its
+    last piece, and everything else by the first prediction.
     """
     predictions = observation.predictions
     if not predictions:
