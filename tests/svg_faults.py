@@ -19,8 +19,10 @@ MEASURE = """
   const texts = [...svg.querySelectorAll("text")]
     .filter((text) => text.textContent.trim())
     .map((element) => ({ name: element.textContent.trim(), points: corners(element) }));
+  const outside = ([x, y]) =>
+    x < frame.left - 0.5 || x > frame.right + 0.5 || y < frame.top - 0.5 || y > frame.bottom + 0.5;
   for (const { name, points } of texts)
-    if (points.some(([x, y]) => x < frame.left - 0.5 || x > frame.right + 0.5 || y < frame.top - 0.5 || y > frame.bottom + 0.5))
+    if (points.some(outside))
       faults.push(`outside the picture: ${name}`);
   const separated = (one, other) => {  // by an axis of one of both boxes
     for (const box of [one, other])
@@ -43,7 +45,8 @@ MEASURE = """
     const x = (left + right) / 2, y = (top + bottom) / 2;
     const around = boxes.filter((box) => box.left < x && x < box.right && box.top < y && y < box.bottom);
     const own = around.sort((a, b) => a.width * a.height - b.width * b.height)[0];
-    if (own && (left < own.left + INSET || right > own.right - INSET || top < own.top + GAP || bottom > own.bottom - GAP))
+    const wide = own && (left < own.left + INSET || right > own.right - INSET);
+    if (wide || (own && (top < own.top + GAP || bottom > own.bottom - GAP)))
       faults.push(`leaves its box: ${name}`);
   }
   for (const legend of svg.querySelectorAll("g[id^=legend_]")) {
@@ -57,7 +60,8 @@ MEASURE = """
   for (const axis of svg.querySelectorAll("g[id^='matplotlib.axis_']")) {
     const ticks = [...axis.querySelectorAll("g[id*=tick_] text")].filter((text) => text.textContent.trim());
     const title = axis.querySelector(":scope > g[id^=text_] text");
-    if (ticks.length && !title) faults.push(`an axis without a name: ${ticks.map((text) => text.textContent).join(" ")}`);
+    const values = ticks.map((text) => text.textContent).join(" ");
+    if (ticks.length && !title) faults.push(`an axis without a name: ${values}`);
   }
   return faults;
 }

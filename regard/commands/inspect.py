@@ -29,6 +29,7 @@ EPILOG = epilog(
     'regard inspect runs/reviews "a fine film" --svg film.svg --show influence',
 )
 HOST = "127.0.0.1"
+OUTPUT = "Output"
 
 Text = Annotated[
     str | None,
@@ -36,7 +37,7 @@ Text = Annotated[
 ]
 Html = Annotated[
     Path | None,
-    typer.Option("--html", metavar="FILE", help="Write the page for TEXT to one HTML file.", rich_help_panel="Output"),
+    typer.Option("--html", metavar="FILE", help="Write the page for TEXT to one HTML file.", rich_help_panel=OUTPUT),
 ]
 Npz = Annotated[
     Path | None,
@@ -44,7 +45,7 @@ Npz = Annotated[
         "--npz",
         metavar="FILE",
         help="Write all attention weights, by name, to a NumPy archive.",
-        rich_help_panel="Output",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Against = Annotated[
@@ -57,7 +58,7 @@ Terminal = Annotated[
     typer.Option(
         "--terminal",
         help="Print the answer, a bar for each piece of TEXT, and the weights of one head.",
-        rich_help_panel="Output",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Head = Annotated[
@@ -67,12 +68,12 @@ Head = Annotated[
         metavar="LAYER[:N]",
         help="Draw this layer with --terminal or --svg, or only its head N, counted from 0.",
         show_default="the pooling, or the last layer",
-        rich_help_panel="Output",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Svg = Annotated[
     Path | None,
-    typer.Option("--svg", metavar="FILE", help="Draw a picture to this .svg or .png file.", rich_help_panel="Output"),
+    typer.Option("--svg", metavar="FILE", help="Draw a picture to this .svg or .png file.", rich_help_panel=OUTPUT),
 ]
 Show = Annotated[
     Literal["influence", "attention", "heads", "graph", "roll"] | None,
@@ -80,7 +81,7 @@ Show = Annotated[
         "--show",
         help="Picture of --svg: a bar for each piece, one head, all heads, the graph, or the notes.",
         show_default="influence if pieces can be hidden, otherwise attention",
-        rich_help_panel="Output",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Influence = Annotated[
@@ -128,9 +129,9 @@ def inspect(
     """Inspect a trained model of any task: the attention of each head and the alternatives at each step.
 
     Opens a page in the browser and serves it until Ctrl-C. With --html, --npz, --json, --svg or --terminal, writes the
-    content of that page for TEXT instead. Translation runs also show the beam and the role of each head; --against, --replay,
-    --sentence and the search options apply only to them. Attention weights show which positions a head reads; they do
-    not explain a prediction.
+    content of that page for TEXT instead. Translation runs also show the beam and the role of each head; --against,
+    --replay, --sentence and the search options apply only to them. Attention weights show which positions a head reads;
+    they do not explain a prediction.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
     outputs = _Outputs(html, npz, as_json, terminal, svg, show, head)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -73,13 +74,26 @@ def draw_graph(figure: Figure, observation: Observation, chosen: ChosenAttention
         color = COLORS[1] if node == surface.center else COLORS[0]
         ring = 4 * abs((values[0][node] or 0.0) / strongest) if strongest else 0.0
         axes.scatter([x], [y], s=90, color=color, edgecolors=COLORS[5], linewidths=ring, zorder=2)
+        dx, dy = _away(points, surface.edges, node)
         axes.annotate(
-            _label(surface.pieces[node]), (x, y), xytext=(0, 9), textcoords="offset points", ha="center", zorder=3
-        )
+            _label(surface.pieces[node]), (x, y), xytext=(11 * dx, 11 * dy), textcoords="offset points", zorder=3,
+            ha="left" if dx > 0.4 else "right" if dx < -0.4 else "center", va="center",
+        )  # fmt: skip
     axes.margins(0.12)
     axes.set(xticks=[], yticks=[], xlabel=_scale(largest, strongest), aspect="equal")
     for spine in axes.spines.values():
         spine.set_visible(False)
+
+
+def _away(points: Points, edges: Sequence[tuple[int, int]], node: int) -> tuple[float, float]:
+    """Return the direction, of length 1, in the middle of the widest gap between the links of a node."""
+    linked = {second if first == node else first for first, second in edges if node in (first, second)} - {node}
+    if not linked:
+        return 0.0, 1.0
+    angles = sorted(math.atan2(*(points[neighbor] - points[node])[::-1]) for neighbor in linked)
+    gaps = [(after - before, before) for before, after in pairwise([*angles, angles[0] + 2 * math.pi])]
+    gap, before = max(gaps)
+    return math.cos(before + gap / 2), math.sin(before + gap / 2)
 
 
 def _label(piece: str) -> str:

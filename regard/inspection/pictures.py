@@ -67,6 +67,8 @@ def save_picture(inspection: Inspection, path: Path, picture: Picture | None, he
     if picture not in pictures:
         why = f"it has {', '.join(pictures)}" if pictures else "it has no attention, and its pieces cannot be hidden"
         raise ConfigError(f"this model has no picture {picture!r}", where="--show", why=why)
+    if picture == "graph" and head is None:  # the links of a graph show weights between nodes
+        head = next((place for place in reversed(observation.maps) if ".edges" in place), None)
     chosen = choose_attention(observation, head)
     drawings: Mapping[Picture, Callable[[Figure], None]] = {
         "influence": partial(draw_strips, strips=influence_strips(observation), unit="change of log p, nats"),
@@ -100,7 +102,7 @@ def _labels(labels: Sequence[str]) -> list[str]:
 
 
 def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
-    """Draw a bar for the value of each piece, in the order of the pieces; a row for each ``ROW`` pieces of a surface."""
+    """Draw a bar for the value of each piece, in their order; a row of bars for each ``ROW`` pieces of a surface."""
     parts = [
         (_labels(strip.labels[start : start + ROW]), strip.values[start : start + ROW], start)
         for strip in strips
@@ -121,8 +123,9 @@ def draw_strips(figure: Figure, strips: Sequence[Strip], unit: str) -> None:
         axes.locator_params(axis="y", nbins=4)
 
 
-def _draw_attention(figure: Figure, observation: Observation, chosen: ChosenAttention) -> None:
+def _draw_attention(figure: Figure, observation: Observation, chosen: ChosenAttention | None) -> None:
     """Draw the heat map of the weights; for one query, such as a pooling, a bar for each key."""
+    assert chosen is not None  # the picture is available only with an attention
     if len(chosen.weights) == 1:
         draw_strips(figure, attention_strips(observation, chosen), "attention weight")
     else:
@@ -198,11 +201,8 @@ def _frames(observation: Observation) -> list[Frame]:
     if not observation.surfaces:
         return []
     surface = observation.surfaces[0]
-    filled = {
-        prediction.site.pieces[0]: prediction.label
-        for prediction in observation.predictions
-        if prediction.site.kind == "gap"
-    }
+    gaps = [prediction for prediction in observation.predictions if prediction.site.kind == "gap"]
+    filled = {prediction.site.pieces[0]: prediction.label for prediction in gaps}
     pieces = [filled.get(number, piece) for number, piece in enumerate(surface.pieces)]
     try:
         frames = frames_of(surface.separator.join(pieces))
