@@ -29,6 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention.kernel import kernel
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -157,7 +158,7 @@ def _draw(figure: Figure, accuracies: Mapping[int, Sequence[float]], costs: Mapp
     quality.errorbar(
         heads, [fmean(accuracies[n]) for n in heads], yerr=[stdev(accuracies[n]) for n in heads], fmt="o-", capsize=3
     )
-    quality.axhline(1 / TYPES, color="black", linestyle=":", label="chance")
+    quality.axhline(1 / TYPES, color=INK, linestyle=":", label="chance")
     quality.set(title="prediction of the neighbors", ylabel="accuracy", ylim=(0, 1.02))
     least = min(costs.values())
     cost.plot(heads, [entry.parameters / least.parameters for entry in costs.values()], "o-", label="parameters")

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from regard.attention.positions.absolute import sinusoids
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
@@ -133,7 +134,7 @@ def _draw(figure: Figure, table: Tensor, changes: Mapping[str, float]) -> None:
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
         figure.colorbar(drawn, ax=axes)
     right.barh(list(changes), [max(change, 1e-17) for change in changes.values()], log=True)
-    right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
+    right.axvline(ROUNDING, color=INK, linestyle=":", label="rounding")
     right.set(title="another order of words", xlabel="change of states")
     right.invert_yaxis()
     right.legend()
