@@ -34,13 +34,13 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.influence import HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
+from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 from regard.tasks.supervised_examples import MAX_SHOWN
 from regard.tasks.supervised_wording import PLAIN, Wording, described
 
-BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
+BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BATCH_ROWS windows
 
 
 class SupervisedPredictor:
