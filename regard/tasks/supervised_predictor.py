@@ -233,10 +233,16 @@ class SupervisedPredictor:
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
+        facts = self._parts(deep, logits) | self._unread(values)
         if self.codec.continued is not None:
-            return self._continued(self.codec.continued, row[0], logits, attention)
-        facts = self._parts(deep, logits)
+            return self._continued(self.codec.continued, row[0], logits, attention)._replace(facts=facts)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
+
+    def _unread(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the facts about parts of the input that the network does not read."""
+        fields = self.codec.fields.values()
+        unknown = [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
+        return {"unknown": unknown, "truncated": any(self._encode([tuple(values)]).truncated)}
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
         """Return what network and baseline add to the output: the fact ``parts``; {} without a wide part.
