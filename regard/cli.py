@@ -48,6 +48,7 @@ from regard.commands import (
     train,
     translate,
 )
+from regard.commands.help_page import HelpfulCommand, HelpfulGroup
 from regard.core import VERSION
 from regard.core.standard_streams import flush_output, guard_streams
 from regard.core.untrusted_files import shortened
@@ -55,10 +56,21 @@ from regard.core.wording import did_you_mean
 from regard.errors import DataError, RegardError, StorageError
 
 # In the order of ``regard --help``. A verb's module has ``register(app)``; the command itself imports heavy modules.
-VERBS: tuple[ModuleType, ...] = (
-    train, translate, generate, fill, harmonize, classify, tag, recommend, nodes, links, graphs, predict, inspect,
-    serve, keys, export, import_, evaluate, score, info, average, check, data, compare, study, doctor, demo,
-)  # fmt: skip
+VERB_GROUPS: dict[str, tuple[ModuleType, ...]] = {
+    "Start": (demo, doctor),
+    "Data": (data, check),
+    "Train": (train, average),
+    "Predict": (translate, generate, fill, harmonize, classify, tag, recommend, nodes, links, graphs, predict),
+    "Inspect": (inspect, info),
+    "Measure": (evaluate, score, compare, study),
+    "Serve and share": (serve, keys, export, import_),
+}
+VERBS = tuple(verb for group in VERB_GROUPS.values() for verb in group)
+
+SUMMARY = """Train, inspect and serve attention-based sequence models.
+
+First step: regard demo trains a small model in four minutes and shows how to use it.
+Then: regard train FILE --out runs/NAME trains on your own data. regard VERB --help shows the options of a verb."""
 
 EXIT_CODES = (
     "Exit codes: 0 success · 1 bug in Regard · 2 invalid usage or config · 3 data · 4 model or run folder · "
@@ -124,6 +136,9 @@ def run(arguments: Sequence[str], *, verbs: Sequence[ModuleType] = VERBS, debug:
         return DataError.exit_code
     except _WrongUsage as error:
         context = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":  # a group without its verb: the message is the help page
+            print(error.format_message(), file=sys.stderr)
+            return 2
         what = error.format_message().replace("Value error, ", "")
         _print_error(what, help=_nearest_choice(what) or f"{context.command_path if context else 'regard'} --help")
         return 2
@@ -159,7 +174,7 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
     """Build the program with its verbs. Imports no torch."""
     app = typer.Typer(
         name="regard",
-        help="Train, inspect and serve attention-based sequence models.",
+        help=SUMMARY,
         epilog=EXIT_CODES,
         pretty_exceptions_enable=False,
     )
@@ -175,22 +190,30 @@ def build_app(verbs: Sequence[ModuleType] = VERBS) -> typer.Typer:
     ) -> None:
         pass
 
+    titles = {verb: title for title, members in VERB_GROUPS.items() for verb in members}
     for verb in verbs:
+        registered = len(app.registered_commands), len(app.registered_groups)
         verb.register(app)
-    if predict in verbs:
-        predict.register_verbs(app)
-    _reflow_help(app)
+        if verb is predict:
+            predict.register_verbs(app)
+        for command in app.registered_commands[registered[0] :]:
+            command.rich_help_panel = titles.get(verb)
+        for group in app.registered_groups[registered[1] :]:
+            group.rich_help_panel = titles.get(verb)
+    _set_help_pages(app)
     return app
 
 
-def _reflow_help(app: typer.Typer) -> None:
-    """Join the lines of each docstring paragraph, because help pages fill the width of the terminal."""
+def _set_help_pages(app: typer.Typer) -> None:
+    """Set the class of the help pages, and join the lines of each docstring paragraph to fill the terminal's width."""
+    app.info.cls = HelpfulGroup
     for command in app.registered_commands:
         paragraphs = (getdoc(command.callback) or "").split("\n\n")
         command.help = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+        command.cls = HelpfulCommand
     for group in app.registered_groups:
         if group.typer_instance is not None:
-            _reflow_help(group.typer_instance)
+            _set_help_pages(group.typer_instance)
 
 
 def _print_version(requested: bool) -> None:

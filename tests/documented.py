@@ -151,7 +151,7 @@ def _problem_of_verb(arguments: list[str], whole: bool) -> str | None:
             return f"there is no verb {name!r}"
         command = command.commands[name]
     given = [each for each in arguments if not (each.startswith("[") or each.endswith("]"))]  # may be left out
-    if "--help" in given:
+    if "--help" in given or (hasattr(command, "commands") and not given):  # both print a help page
         return None
     try:
         if any(map(PLACEHOLDER.fullmatch, given)):

@@ -138,7 +138,7 @@ def _pronounce(model: Translator, dictionary: Dictionary) -> None:
 
 def _draw(model: Translator) -> None:
     """Print the mean attention of the layer with the sharpest weights, which is the easiest to read."""
-    from regard.inspection.terminal_observation import draw_attention
+    from regard.inspection.terminal_heat_map import draw_attention
 
     answer = model(DRAWN)
     weights: dict[str, Any] = {name: w for name, w in answer.attention.items() if name.endswith(".source")}

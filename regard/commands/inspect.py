@@ -42,7 +42,8 @@ Against = Annotated[
 ]
 Replay = Annotated[bool, typer.Option("--replay", help="Add the same text at every checkpoint to the HTML file.")]
 Terminal = Annotated[
-    bool, typer.Option("--terminal", help="Print one head and the probabilities of each step in the terminal.")
+    bool,
+    typer.Option("--terminal", help="Print the answer, a bar for each piece of TEXT, and the weights of one head."),
 ]
 Head = Annotated[
     str | None,
@@ -50,7 +51,7 @@ Head = Annotated[
         "--head",
         metavar="LAYER[:N]",
         help="Draw this layer with --terminal, or only its head N, counted from 0.",
-        show_default="mean of the last layer",
+        show_default="the pooling, or the last layer",
     ),
 ]
 Influence = Annotated[
@@ -134,7 +135,10 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
         what = "--replay requires --html; the served page offers all checkpoints"
         raise ConfigError(what, where="--replay", help="--html FILE")
     if influence and not outputs.any:
-        what, help = "--influence requires --json, --html, --npz or --terminal; the page has a button for it", "--json"
+        what, help = (
+            "--influence requires --json, --html, --npz or --terminal; the page computes it by itself",
+            "--json",
+        )
         raise ConfigError(what, where="--influence", help=help)
     if outputs.head is not None and not outputs.terminal:
         raise ConfigError("--head requires --terminal; the page offers all heads", where="--head", help="--terminal")

@@ -22,7 +22,9 @@ Run = Annotated[
 PairTarget = Annotated[
     Path | None, typer.Argument(metavar="TARGET", help="Target sentences, aligned with SOURCE line by line.")
 ]
-Port = Annotated[int, typer.Option("--port", min=0, max=65535, help="Listen on this port; 0 chooses a free one.")]
+Port = Annotated[
+    int, typer.Option("--port", min=0, max=65535, metavar="N", help="Listen on this port; 0 chooses a free one.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON to standard output.", rich_help_panel="Output")]
 CheckpointName = Annotated[
     str | None,

@@ -219,6 +219,14 @@ class Influenced(Protocol):
         """Return the influence of each piece on each prediction of ``inspect(input)``; () if no piece can be hidden."""
 
 
+@runtime_checkable
+class Continues(Protocol):
+    """A predictor that continues a text token by token."""
+
+    def next_tokens(self, prompt: str, request: Any) -> tuple[Alternative, ...]:
+        """Return the most probable next tokens as they are sampled under the settings of a request, best first."""
+
+
 def require_observation(observation: object) -> Observation:
     """Return ``observation`` if it is a consistent Observation; raise ModelError otherwise."""
     if not isinstance(observation, Observation):

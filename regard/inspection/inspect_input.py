@@ -6,23 +6,29 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 from torch import Tensor
 
 from regard.attention.observe import shared_copy
-from regard.core.observation import Influence, Influenced, Observation, Observes, Traced, require_observation
-from regard.core.predictor_interface import read_input
+from regard.core.observation import Continues, Influence, Influenced, Observation, Observes, Traced, require_observation
+from regard.core.predictor_interface import interface_of, read_input
 from regard.errors import ConfigError
 from regard.inspection.attention_parts import rollouts, vectors
 from regard.inspection.build_document import Part
 from regard.inspection.changed_network import head_changes, logit_lens
 from regard.inspection.document import Inspection
 from regard.inspection.network_blocks import network_blocks, recorded_shapes
+from regard.inspection.observation_document import alternatives
 
 PARTS_OF_ALL_TASKS: tuple[Part, ...] = ("ablation", "lens", "vectors")
 
 
 def inspect_input(
-    predictor: Any, text: str, model: Mapping[str, str | None], include: Collection[Part] = ()
+    predictor: Any,
+    text: str,
+    model: Mapping[str, str | None],
+    include: Collection[Part] = (),
+    settings: BaseModel | None = None,
 ) -> Inspection:
     """Return the inspection of one input.
 
@@ -32,6 +38,7 @@ def inspect_input(
         model: name, task and checkpoint, copied into the document.
         include: costly parts: ``ablation`` (one pass per head), ``influence`` (one pass per piece), ``lens`` (one pass
             per layer), ``vectors`` (queries, keys and values, which are large).
+        settings: of a request, for the part ``output``, the readable output, or ``next``, the next token as sampled.
 
     Raises:
         ConfigError: the predictor cannot be inspected, or the input cannot be shown.
@@ -53,6 +60,8 @@ def inspect_input(
         added |= _changed(traced, input, observation, include)
     else:
         observation = require_observation(predictor.inspect(input))
+    if settings is not None:
+        added |= _output(predictor, input, settings)
     if "vectors" in include:
         added["vectors"] = vectors(observation.attention)
     if "influence" in include:
@@ -74,6 +83,14 @@ def _changed(traced: Any, input: Any, observation: Observation, include: Collect
     if "lens" in include:
         parts["lens"] = logit_lens(traced.network, lambda: traced.inspect(input).predictions)
     return {name: part for name, part in parts.items() if part is not None}
+
+
+def _output(predictor: Any, input: Any, settings: BaseModel) -> dict[str, Any]:
+    """Return the output with the settings of a request; of a text, the distribution of its next token."""
+    if isinstance(predictor, Continues):
+        return {"next": alternatives(predictor.next_tokens(input, settings))}
+    output = interface_of(predictor).predict(input, settings, lambda: False)
+    return {"output": predictor.write(output, json=False)}
 
 
 def _influences(

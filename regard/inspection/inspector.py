@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from regard.core.predictor_interface import PredictorInterface
 from regard.errors import ConfigError
 from regard.inference.decoding import RequestedEngine
@@ -57,6 +59,7 @@ class Inspector:
         checkpoint: str | None = None,
         influence: bool = False,
         include: Collection[Part] = (),
+        settings: BaseModel | None = None,
     ) -> Inspection:
         """Inspect one input.
 
@@ -66,6 +69,7 @@ class Inspector:
             checkpoint: None: the default one.
             influence: whether to hide each piece of the input in turn: batches of up to 256 inputs.
             include: costly parts of the document; those of ``options``, too.
+            settings: of a request, for the output of a model without a search (``inspect_input``).
 
         Raises:
             ConfigError: the predictor cannot be inspected, the input cannot be shown, or the model has no search for
@@ -85,7 +89,7 @@ class Inspector:
                 options = options._replace(include={*options.include, *chosen})
                 aligner = None if self.is_baseline() else self._aligner
                 return inspect_text(predictor, text, options, aligner=aligner, model=model)
-            return inspect_input(predictor, text, model, chosen)
+            return inspect_input(predictor, text, model, chosen, settings)
 
     def details(self, interface: PredictorInterface | None = None) -> dict[str, Any]:
         """Return model, data, checkpoints and training curves of the run as JSON; see ``describe_run``."""

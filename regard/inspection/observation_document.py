@@ -60,7 +60,7 @@ def _prediction(prediction: Prediction) -> dict[str, Any]:
         "at": {**site._asdict(), "pieces": list(site.pieces)},
         **fields,
         "log_probability": None if value is None else finite(value),
-        "alternatives": _alternatives(prediction.alternatives),
+        "alternatives": alternatives(prediction.alternatives),
     }
 
 
@@ -84,7 +84,8 @@ def _axis(axis: Axis) -> dict[str, Any]:
     return {"name": axis.name, "labels": list(axis.labels)}
 
 
-def _alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
+def alternatives(alternatives: Sequence[Alternative]) -> list[dict[str, Any]]:
+    """Return the JSON of alternatives."""
     return [
         {"label": alternative.label, "log_probability": finite(alternative.log_probability)}
         | ({} if alternative.id is None else {"id": alternative.id})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache
 from math import isfinite
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from regard.core.predictor_interface import PredictorInterface
+from regard.core.task import Metric
 from regard.core.untrusted_files import FileVersion
 from regard.errors import RegardError
 from regard.inspection.about import about
@@ -64,11 +66,17 @@ def describe_run(
         "labels": [] if interface is None else list(interface.classes[:MAX_LABELS]),
         "parts": parts,
         "comparison": None if comparison is None else comparison.as_dict(),
-        "curves": curves,
+        "curves": [_with_baseline(curve, run.task.metrics) for curve in curves],
     }
     if search is not None:
         described["search"] = search.model_dump(include={"beam", "length_penalty", "nbest"})
     return described
+
+
+def _with_baseline(curve: dict[str, Any], metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """Return a validation curve with the name of the metric of a model without inputs, if it is a curve, too."""
+    metric = metrics.get(curve["name"].removeprefix("validation "))
+    return curve | ({"baseline": metric.baseline} if metric is not None and isinstance(metric.baseline, str) else {})
 
 
 def checkpoints(run: RunFolder) -> list[str]:

@@ -1,119 +1,187 @@
-"""Inspection as text, for terminals: each prediction with its alternatives, and one head."""
+"""Inspection as text, for terminals: the answer, a strip of bars below the input, and the heat map of one head."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from torch import Tensor
+from rich.cells import cell_len
 
-from regard.core.wording import did_you_mean
-from regard.errors import ConfigError
+from regard.core.observation import Observation, Prediction, Surface
+from regard.core.wording import pluralize
 from regard.inspection.document import Inspection
+from regard.inspection.selection import (
+    ChosenAttention,
+    answers,
+    attention_strips,
+    choose_attention,
+    influence_strips,
+    percent,
+    visible,
+)
+from regard.inspection.terminal_heat_map import Bars, draw_attention, draw_bars, fitted, padded, wrapped
 
-ALTERNATIVES = 4
-VISIBLE = {" ": "␣", "\n": "↵", "\t": "⇥", "\r": "␍"}
-SHADES = " ░▒▓█"
+RANKED = 5  # labels of a ranking
+ALTERNATIVES = 4  # of a token
+LABEL = 24  # columns of a label in a table
+BAR = 24  # columns of the bar of a probability
 
 
 def draw_inspection(inspection: Inspection, head: str | None, *, columns: int) -> str:
-    """Return predictions and the weights of ``head`` (PLACE or PLACE:N), ``columns`` wide if labels allow it.
+    """Return the answer, the influence and attention of each piece, and the heat map of one head.
 
-    Without ``head`` the mean over the heads of the last place is drawn. Raises ConfigError for an unknown head.
+    Args:
+        inspection: of one input.
+        head: the layer, or LAYER:N for one head; None for the pooling, otherwise the mean of the last layer.
+        columns: the width.
+
+    Raises:
+        ConfigError: for an unknown head, or any head if the model has no attention.
     """
-    parts = [_predictions(inspection.document)]
-    if inspection.attention:
-        place, weights = _chosen(inspection.attention, head)
-        queries, keys = (inspection.document["attention"][place][axis]["labels"] for axis in ("query", "key"))
-        parts.append(f"{head or f'{place}, mean of its heads'}: rows are queries, columns are keys")
-        parts += _blocks(weights, queries, keys, columns)
-    elif head is not None:
-        raise ConfigError("this model has no attention", where="--head")
-    return "\n\n".join(part for part in parts if part)
+    observation = inspection.observation
+    chosen = choose_attention(observation, head)
+    written = any(observation.predictions[number].site.surface for number in answers(observation))
+    output = wrapped(inspection.text.split(), columns, gap=" ") if written and inspection.text.strip() else []
+    parts = [output, _answer(observation, columns), _strips(observation, chosen, columns)]
+    if chosen is not None and (head is not None or len(chosen.weights) > 1):
+        parts.append(_heat_map(chosen, columns))
+    return "\n\n".join("\n".join(lines) for lines in parts if lines)
 
 
-def _predictions(document: Mapping[str, Any]) -> str:
-    """Return one line for each prediction: the piece or label, its probability, and alternatives."""
-    surfaces = document["surfaces"]
+def _answer(observation: Observation, columns: int) -> list[str]:
+    """Return the lines of the answer."""
+    predictions = [observation.predictions[number] for number in answers(observation)]
+    if not predictions:
+        return []
+    first = predictions[0]
+    surface = observation.surfaces[first.site.surface] if observation.surfaces else Surface("tokens", ())
+    if first.site.kind == "piece":
+        return _tags(surface, predictions, columns)
+    if first.site.kind == "gap":
+        return _gaps(surface, predictions, columns)
+    if first.site.kind == "after" and first.kind == "token":
+        return _tokens(surface, observation.predictions, columns)
+    subject = " – ".join(visible(surface.pieces[piece]) for piece in first.site.pieces if piece >= 0)
+    about = {"node": f"node {subject}", "pair": f"nodes {subject}", "after": f"after {subject}"}.get(first.site.kind)
+    heading = [fitted(about, columns)] if about is not None and subject else []
+    return [*heading, *_ranking(first, columns)]
+
+
+def _ranking(prediction: Prediction, columns: int) -> list[str]:
+    """Return the best labels with their probabilities as bars; the label alone if it has no probability."""
+    best = [(visible(entry.label), entry.log_probability) for entry in prediction.alternatives[:RANKED]]
+    if not best:
+        return wrapped([visible(prediction.label)], columns)
+    wide = min(max(cell_len(label) for label, _ in best), LABEL)
     rows = []
-    for prediction in document["predictions"]:
-        kind, pieces, surface = (prediction["at"][name] for name in ("kind", "pieces", "surface"))
-        label, value = prediction["label"], prediction["log_probability"]
-        if kind == "after" and pieces[0] + 1 >= len(surfaces[surface]["pieces"]):
-            label, value = "…", None  # the end of the input
-        elif kind in ("piece", "node", "gap"):
-            label = surfaces[surface]["pieces"][pieces[0]]
-        rows.append((label, value, prediction["alternatives"]))
-    wide = max((len(_visible(label)) for label, _, _ in rows), default=0)
-    return "\n".join(
-        f"{_visible(label).rjust(wide)}  {'' if value is None else _percent(value):>7}  {_likely(best)}".rstrip()
-        for label, value, best in rows
-    )
+    for label, value in best:
+        share = percent(value)
+        full = round(float(share.split()[0]) / 100 * min(BAR, columns - wide - 12))
+        rows.append(f"{padded(label, wide)}  {share:>7}  {'█' * full}".rstrip())
+    return rows
 
 
-def _likely(alternatives: Sequence[Mapping[str, Any]]) -> str:
-    return "  ".join(
-        f"{_visible(entry['label'])} {_percent(entry['log_probability'])}" for entry in alternatives[:ALTERNATIVES]
-    )
+def _tags(surface: Surface, predictions: Sequence[Prediction], columns: int) -> list[str]:
+    """Return the words with their tags below."""
+    tags = {prediction.site.pieces[0]: prediction.label for prediction in predictions}
+    pairs = [(visible(word), visible(tags.get(number, ""))) for number, word in enumerate(surface.pieces)]
+    cells = [(fitted(word, LABEL), fitted(tag, LABEL) if tag != "␀" else "") for word, tag in pairs]
+    wide = [max(cell_len(word), cell_len(tag)) for word, tag in cells]
+    lines: list[str] = []
+    for numbers in _lines_of(wide, columns):
+        lines += ["  ".join(padded(cells[n][row], wide[n]) for n in numbers).rstrip() for row in (0, 1)]
+        lines.append("")
+    return lines[:-1]
 
 
-def _percent(log_probability: float | None) -> str:
-    return f"{100 * math.exp(-math.inf if log_probability is None else log_probability):.1f} %"
+def _lines_of(widths: Sequence[int], columns: int) -> list[list[int]]:
+    """Return the numbers of the words of each line."""
+    lines: list[list[int]] = [[]]
+    used = 0
+    for number, width in enumerate(widths):
+        if lines[-1] and used + width > columns:
+            lines.append([])
+            used = 0
+        lines[-1].append(number)
+        used += width + 2
+    return lines
 
 
-def _chosen(attention: Mapping[str, Tensor], head: str | None) -> tuple[str, Tensor]:
-    """Return the place, and the weights (query, key) to draw."""
-    if head is None:
-        place = list(attention)[-1]
-        return place, attention[place].float().mean(0)
-    place, colon, number = head.rpartition(":")
-    if not colon or head in attention:
-        place, number = head, ""
-    if place not in attention:
-        help = did_you_mean(place, attention)
-        raise ConfigError(
-            f"the place {place} does not exist", where="--head", why=f"places: {', '.join(attention)}", help=help
+def _gaps(surface: Surface, predictions: Sequence[Prediction], columns: int) -> list[str]:
+    """Return the text with filled gaps in brackets, and the alternatives of each gap."""
+    filled = {prediction.site.pieces[0]: f"[{prediction.label}]" for prediction in predictions}
+    text = surface.separator.join(filled.get(number, piece) for number, piece in enumerate(surface.pieces))
+    lines = [line for row in text.split("\n") for line in wrapped(map(visible, row.split()), columns, gap=" ")]
+    return [*lines, "", *_table(predictions, lambda prediction: prediction.label, columns)]
+
+
+def _tokens(surface: Surface, predictions: Sequence[Prediction], columns: int) -> list[str]:
+    """Return the probability of each token with alternatives; the end of a text that continues has only these."""
+
+    def label(prediction: Prediction) -> str:
+        return "…" if prediction.site.pieces[0] + 1 >= len(surface.pieces) else prediction.label
+
+    return _table(predictions, label, columns)
+
+
+def _table(predictions: Sequence[Prediction], label: Callable[[Prediction], str], columns: int) -> list[str]:
+    """Return a line for each prediction: its label and probability, and its alternatives as far as they fit."""
+    labels = [visible(label(prediction)) for prediction in predictions]
+    wide = min(max(map(cell_len, labels)), LABEL)
+    lines = []
+    for name, prediction in zip(labels, predictions, strict=True):
+        value = prediction.log_probability
+        known = "" if value is None or name == "…" else percent(value)
+        line = f"{' ' * (wide - cell_len(fitted(name, wide)))}{fitted(name, wide)}  {known:>7}"
+        further = [entry for entry in prediction.alternatives if name == "…" or entry.label != prediction.label]
+        for entry in further[:ALTERNATIVES]:
+            added = f"  {visible(entry.label)} {percent(entry.log_probability)}"
+            if cell_len(line) + cell_len(added) > columns:
+                break
+            line += added
+        lines.append(line.rstrip())
+    return lines
+
+
+def _strips(observation: Observation, chosen: ChosenAttention | None, columns: int) -> list[str]:
+    """Return the pieces of each surface with bars of influence and attention, and the scale of both."""
+    strips = [("influence", strip) for strip in influence_strips(observation)]
+    strips += [("attention", strip) for strip in (attention_strips(observation, chosen) if chosen is not None else ())]
+    largest: dict[str, float] = {}
+    for name, strip in strips:
+        sizes = [abs(value) for value in strip.values if value is not None]
+        largest[name] = max([largest.get(name, 0.0), *sizes])
+    lines: list[str] = []
+    for labels in dict.fromkeys(strip.labels for _, strip in strips if strip.labels):
+        rows = [Bars(name, strip.values, largest[name]) for name, strip in strips if strip.labels == labels]
+        lines += [*draw_bars([visible(label.strip() or label) for label in labels], rows, columns), ""]
+    for name in dict.fromkeys(name for name, _ in strips):
+        named = [strip for other, strip in strips if other == name]
+        outside = named[0].outside
+        lines += wrapped(_scale(name, largest[name], outside, observation, chosen).split(), columns, gap=" ")
+    return lines
+
+
+def _scale(name: str, largest: float, outside: float, observation: Observation, chosen: ChosenAttention | None) -> str:
+    """Return the meaning of a full bar."""
+    count = len(answers(observation))
+    mean = f", mean over {pluralize(count, 'prediction')}" if count > 1 else ""
+    if name == "influence":
+        how = next(influence.hidden for influence in observation.influences)
+        return (
+            f"influence: █ = {largest:.2g} nats: change of the log-probability if the piece is {how}"
+            f"{mean}; - marks a negative one"
         )
-    heads = attention[place]
-    if not number:
-        return place, heads.float().mean(0)
-    if not number.isdecimal() or int(number) >= len(heads):
-        raise ConfigError(f"{place} has no head {number}", where="--head", why=f"it has {len(heads)}, counted from 0")
-    return place, heads[int(number)].float()
+    rest = f"; {outside:.2g} on other symbols" if outside >= 0.005 else ""
+    return f"attention: █ = {largest:.2g} of the weight ({chosen.name if chosen else ''}{mean}){rest}"
 
 
-def _blocks(weights: Tensor, queries: Sequence[str], keys: Sequence[str], columns: int) -> list[str]:
-    """Return the heat map in blocks of keys that fit into the width."""
-    rows, heads = [_visible(label) for label in queries], [_visible(label) for label in keys]
-    wide = max(2, *(len(label) for label in heads)) + 1
-    fitting = max(1, (columns - max(map(len, rows)) - 1) // wide)
-    return [
-        draw_attention(weights[:, start : start + fitting], heads[start : start + fitting], rows)
-        for start in range(0, len(heads), fitting)
-    ]
-
-
-def _visible(label: str) -> str:
-    """Return a label that is safe to print and visible."""
-    signs = (VISIBLE.get(sign) or (sign if sign.isprintable() else f"U+{ord(sign):04X}") for sign in label)
-    return "".join(signs) or "␀"
-
-
-def draw_attention(weights: Tensor, source: Sequence[str], target: Sequence[str]) -> str:
-    """Weights (target, source) in [0, 1] as a table of shades, one row a target piece, one column a source piece.
-
-    The darkest cell of a row is the source piece with the largest weight when the target piece was predicted.
-    """
-    wide = max(2, *(len(piece) for piece in source)) + 1
-    margin = max(len(piece) for piece in target) + 1
-    head = " " * margin + "".join(piece.center(wide) for piece in source)
-    rows = [
-        piece.rjust(margin - 1) + " " + "".join(_shade(float(weight)) * (wide - 1) + " " for weight in row)
-        for piece, row in zip(target, weights, strict=True)
-    ]
-    return "\n".join([head, *rows])
-
-
-def _shade(weight: float) -> str:
-    return SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]
+def _heat_map(chosen: ChosenAttention, columns: int) -> list[str]:
+    """Return the weights of the head, with the names of both axes."""
+    attention = chosen.attention
+    queries, keys = ([visible(label) for label in axis.labels] for axis in (attention.query, attention.key))
+    masked = attention.allowed is not None and not bool(attention.allowed.all())
+    axes = f"rows: {attention.query.name}; columns: {attention.key.name}{'; ··: masked' if masked else ''}"
+    drawn = draw_attention(
+        chosen.weights, keys, queries, columns=columns, allowed=attention.allowed if masked else None
+    )
+    return [fitted(chosen.name, columns), *wrapped(axes.split(), columns, gap=" "), drawn]

@@ -81,7 +81,9 @@ class SupervisedPredictor:
         answer = self.codec.answer
         settings = answer.defaults if answer.settings.model_fields else None
         words = described(self.codec, self._wording)
-        return PredictorInterface(words.takes, words.gives, settings, self._predict, words.purpose, words.classes)
+        return PredictorInterface(
+            words.takes, words.gives, settings, self._predict, words.purpose, words.classes, words.form
+        )
 
     def _predict(self, input: Any, settings: BaseModel | None, interrupted: Callable[[], bool]) -> Any:
         return self([input], **({} if settings is None else settings.model_dump()))[0]

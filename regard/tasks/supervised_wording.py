@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from regard.core.predictor_interface import MAX_CHOICES, InputForm
 from regard.core.wording import listed, pluralize
 from regard.tasks.supervised_codecs import SupervisedCodecs
 
@@ -26,6 +27,7 @@ class Description(NamedTuple):
     gives: str
     purpose: str
     classes: tuple[str, ...]
+    form: InputForm
 
 
 PLAIN = Wording()
@@ -59,5 +61,17 @@ def described(codecs: SupervisedCodecs, wording: Wording) -> Description:
     purpose = PURPOSES.get(kind, "").format(input=input, labels=counted + listed(labels, limit=MAX_LISTED))
     return Description(
         wording.takes or takes, wording.gives or GIVES.get(kind, "the answer"), purpose,
-        labels if kind in CLASSIFIES else (),
+        labels if kind in CLASSIFIES else (), input_form(codecs),
     )  # fmt: skip
+
+
+def input_form(codecs: SupervisedCodecs) -> InputForm:
+    """Return the form of an input, with the known items."""
+    fields = tuple(codecs.fields.values())
+    columns = [column for field in fields for column in field.columns]
+    if len(columns) > 1:
+        names = (f"text {number}" if isinstance(name, int) else name for number, name in enumerate(columns, start=1))
+        return InputForm("text", tuple(name.replace("_", " ") for name in names))
+    if fields[0].kind == "items":
+        return InputForm("items", choices=codecs.answer.class_names[:MAX_CHOICES])
+    return InputForm("json" if fields[0].reads_json else "text")

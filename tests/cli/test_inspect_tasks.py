@@ -56,17 +56,16 @@ def test_the_terminal_has_probabilities_and_one_head(book: Path, capsys: pytest.
     assert run("inspect", book, "the\ncat", "--terminal", "--head", "decoder.0.self:1") == 0
     said = capsys.readouterr().out
     assert re.search(r"^t +\d+\.\d %  \S+ \d+\.\d %", said, re.MULTILINE) and "↵" in said
-    assert "decoder.0.self:1: rows are queries" in said and re.search(r"^ *<s> █+", said, re.MULTILINE), (
-        "only itself is seen"
-    )
+    assert "decoder.0.self, head 1\nrows: token just read" in said
+    assert re.search(r"^ *0 <s> ██··", said, re.MULTILINE), "only itself is seen"
     assert run("inspect", book, "a", "--terminal") == 0
-    assert "decoder.1.self, mean of its heads" in capsys.readouterr().out
+    assert "decoder.1.self, mean of 2 heads" in capsys.readouterr().out
 
 
 def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("inspect", tiny_run.path, "c a b", "--terminal", "--head", "decoder.0.source:0") == 0
     said = capsys.readouterr().out
-    assert re.search(r"^ *C .* %  C ", said, re.MULTILINE) and "</s>" in said
+    assert said.startswith("C A B\n") and re.search(r"^ *C +\d+\.\d %", said, re.MULTILINE) and "</s>" in said
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
         (["the", "--html", "a.html", "--replay"], "--replay: only for translation runs"),
         (["the", "--engine", "int8"], "--engine: only for translation runs"),
         (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
-        (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2, counted from 0"),
+        (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2 heads, counted from 0"),
         (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
         (["the", "--json", "--head", "decoder.0.self"], "--head requires --terminal"),
         (["the", "--json", "--checkpoint", "7"], "checkpoint"),

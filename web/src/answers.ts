@@ -1,38 +1,36 @@
-// What a model answered for one input, in the form in which it is drawn; from a document of format version 2.
-import type { Alternative, Observation } from "./document";
+// The answers of a model to one input, in the form in which they are drawn.
+import type { Alternative, Inspection, Prediction, SiteKind, Surface } from "./document";
 import { count } from "./limits";
-import type { InspectionDocument, Prediction, Surface } from "./reading";
 import { isSpecial } from "./words";
 
-/** A piece of the input; `answer` where the model answered there. */
+/** A piece of the input; `answer` is the prediction at it, if any. */
 export interface Marked {
   text: string;
   answer: Prediction | null;
 }
 
 export type Answer =
-  /** One answer about `about`, the whole input where it is null, among others. */
+  /** One answer about `about`, the whole input if null, and the alternatives. */
   | { form: "ranked"; about: string | null; kind: string; options: Alternative[] }
   | { form: "number"; value: string }
   /** A tag for each piece. */
   | { form: "tags"; pieces: Marked[] }
   /** Text with gaps. */
   | { form: "gaps"; pieces: Marked[] }
-  /** What may come after the last piece. */
+  /** The possible pieces after the last one. */
   | { form: "next"; options: Alternative[] };
 
-/** The answers of an observation; none where its tokens are predicted from those before, as in a language model. */
-export function answersOf(observation: Observation): Answer[] {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version === 2 ? found.predictions.filter(first).flatMap((each) => answerOf(each, found)) : [];
+/** The answers of an inspection; none if its tokens are predicted from those before them, as in a language model. */
+export function answersOf(inspection: Inspection): Answer[] {
+  return inspection.predictions.filter(first).flatMap((each) => answerOf(each, inspection));
 }
 
-/** Tags and gaps are answered together, with the first of them; of nodes the first is the one that was asked for. */
+/** Tags and gaps are one answer, at the first of them; of nodes, the first is the one in the input. */
 function first({ at }: Prediction, index: number, all: Prediction[]): boolean {
   return all.findIndex((other) => other.at.kind === at.kind) === index;
 }
 
-function answerOf(prediction: Prediction, { predictions, surfaces }: InspectionDocument): Answer[] {
+function answerOf(prediction: Prediction, { predictions, surfaces }: Inspection): Answer[] {
   const { at, kind, label } = prediction;
   const surface = surfaces[at.surface];
   if (kind === "number") return [{ form: "number", value: label }];
@@ -43,15 +41,14 @@ function answerOf(prediction: Prediction, { predictions, surfaces }: InspectionD
   return [{ form: "ranked", about, kind, options: prediction.alternatives }];
 }
 
-function marked(surface: Surface, predictions: Prediction[], kind: Prediction["at"]["kind"]): Marked[] {
+function marked(surface: Surface, predictions: Prediction[], kind: SiteKind): Marked[] {
   const answers = new Map(predictions.filter((each) => each.at.kind === kind).map((each) => [each.at.pieces[0], each]));
   return surface.pieces.map((text, place) => ({ text, answer: answers.get(place) ?? null }));
 }
 
-/** The inputs that the model read, a line for each, without the symbols that begin and end a text. */
-export function inputsOf(observation: Observation): string[] {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version === 2 ? found.surfaces.map(inputOf) : [observation.text];
+/** The inputs as the model reads them, a line for each, without the symbols that begin and end a text. */
+export function inputsOf(inspection: Inspection): string[] {
+  return inspection.surfaces.map(inputOf);
 }
 
 function inputOf({ kind, pieces, edges, separator }: Surface): string {
@@ -59,38 +56,13 @@ function inputOf({ kind, pieces, edges, separator }: Surface): string {
   return pieces.filter((piece) => !isSpecial(piece)).join(separator || (kind === "letters" ? "" : " "));
 }
 
-/** The hue of each label, as far as possible from the others. */
+/** A tag without the prefix of its position in a span, such as "PER" of "B-PER"; null for "outside". */
+export function spanLabel(tag: string): string | null {
+  return tag === "O" ? null : tag.replace(/^[BIESLU]-/, "");
+}
+
+/** The hue of each label, at equal distances. */
 export function huesOf(labels: string[]): Map<string, number> {
   const known = [...new Set(labels)].sort();
   return new Map(known.map((label, index) => [label, Math.round((360 * index) / known.length)]));
-}
-
-/** Whether the observation shows tokens that are each predicted from those before. */
-export function isContinued(observation: Observation): boolean {
-  const found = observation.written as InspectionDocument | undefined;
-  return found?.version !== 2 || found.predictions.some((each) => each.at.kind === "after" && each.kind === "token");
-}
-
-export interface ShownInfluence {
-  label: string;
-  pieces: string[];
-  values: (number | null)[];
-  hidden: string;
-  least: number;
-  most: number;
-}
-
-/** The influence on the answer of a piece or a step; of neither: on the first answer, or on what follows the input. */
-export function influenceOf(found: InspectionDocument, piece: number | null, step: number | null): ShownInfluence | null {
-  const known = found.influences ?? [];
-  if (!known.length) return null;
-  const at = (each: (typeof known)[number]) => found.predictions[each.prediction].at;
-  const unchosen = at(known[0]).kind === "after" ? known[known.length - 1] : known[0];
-  const chosen = known.find((each) => (step === null ? at(each).pieces[0] === piece : each.prediction === step)) ?? unchosen;
-  const parts = known.filter((each) => each.prediction === chosen.prediction); // one for each text of a pair
-  const pieces = parts.flatMap((each) => found.surfaces[each.surface].pieces);
-  const values = parts.flatMap((each) => each.values);
-  const numbers = values.filter((value) => value !== null);
-  const { label } = found.predictions[chosen.prediction];
-  return { label, pieces, values, hidden: chosen.hidden, least: Math.min(0, ...numbers), most: Math.max(0, ...numbers) };
 }

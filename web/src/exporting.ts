@@ -3,10 +3,9 @@ import { fetchTemplate } from "./api";
 import { drawAligned, drawHeatMap } from "./drawing";
 import { fillTemplate } from "./offline";
 import { fileName } from "./format";
-import { writtenDocument } from "./reading";
 import { measureText } from "./paint";
-import { placeView } from "./observing";
-import { details, inspection, observation, other, replay, status } from "./state";
+import { details, inspection, other, replay, status } from "./state";
+import { viewOf } from "./view";
 import { alignedView, heatView } from "./views";
 
 export function download(content: BlobPart, type: string, name: string): void {
@@ -27,19 +26,6 @@ export function heatMapSvg(): string {
   return drawHeatMap(colors, queries, keys, title, measureText);
 }
 
-export function placeSvg(): string {
-  const { matrix, queries, keys, title } = placeView.value!;
-  return drawHeatMap(matrix, queries, keys, title, measureText);
-}
-
-/** What the page shows now, as Python writes it. */
-export function shownDocument(): object {
-  return writtenDocument(observation.value ?? inspection.value!);
-}
-
-export function shownText(): string {
-  return observation.value?.text ?? inspection.value!.source.text;
-}
 
 /** Runs `task`, and tells what goes wrong beside the buttons. */
 async function attempt(task: () => Promise<void>): Promise<void> {
@@ -71,13 +57,14 @@ export function exportPng(svg: string, name: string): Promise<void> {
 /** The page with its data in it. */
 export function exportPage(): Promise<void> {
   return attempt(async () => {
-    const main = shownDocument();
+    const main = inspection.value!;
     const page = fillTemplate(await fetchTemplate(), {
       main,
-      other: other.value ? writtenDocument(other.value) : undefined,
-      replay: replay.value.length ? replay.value.map(writtenDocument) : undefined,
+      other: other.value ?? undefined,
+      replay: replay.value.length ? replay.value : undefined,
       model: details.value ?? undefined,
+      view: viewOf(),
     });
-    download(page, "text/html", fileName(shownText(), "html"));
+    download(page, "text/html", fileName(main.text, "html"));
   });
 }

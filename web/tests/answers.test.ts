@@ -1,24 +1,10 @@
 import { expect, test } from "vitest";
-import { answersOf, huesOf, influenceOf, inputsOf, isContinued } from "../src/answers";
-import type { Observation } from "../src/document";
-import { readDocument, type InspectionDocument, type Prediction, type Surface } from "../src/reading";
+import { answersOf, huesOf, inputsOf, spanLabel } from "../src/answers";
+import type { Prediction, Surface } from "../src/document";
+import { isContinued } from "../src/reading";
+import { documentOf, predictionOf as prediction, surfaceOf as surface } from "./server";
 
-function surface(pieces: string[], more: Partial<Surface> = {}): Surface {
-  return { kind: "tokens", pieces, words: [], spelled: [], ids: [], separator: "", edges: [], center: null, ...more };
-}
-
-function prediction(kind: Prediction["at"]["kind"], pieces: number[], label: string, more: Partial<Prediction> = {}): Prediction {
-  const alternatives = [{ label, log_probability: -0.1 }, { label: "other", log_probability: -2.3 }];
-  return { at: { kind, pieces, surface: 0 }, kind: "label", label, log_probability: -0.1, alternatives, entropy: null, rank: null, ...more };
-}
-
-function observed(surfaces: Surface[], predictions: Prediction[]): Observation {
-  const model = { name: "one", task: "some", checkpoint: "best" };
-  const document: InspectionDocument = {
-    format: "regard-inspection", version: 2, model, text: "as typed", surfaces, predictions, attention: {}, influences: [], facts: {},
-  };
-  return readDocument(document) as Observation;
-}
+const observed = (surfaces: Surface[], predictions: Prediction[]) => documentOf({ surfaces, predictions });
 
 test("a label of the whole input is ranked among the others, and two texts are shown without their symbols", () => {
   const found = observed([surface(["<s>", "a", "b", "</s>"]), surface(["c"])], [prediction("whole", [], "good")]);
@@ -57,13 +43,6 @@ test("labels have different hues", () => {
   expect([...huesOf(["b", "a", "b", "c"]).entries()]).toEqual([["a", 0], ["b", 120], ["c", 240]]);
 });
 
-test("the influence on what follows is shown unless another answer is chosen, and that of both texts of a pair", () => {
-  const influences = [0, 1].map((prediction) => ({ prediction, surface: 0, values: [prediction, 2], hidden: "left out" }));
-  const items = observed([surface(["i1", "i2"])], [prediction("after", [0], "i2"), prediction("after", [1], "i3")]).written as InspectionDocument;
-  expect(influenceOf({ ...items, influences }, null, null)).toMatchObject({ label: "i3", values: [1, 2] });
-  expect(influenceOf({ ...items, influences }, null, 0)).toMatchObject({ label: "i2", values: [0, 2] });
-  const pair = observed([surface(["a"]), surface(["b"])], [prediction("whole", [], "good")]).written as InspectionDocument;
-  const both = [0, 1].map((surface) => ({ prediction: 0, surface, values: [surface - 0.5], hidden: "left out" }));
-  expect(influenceOf({ ...pair, influences: both }, null, null)).toMatchObject({ pieces: ["a", "b"], values: [-0.5, 0.5], least: -0.5, most: 0.5 });
-  expect(influenceOf(pair, null, null)).toBeNull();
+test("a tag in a span has the label of the span, and a tag outside none", () => {
+  expect(["B-PER", "I-PER", "O", "NOUN"].map(spanLabel)).toEqual(["PER", "PER", null, "NOUN"]);
 });

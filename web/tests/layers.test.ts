@@ -12,7 +12,7 @@ const base = inspectionOf("a");
 const source = base.attention["decoder.0.source"];
 const found = {
   ...base,
-  attention: { "encoder.0.self": { ...source, kind: "encoder" as const }, "decoder.0.source": source, "decoder.1.source": source },
+  attention: { "encoder.0.self": { ...source, side: "encoder", part: "self" }, "decoder.0.source": source, "decoder.1.source": source },
   alignment: { attention: "decoder.0.source", head: 1, shift: 1, why: "It fits.", links: [], weights: floats([2, 2], [0.25, 0.75, 0, 0]) },
 };
 const head = (attention: string, head: number | null) => ({ attention, head });

@@ -19,7 +19,7 @@ from regard.config.explain import explain
 from regard.config.search_requests import GenerateRequest
 from regard.config.search_settings import GenerationSettings
 from regard.config.setting import document_settings
-from regard.core.observation import Influence, Observation, with_attributes
+from regard.core.observation import Alternative, Influence, Observation, with_attributes
 from regard.core.predictor_interface import PredictionInterrupted, PredictorInterface
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.untrusted_files import shortened
@@ -38,6 +38,7 @@ from regard.search.contract import Hypothesis
 from regard.search.rows import most_probable
 from regard.tasks.language_model.config import GenerateConfig
 from regard.tasks.language_model.influence import token_influences
+from regard.tasks.language_model.next_tokens import next_tokens
 from regard.tasks.language_model.observe import observe_tokens, token_log_probabilities
 from regard.tasks.language_model.scoring import (
     TextScore,
@@ -337,6 +338,10 @@ class Generator:
         purpose = "Continues music." if self.tokenizer.config.kind == "notes" else "Continues a text."
         settings = GenerateRequest.of(self.settings)
         return PredictorInterface("a prompt", "text that continues it", settings, predict, purpose)
+
+    def next_tokens(self, prompt: str, request: GenerateRequest) -> tuple[Alternative, ...]:
+        """Return the most probable next tokens under the settings of a request (``next_tokens``)."""
+        return next_tokens(self.decoding, self.tokenizer, self.tokens(prompt), self.requested(request))
 
     def tokens(self, prompt: str) -> list[int]:
         """Return BEGIN and the tokens of a prompt; ConfigError if the vocabulary cannot encode it."""

@@ -17,7 +17,7 @@ from regard.config.prediction_settings import LinkedNodeSettings
 from regard.config.setting import settings_of
 from regard.config.setting_models import request_model
 from regard.core.observation import Alternative, AttentionMap, Influence, Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.untrusted_files import json_value, shortened
@@ -101,7 +101,8 @@ class Linker(NodePredictor):
         takes = "two nodes, separated by a space or as a JSON list; or one node"
         gives = "the probability of an edge; for one node, the most probable new neighbors"
         purpose = "Predicts whether two nodes of its graph are linked."
-        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict, purpose, CLASSES)
+        form = InputForm("nodes", ("node", "node"), tuple(self.graph.names[:MAX_CHOICES]))
+        return PredictorInterface(takes, gives, LinkSettings(top_k=TOP_K), predict, purpose, CLASSES, form)
 
     def _numbers(self, names: Sequence[str]) -> list[int]:
         """Return the numbers of one node or of two different nodes."""

@@ -25,7 +25,7 @@ from regard.core.observation import (
     Surface,
     with_attributes,
 )
-from regard.core.predictor_interface import PredictorInterface, require_count, require_list
+from regard.core.predictor_interface import InputForm, PredictorInterface, require_count, require_list
 from regard.core.task import Indices, MetricSums, not_interrupted
 from regard.core.wording import pluralize
 from regard.data.masked_examples import MaskedExamples
@@ -212,7 +212,8 @@ class Filler:
         gives, settings = "the filled text, and candidates for each gap", FillRequest(top_k=self.settings.top_k)
         of_music = self.tokenizer.config.kind == "notes"
         purpose = "Fills gaps in music." if of_music else "Fills gaps in a text."
-        return PredictorInterface(takes, gives, settings, predict, purpose)
+        form = InputForm("gaps", (self.settings.blank,))
+        return PredictorInterface(takes, gives, settings, predict, purpose, form=form)
 
     def _fill(self, text: str, number: int) -> Filled:
         value, piece = self._best(text, number)

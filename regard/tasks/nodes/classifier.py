@@ -15,11 +15,10 @@ from torch import Tensor
 from regard.answers.named_labels import DECIMALS, ranked
 from regard.answers.plain_class import PlainClass
 from regard.core.observation import Influence, Observation, Prediction, Site
-from regard.core.predictor_interface import PredictorInterface, require_list
+from regard.core.predictor_interface import MAX_CHOICES, InputForm, PredictorInterface, require_list
 from regard.core.task import Indices
 from regard.core.tensors import to_device
 from regard.core.wording import listed
-from regard.data.graphs import UNLABELED
 from regard.tasks.graph_batch import GraphCodecs, GraphTensors, graph_tensors
 from regard.tasks.graph_outcomes import GraphOutcomes
 from regard.tasks.hidden_nodes import HIDING, HiddenNodes, without_features
@@ -68,7 +67,8 @@ class NodeClassifier(NodePredictor):
 
         takes, gives = "the name of a node", "its class, with the probability of each class"
         purpose = f"Classifies a node of its graph as {listed(self.labels)}."
-        return PredictorInterface(takes, gives, None, predict, purpose, self.labels)
+        form = InputForm("nodes", ("node",), tuple(self.graph.names[:MAX_CHOICES]))
+        return PredictorInterface(takes, gives, None, predict, purpose, self.labels, form)
 
     @torch.no_grad()
     def __call__(self, inputs: Sequence[str]) -> list[NodeClass]:
@@ -151,8 +151,8 @@ class NodeClassifier(NodePredictor):
         tensors, positions = (
             (self._whole, neighbors) if self._whole else (self._inputs(neighbors), np.arange(len(neighbors)))
         )
-        maps, shown = self.observed_edges(self.net, tensors, node, self._label, positions)
-        surface = self.neighborhood([node], shown, self._label)
+        maps, shown = self.observed_edges(self.net, tensors, node, self.graph.name, positions)
+        surface = self.neighborhood([node], shown, self.graph.name)
         predictions = tuple(
             Prediction.best(Site("node", (place,)), "label", ranked(self.graph.classes, log_p)[:MAX_ALTERNATIVES])
             for place, log_p in enumerate(self._log_probabilities(surface.ids))
@@ -193,9 +193,3 @@ class NodeClassifier(NodePredictor):
             for one in hidden
         ]
         return torch.stack([self._added[node], *without])
-
-    def _label(self, node: int) -> str:
-        """Return the name of a node, with its class if known."""
-        number = int(self.graph.labels[node])
-        known = "" if number == UNLABELED else f"/{self.graph.classes[number]}"
-        return f"{self.graph.name(node)}{known}"

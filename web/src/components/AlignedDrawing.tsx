@@ -4,11 +4,7 @@ import { layerColor, layerDash } from "../color";
 import { fixed } from "../format";
 import type { Matrix } from "../matrix";
 import { dark } from "../state";
-
-export interface Pointed {
-  side: "query" | "key";
-  index: number;
-}
+import type { Pointed } from "../view";
 
 interface Properties {
   layout: AlignedLayout;
