@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 
 import numpy as np
 import torch
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 from torch import Tensor, nn
 
 from regard.attention.observe import attention_maps, observe_calls, shared_copy
@@ -36,6 +36,7 @@ from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
 from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
+from regard.tasks.prediction_settings import validated_settings
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 from regard.tasks.supervised_examples import MAX_SHOWN
 from regard.tasks.supervised_wording import PLAIN, Wording, described
@@ -100,7 +101,7 @@ class SupervisedPredictor:
             DataError: for an invalid input, with its number.
         """
         require_list(inputs)
-        chosen = _validated(self.codec.answer.settings, settings)
+        chosen = validated_settings(self.codec.answer.settings, settings)
         values = [self._accept(input, f"input {number}") for number, input in enumerate(inputs, start=1)]
         encoded = self._encode(values)
         outputs = self._compute(encoded.rows, at_end=self.codec.continued is not None)
@@ -389,19 +390,3 @@ class SupervisedPredictor:
         wide = [torch.from_numpy(examples.wide[examples.target_places(index)]) for index in values]
         weight = self.codec.weights.network
         return [weight * deep + added for deep, added in zip(logits, wide, strict=True)]
-
-
-def _validated(declared: type[BaseModel], settings: Mapping[str, Any]) -> BaseModel:
-    """Return the settings of a prediction; raise ConfigError for an unknown setting or a value out of bounds."""
-    chosen = {name: value for name, value in settings.items() if value is not None}
-    for name in chosen:
-        if name not in declared.model_fields:
-            known = ", ".join(declared.model_fields)
-            why = f"the settings of this model are {known}" if known else "this model has no settings"
-            raise ConfigError(f"unknown setting {name}", where=name, why=why)
-    try:
-        return declared(**chosen)
-    except ValidationError as error:
-        first = error.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"invalid value of the setting {name}", where=name, why=first["msg"]) from error
