@@ -60,7 +60,6 @@ def describe_run(
         "checkpoints": [*checkpoints(run), *alone],
         "checkpoint": checkpoint,
         "weights": weight_digests(run),
-        "example": next(iter(examples), None),
         "examples": examples,
         "about": about(run, "" if interface is None else interface.purpose, curves),
         "labels": [] if interface is None else list(interface.classes[:MAX_LABELS]),

@@ -104,7 +104,7 @@ def test_details_of_a_model(url: str, tiny_run: TinyRun) -> None:
     found = httpx.get(f"{url}/v1/models/run").json()
     weights = found["weights"]
     assert weights["best"] == weights["400"] and len({weights[step] for step in ("100", "200", "300", "400")}) == 4
-    assert found["example"] in tiny_run.source.read_text(encoding="utf-8").splitlines()
+    assert found["examples"][0] in tiny_run.source.read_text(encoding="utf-8").splitlines()
     assert found["limits"] == {
         "characters": 5000, "pieces": 128, "beam": 10, "nbest": 10, "file_bytes": 131072,
         "files": [".txt", ".md", ".html", ".htm"],
