@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 Points = npt.NDArray[np.float64]
 MAX_NODES = 64
 STEPS = 200
+MAX_SIDE = 18.0  # inches
 WIDEST = 6.0  # points of a link with the largest weight
 LABEL = 16  # letters
 
@@ -63,7 +64,8 @@ def draw_graph(figure: Figure, observation: Observation, chosen: ChosenAttention
         raise ConfigError(f"a graph of {count:,} nodes cannot be drawn", where="--show", why=why)
     weights = _edge_weights(surface, chosen)
     points, largest = layout(count, surface.edges, surface.center), max(weights.values(), default=0.0)
-    figure.set_size_inches(7.0, 6.0)
+    side = min(2.0 * math.sqrt(count) + 3.0, MAX_SIDE)
+    figure.set_size_inches(side + 1.0, side)
     axes = figure.subplots()
     for first, second in dict.fromkeys(tuple(sorted(edge)) for edge in surface.edges):
         width = 1.0 if not largest else 0.5 + WIDEST * weights.get((first, second), 0.0) / largest

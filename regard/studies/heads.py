@@ -163,7 +163,7 @@ def _draw(figure: Figure, accuracies: Mapping[int, Sequence[float]], costs: Mapp
     least = min(costs.values())
     cost.plot(heads, [entry.parameters / least.parameters for entry in costs.values()], "o-", label="parameters")
     cost.plot(heads, [entry.operations / least.operations for entry in costs.values()], "s--", label="operations")
-    cost.set(title="cost, one head = 1", ylim=(0, 2))
+    cost.set(title="cost", ylabel="relative to one head", ylim=(0, 2))
     for axes in (quality, cost):
         axes.set(xscale="log", xticks=heads, xticklabels=[str(n) for n in heads], xlabel="heads")
         axes.legend()

@@ -153,7 +153,7 @@ def _draw(
     left.set(xlabel="update", ylabel="loss of new sentences, nats", title="training with each norm")
     right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
     right.axvline(ROUNDING, color=INK, linestyle=":", label="rounding")
-    right.set(title="neighbors and padding", xlabel="change of states")
+    right.set(title="neighbors and padding", xlabel="change of states", ylabel="norm")
     right.invert_yaxis()
     for axes in (left, right):
         axes.legend()

@@ -132,9 +132,9 @@ def _draw(figure: Figure, table: Tensor, changes: Mapping[str, float]) -> None:
     ):
         drawn = axes.imshow(image.tolist(), cmap="RdBu_r", interpolation="none", aspect="auto")
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
-        figure.colorbar(drawn, ax=axes)
+        figure.colorbar(drawn, ax=axes, label="value" if axes is left else "dot product")
     right.barh(list(changes), [max(change, 1e-17) for change in changes.values()], log=True)
     right.axvline(ROUNDING, color=INK, linestyle=":", label="rounding")
-    right.set(title="another order of words", xlabel="change of states")
+    right.set(title="another order of words", xlabel="change of states", ylabel="positions")
     right.invert_yaxis()
     right.legend()

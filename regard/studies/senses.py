@@ -175,7 +175,7 @@ def _draw(
         shares = [fmean(accuracies[name, when].by_word) for name in names]
         left.bar([n + offset for n in range(len(names))], shares, 0.4, label=when)
     left.axhline(0.5, color=INK, linestyle=":", label="guessing")
-    left.set(title="accuracy, other neighbors of bank", ylabel="share", ylim=(0, 1.02))
+    left.set(title="other neighbors of bank", xlabel="input of the probe", ylabel="accuracy", ylim=(0, 1.02))
     left.set_xticks(range(len(names)), [name.replace(" after ", "\nafter ") for name in names])
     left.legend(loc="upper left")
     states = list(vectors.values())[-1]
@@ -185,4 +185,5 @@ def _draw(
         indices = [n for n, sentence in enumerate(sentences) if sentence.sense == sense][::4]
         right.plot(x[indices].tolist(), y[indices].tolist(), "o", label=label, alpha=0.5)
     right.set(title="states at bank, two main directions", xticks=[], yticks=[])
+    right.set(xlabel="first direction", ylabel="second direction")
     right.legend()
