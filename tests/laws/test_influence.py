@@ -14,8 +14,10 @@ import torch
 from regard.core.observation import Influence, Observation, Prediction, Site, Surface, require_observation
 from regard.core.task import find_task
 from regard.core.task_table import TASKS
+from regard.data.graph_lines import graph_of
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
 from regard.errors import ConfigError
+from regard.fields.node_features import without_features
 from regard.fields.pieces import texts_without_pieces
 from regard.tasks.hidden_nodes import HiddenNodes
 from regard.tasks.influence import MAX_VARIANTS, HiddenPieces, influences
@@ -347,3 +349,9 @@ def test_gaps_by_hand() -> None:
         log_probabilities, mask=mask,
     )  # fmt: skip
     assert [change.values for change in changes] == [(1, 1, 0, 0, 0, 0), (1, 1, 0, 1, 0, 0)]
+
+
+def test_the_label_of_a_hidden_node_is_unknown() -> None:
+    graph = graph_of({"edges": [[0, 1]], "nodes": ["C", "N"], "features": [[2], [3]]}, where=None, key=None)
+    hidden = without_features(graph, 1)
+    assert (hidden.kinds, hidden.features.tolist(), graph.kinds) == (("C", ""), [[2], [0]], ("C", "N"))
