@@ -95,7 +95,7 @@ def test_hover_lock_and_unlock(page: Any) -> None:
 
 def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_how_to_read_it(page: Any) -> None:
     playwright.expect(on(page, "attention-name")).to_contain_text("decoder.0.source")
-    playwright.expect(on(page, "section-aligned")).to_contain_text("where the model looked, not why")
+    playwright.expect(on(page, "section-aligned")).to_contain_text("where the model read from, not why")
     click(page, "head-decoder.0.source-1")
     playwright.expect(on(page, "heatmap-name")).to_contain_text("head 1")
     panels = page.locator("main > section[id]:not(#translation)")
@@ -158,7 +158,7 @@ def test_the_first_visit_shows_an_example_and_what_is_changed_clears_it(page: An
     on(page, "text").press_sequentially(" a")
     playwright.expect(on(page, "output")).to_have_count(0)
     playwright.expect(on(page, "section-aligned")).to_have_count(0)
-    playwright.expect(on(page, "waiting")).to_contain_text("not translated yet")
+    playwright.expect(on(page, "waiting")).to_contain_text("has changed. Press Translate.")
     on(page, "model").select_option("two")
     playwright.expect(on(page, "direction")).to_have_text("English → German")
     playwright.expect(on(page, "text-limits")).to_contain_text("a sentence of at most 100 pieces")
