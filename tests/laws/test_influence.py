@@ -355,3 +355,13 @@ def test_the_label_of_a_hidden_node_is_unknown() -> None:
     graph = graph_of({"edges": [[0, 1]], "nodes": ["C", "N"], "features": [[2], [3]]}, where=None, key=None)
     hidden = without_features(graph, 1)
     assert (hidden.kinds, hidden.features.tolist(), graph.kinds) == (("C", ""), [[2], [0]], ("C", "N"))
+
+
+def test_a_text_of_letters_without_each_letter() -> None:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        tables["data"]["tokenizer"] = {"kind": "character"}
+
+    field = changed_case("classification", change).data.codecs.fields["text"]
+    (row,) = field.encode([("a it",)]).rows
+    (letters,) = field.hidden(("a it",), row)
+    assert [letter and letter.value[0] for letter in letters] == [None, " it", "ait", "a t", "a i", None]
