@@ -99,7 +99,7 @@ def test_attention_is_named_and_not_called_an_explanation_and_every_panel_tells_
     click(page, "head-decoder.0.source-1")
     playwright.expect(on(page, "heatmap-name")).to_contain_text("head 1")
     panels = page.locator("main > section[id]:not(#translation)")
-    assert panels.count() == panels.locator("details.told").count() >= 10
+    assert panels.count() == panels.locator("details.help").count() >= 10
     first = on(page, "help-aligned")
     playwright.expect(first.locator("p").first).to_be_hidden()
     first.locator("summary").press("Enter")
@@ -177,7 +177,7 @@ def test_any_of_the_best_outputs_can_be_looked_at_and_copied(page: Any) -> None:
     playwright.expect(on(page, "output")).to_have_text(second, timeout=60_000)
     playwright.expect(on(page, "nbest-1")).to_have_attribute("aria-pressed", "true")
     click(page, "copy")
-    playwright.expect(on(page, "copy-told")).to_have_text("Copied.")
+    playwright.expect(on(page, "copy-status")).to_have_text("Copied.")
     assert page.evaluate("navigator.clipboard.readText()") == second
 
 

@@ -43,7 +43,7 @@ export function stripSvg(): string {
 }
 
 
-/** Runs `task`, and tells what goes wrong beside the buttons. */
+/** Runs `task`, and displays its error next to the buttons. */
 async function attempt(task: () => Promise<void>): Promise<void> {
   status.export.value = { busy: true, problem: "" };
   const problem = await task().then(
