@@ -93,6 +93,8 @@ def document_of(name: str) -> dict[str, Any]:
 
 def line_of(name: str) -> str:
     case = case_of(name)
+    if name == "pairs apart":
+        return "fine film it\tdull"  # the rows of the batch have different lengths
     return choose_examples(case.task.examples(case.config, case.data))[0]
 
 
@@ -321,5 +323,8 @@ def test_a_star_is_drawn_with_its_center_and_at_most_64_nodes() -> None:
     assert surface.center == 0 and surface.pieces[0].startswith("n0") and len(surface.pieces) == 64
     assert set(surface.edges) == {(0, node) for node in range(1, 64)}
     assert len(observation.predictions) == 64 and len(predictor.scores("n0", observation)) == 64
+    for attention in observation.attention:
+        terms = attention.source.terms()
+        assert terms.key.shape[1] == terms.allowed.shape[1] == attention.weights.shape[2] == 64 == terms.value.shape[1]
     labels = observation.facts["node_labels"]
     assert labels == [("right", "left")[node % 2] if node < 99 else "" for node in surface.ids]
