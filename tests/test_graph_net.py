@@ -164,9 +164,10 @@ def test_what_it_looks_at_is_its_neighbors(run):
     observed = regard.load(run).inspect("n1")
     assert [each.place for each in observed.attention] == ["encoder.0.edges", "encoder.1.edges"]
     for each in observed.attention:
-        assert each.query.labels == ("n1/left",) and each.key.labels == ("n0/left", "n1/left", "n2/left")
+        assert each.query.labels == ("n1",) and each.key.labels == ("n0", "n1", "n2")
         torch.testing.assert_close(each.weights.sum(-1), torch.ones(each.weights.shape[:2]))
-    assert observed.surfaces[0].pieces == ("n1/left", "n0/left", "n2/left")
+    assert observed.surfaces[0].pieces == ("n1", "n0", "n2")
+    assert observed.facts["node_labels"] == ["left", "left", "left"]
     assert [prediction.site.pieces for prediction in observed.predictions] == [(0,), (1,), (2,)]
 
 

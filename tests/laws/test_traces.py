@@ -78,6 +78,12 @@ LAYERED = [
 ]
 
 
+LINES = {
+    "pairs apart": "dull\tfine film it",  # the rows of the batch have different lengths
+    "graphs": '{"edges": [[0, 1], [1, 2], [2, 3]], "features": [[1], [2], [0], [1]]}',  # some pairs have no edge
+}
+
+
 @cache
 def case_of(name: str) -> TaskCase:
     return VARIANTS[name]()
@@ -93,8 +99,8 @@ def document_of(name: str) -> dict[str, Any]:
 
 def line_of(name: str) -> str:
     case = case_of(name)
-    if name == "pairs apart":
-        return "fine film it\tdull"  # the rows of the batch have different lengths
+    if name in LINES:
+        return LINES[name]
     return choose_examples(case.task.examples(case.config, case.data))[0]
 
 

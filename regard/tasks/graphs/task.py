@@ -58,18 +58,14 @@ class GraphPredictor(SupervisedPredictor):
         pooling = AttentionMap.at("pooling", weights[None, None, shown], Axis("answer", ("answer",)), axis)
         place, edges = {node: number for number, node in enumerate(shown.tolist())}, values[0].edges.tolist()
         drawn = tuple((place[one], place[other]) for one, other in edges if one in place and other in place)
+        kinds = {"node_labels": [values[0].kinds[node] for node in shown.tolist()]} if values[0].kinds else {}
         deep = outputs.logits.double().cpu()
         logits = self._add_wide([values], [deep[0]])[0][None]
         return Observation(
             (Surface("graph", axis.labels, ids=tuple(shown.tolist()), edges=drawn),),
             self._predictions(logits),
             (*maps, pooling),
-            facts={
-                "nodes": len(encoded),
-                "edges": len(edges),
-                "node_labels": [values[0].kinds[node] for node in shown.tolist()] if values[0].kinds else [],
-                **self._parts(deep, logits),
-            },
+            facts={"nodes": len(encoded), "edges": len(edges), **kinds, **self._parts(deep, logits)},
         )
 
     def _hidden(self, values: tuple[Any, ...], row: Row, observation: Observation) -> list[HiddenPieces]:
