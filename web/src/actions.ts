@@ -18,6 +18,7 @@ async function loadDetails(keep: boolean, signal: AbortSignal): Promise<void> {
   if (signal.aborted || asking.model.value !== name) return;
   batch(() => {
     details.value = found;
+    models.value = models.value.map((model) => (model.name === name ? { ...model, ready: true } : model));
     if (!keep || !asking.checkpoint.value) asking.checkpoint.value = found.checkpoint;
     if (!keep || asking.beam.value === null) asking.beam.value = found.search?.beam ?? null;
     if (!keep || asking.lengthPenalty.value === null) asking.lengthPenalty.value = found.search?.length_penalty ?? null;

@@ -25,3 +25,14 @@ export function useSeen(element: RefObject<HTMLElement | null>): boolean {
   }, []);
   return seen;
 }
+
+/** Arrow keys move the focus among the buttons of a group, which is one tab stop. */
+export function moveFocus(event: KeyboardEvent): void {
+  const by = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+  if (!by) return;
+  const buttons = [...(event.currentTarget as Element).querySelectorAll<HTMLElement>("button")];
+  const next = buttons[buttons.indexOf(document.activeElement as HTMLElement) + by];
+  if (!next) return;
+  event.preventDefault();
+  next.focus();
+}

@@ -242,9 +242,10 @@ def _score_response(scores: Sequence[list[float]]) -> ScoreResponse:
 def _add_status(routes: APIRouter, service: Service) -> None:
     """Add the routes that report the state of the server."""
 
-    @routes.get("/v1/models")
-    def models() -> ModelList:
+    @routes.get("/v1/models", responses=ERROR_RESPONSES)
+    def models(request: Request) -> ModelList:
         """List the models and their load."""
+        service.admit(credentials(request, "Bearer"))
         return ModelList(data=[
             ModelDescription(id=model.name, created=model.created, name=model.name, task=model.task,
                              source=model.source, target=model.target, ready=model.ready, waiting=model.load[0],

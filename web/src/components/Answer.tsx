@@ -1,6 +1,7 @@
 import { answersOf, huesOf, inputsOf, spanLabel, type Answer as Form, type Marked } from "../answers";
 import { unknownNotice } from "../characters";
 import type { Inspection } from "../document";
+import { moveFocus } from "../hooks";
 import { isContinued } from "../reading";
 import { inspection, place } from "../state";
 import { visible } from "../words";
@@ -14,16 +15,17 @@ import { StepText } from "./StepText";
 function Pieces({ pieces, form }: { pieces: Marked[]; form: "tags" | "gaps" }) {
   const chosen = place.value;
   const current = chosen === null ? null : pieces[chosen]?.answer;
+  const stop = current ? chosen : pieces.findIndex(({ answer }) => answer !== null);
   const hues = huesOf(pieces.flatMap(({ answer }) => (answer && spanLabel(answer.label) !== null ? [spanLabel(answer.label)!] : [])));
   return (
     <>
-      <p class={`lines answered ${form}`} data-testid="pieces">
+      <p class={`lines answered ${form}`} data-testid="pieces" role="group" aria-label={form === "gaps" ? "Text with gaps" : "Words; arrow keys move"} onKeyDown={moveFocus}>
         {pieces.map(({ text, answer }, index) => {
           if (!answer) return <span key={index}>{text}</span>;
           const label = `${visible(form === "gaps" ? "gap" : text)}: ${visible(answer.label)}, ${chance(answer.log_probability)}`;
           const shared = {
             type: "button" as const, "aria-label": label, title: label, "aria-pressed": chosen === index,
-            "data-testid": `piece-${index}`, onClick: () => (place.value = chosen === index ? null : index),
+            "data-testid": `piece-${index}`, tabIndex: index === stop ? 0 : -1, onClick: () => (place.value = chosen === index ? null : index),
           };
           const span = spanLabel(answer.label);
           const inside = /^[IEL]-/.test(answer.label) && index > 0;

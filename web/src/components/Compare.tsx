@@ -98,6 +98,7 @@ export function Compare() {
       {right && (
         <>
           <p data-testid="difference">
+            {left.search!.forced > 0 && `The first ${left.search!.forced === 1 ? "piece" : `${left.search!.forced} pieces`} of the left output ${left.search!.forced === 1 ? "was" : "were"} forced. `}
             {differs === null
               ? "Both outputs are the same."
               : `The outputs differ first at piece ${differs + 1}: ${named(left, differs)} and ${named(right, differs)}.`}

@@ -1,5 +1,6 @@
 import { Fragment } from "preact";
 import { fixed } from "../format";
+import { moveFocus } from "../hooks";
 import { MOST_SURPRISE, surprise } from "../predicting";
 import { stepsOf } from "../reading";
 import { inspection, place } from "../state";
@@ -28,7 +29,7 @@ export function StepText() {
   const pick = (index: number) => (place.value = index === chosen && place.value !== null ? null : index - 1);
   return (
     <>
-      <p class="lines tokens" data-testid="tokens">
+      <p class="lines tokens" data-testid="tokens" role="group" aria-label="Tokens; arrow keys move" onKeyDown={moveFocus}>
         {tokens.map(({ label, log_probability }, index) => (
           <Fragment key={index}>
             <button
@@ -38,6 +39,7 @@ export function StepText() {
               title={chance(log_probability)}
               aria-label={`${visible(label!)}, ${chance(log_probability)}`}
               aria-pressed={index === chosen}
+              tabIndex={index === Math.min(chosen, tokens.length - 1) ? 0 : -1}
               style={{ "--surprise": `${Math.round(45 * surprise(log_probability))}%` }}
               onClick={() => pick(index)}
             >
