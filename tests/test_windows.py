@@ -31,7 +31,7 @@ from regard.runs.config import load_config
 from regard.share.encoder_format import obstacle
 from regard.tasks.classification.automatic_config import choose
 from regard.tasks.find_config import find_config
-from regard.tasks.supervised_predictor import BATCH_ROWS
+from regard.tasks.influence import BATCH_ROWS
 from regard.testing import TaskCase
 from tests.laws.declared import rows, tokenized
 

@@ -297,7 +297,7 @@ def rnn() -> None:
     d.text(left + 130, top, "bidirectional: both sides of each word", bold=True, size=12)
     for cell in range(4):
         x = left + 70 * cell
-        d.box(x, top + 14, 44, 24, "[→; ←]", ORANGE)
+        d.box(x - 7, top + 14, 58, 24, "[→; ←]", ORANGE)
         d.box(x, top + 54, 36, 24, "→", GREEN)
         d.box(x + 10, top + 86, 36, 24, "←", GREEN)
         d.box(x + 4, top + 122, 36, 24, "x", BLUE)

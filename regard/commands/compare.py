@@ -157,7 +157,7 @@ def _digests(corpora: tuple[CorpusConfig, ...]) -> list[dict[str, Any]]:
 def _print_results(comparison: Comparison, *, as_json: bool) -> None:
     """Print the table, or all results as JSON, and draw the figure."""
     from regard.comparison.results import draw, text_table
-    from regard.core.figure import can_draw, save_figure
+    from regard.core.figure import Caption, can_draw, save_figure
     from regard.core.installation import extra_command
 
     rows, metric = comparison.summaries(), comparison.key["metric"]
@@ -165,7 +165,8 @@ def _print_results(comparison: Comparison, *, as_json: bool) -> None:
     if not can_draw():
         typer.echo(f"no figure: matplotlib is not installed; {extra_command('plot')}", err=True)
     elif any(row.values for row in rows):
-        save_figure(lambda figure: draw(figure, rows, metric), comparison.folder)
+        caption = Caption(f"{metric} and speed · {comparison.folder.resolve().name}", "regard compare")
+        save_figure(lambda figure: draw(figure, rows, metric), comparison.folder, caption)
     figures = ", figure.png, figure.svg" if can_draw() else ""
     typer.echo(f"wrote results.json, results.md{figures} to {comparison.folder}", err=True)
 

@@ -115,17 +115,17 @@ def midi(
         write_midi(frames, output, steps=steps, tempo=tempo)
     print(f"{output}: {pluralize(len(frames), 'frame')}, {60 * len(frames) / steps / tempo:.0f} s")
     if draw is not None:
-        _draw(frames, draw, steps)
+        _draw(frames, draw, steps, output.name)
 
 
-def _draw(frames: list[Frame], folder: Path, steps: int) -> None:
+def _draw(frames: list[Frame], folder: Path, steps: int, name: str) -> None:
     from regard.core.atomic_files import explain_os_errors
-    from regard.core.figure import can_draw, draw_notes, save_figure
-    from regard.core.installation import extra_command
+    from regard.core.figure import Caption, require_drawing, save_figure
+    from regard.core.metric_figures import draw_notes
 
-    if not can_draw():
-        raise ConfigError("--draw needs matplotlib, which is not installed", where="--draw", help=extra_command("plot"))
+    require_drawing("--draw")
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        paths = save_figure(lambda figure: draw_notes(figure, frames, steps), folder)
+        caption = Caption(f"notes · {name} · {pluralize(len(frames), 'frame')}", "regard data midi")
+        paths = save_figure(lambda figure: draw_notes(figure, frames, steps), folder, caption)
     print(f"wrote {', '.join(path.name for path in paths)} to {folder}")

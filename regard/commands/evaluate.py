@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
 import typer
 
@@ -27,7 +28,6 @@ from regard.commands.setting_options import takes_settings
 from regard.commands.several_ranks import several_ranks
 from regard.config.search_settings import SearchSettings
 from regard.core.atomic_files import explain_os_errors
-from regard.core.installation import extra_command
 from regard.errors import ConfigError, ModelError
 
 if TYPE_CHECKING:
@@ -106,8 +106,12 @@ Draw = Annotated[
     typer.Option(
         "--draw",
         metavar="FOLDER",
-        help="Draw the confusion matrix of a classifier as figure.png and figure.svg in this folder.",
+        help="Draw the confusion matrix (figure.png, figure.svg) and the reliability diagram (calibration.png, "
+        "calibration.svg) of a classifier in this folder.",
     ),
+]
+Sort = Annotated[
+    Literal["label", "size"], typer.Option("--sort", help="Sort the drawn classes by label or by number of examples.")
 ]
 Stride = Annotated[
     int | None,
@@ -152,6 +156,7 @@ def evaluate(
     output: Output = None,
     errors: Errors = False,
     draw: Draw = None,
+    sort: Sort = "label",
     as_json: AsJson = False,
     checkpoint: CheckpointName = None,
     device: DeviceName = None,
@@ -168,7 +173,7 @@ def evaluate(
 
     folder, files = RunFolder.open(run), [source, *(targets or [])]
     names = None if metric is None else [name.strip() for name in metric.split(",") if name.strip()]
-    windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw)
+    windows, analysis = {"stride": stride, "memory": memory}, _Analysis(output, errors, against, draw, sort)
     kind = folder.config.task.kind
     if folder.task.reference_test is None:
         why = f"it requires outputs that are compared with references, and the task of {run} is {kind}"
@@ -189,6 +194,7 @@ class _Analysis(NamedTuple):
     errors: bool
     against: Path | None
     draw: Path | None
+    sort: str
 
     @property
     def options(self) -> dict[str, Any]:
@@ -221,7 +227,8 @@ def _measure(
         evaluation, folder.task.metrics, as_json=as_json, errors=analysis.errors, comparison=comparison
     )  # fmt: skip
     if analysis.draw is not None:
-        _draw(evaluation, analysis.draw)
+        title = f"{folder.path.resolve().name} · {', '.join(path.name for path in files)}"
+        _draw(evaluation, analysis.draw, title, by_size=analysis.sort == "size")
 
 
 def _other_run(run: RunFolder, path: Path) -> RunFolder:
@@ -336,18 +343,25 @@ def _rival_outputs(
         return test.outputs(search, advance)
 
 
-def _draw(evaluation: Evaluation, folder: Path) -> None:
-    """Draw the confusion matrix, and print the paths of the files."""
-    from regard.core.figure import can_draw, draw_counts, save_figure
+def _draw(evaluation: Evaluation, folder: Path, title: str, *, by_size: bool) -> None:
+    """Draw the confusion matrix and the calibration, and print the paths of the files."""
+    from regard.core.figure import Caption, require_drawing, save_figure
+    from regard.core.metric_figures import draw_calibration, draw_counts
 
     squares = [table for table in evaluation.tables.values() if table.square]
     if not squares:
         raise ConfigError("this option does not apply", where="--draw", why="this task has no confusion matrix")
-    if not can_draw():
-        raise ConfigError("--draw needs matplotlib, which is not installed", where="--draw", help=extra_command("plot"))
+    require_drawing("--draw")
+    source = f"regard evaluate, checkpoint {evaluation.checkpoint}"
+    size = f"n = {evaluation.units or evaluation.examples:,}"
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        paths = save_figure(lambda figure: draw_counts(figure, squares[0]), folder)
+        confusions = Caption(f"confusions · {title} · {size}", source)
+        paths = save_figure(partial(draw_counts, table=squares[0], by_size=by_size), folder, confusions)
+        if "calibration" in evaluation.tables:
+            drawn = partial(draw_calibration, table=evaluation.tables["calibration"])
+            caption = Caption(f"calibration · {title} · {size}", source)
+            paths += save_figure(drawn, folder, caption, name="calibration")
     typer.echo(f"wrote {', '.join(path.name for path in paths)} to {folder}", err=True)
 
 

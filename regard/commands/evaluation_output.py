@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from regard.tasks.evaluation import Evaluation
     from regard.tasks.run_comparison import RunComparison
 
+DRAWN = {"calibration"}  # tables that --draw draws and --json contains
 MAX_ROWS = 20  # larger tables are not printed; --json contains them
 
 
@@ -48,8 +49,8 @@ def print_figures(
         unit = " nats" if name == "loss" and "nll" in evaluation.sums else ""
         print(f"{name:<{width}}  {value:.4f}{unit}{_comparison(evaluation, name, metrics)}")
     _print_baseline(evaluation)
-    for table in evaluation.tables.values():
-        if len(table.rows) <= MAX_ROWS:
+    for name, table in evaluation.tables.items():
+        if len(table.rows) <= MAX_ROWS and name not in DRAWN:
             print("\n" + aligned(table) + "\n")
     if errors and evaluation.outcomes is not None:
         print_errors(evaluation.outcomes.rows)

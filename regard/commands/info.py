@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from regard.models.configuration import ModelConfig
     from regard.runs.run_folder import RunFolder
 
-EPILOG = epilog("regard info runs/m30k", "regard info base --types 37000")
+EPILOG = epilog("regard info runs/m30k", "regard info runs/m30k --draw curves.svg", "regard info base --types 37000")
 
 RunOrPreset = Annotated[
     str,
@@ -36,6 +36,10 @@ Types = Annotated[
     int,
     typer.Option("--types", min=5, metavar="N", help="Assume this vocabulary size for a preset, on both sides."),
 ]
+Draw = Annotated[
+    Path | None,
+    typer.Option("--draw", metavar="FILE", help="Draw the training curves of a run to this .svg or .png file."),
+]
 
 
 def register(app: typer.Typer) -> None:
@@ -43,13 +47,15 @@ def register(app: typer.Typer) -> None:
     app.command("info", epilog=EPILOG)(info)
 
 
-def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> None:
+def info(what: RunOrPreset, *, types: Types = 8000, draw: Draw = None, as_json: AsJson = False) -> None:
     """Show the parameters, data, checkpoints and validation metrics of a run, or the sizes of a preset."""
     from regard.models.configuration import ModelConfig
     from regard.models.presets import PRESETS
     from regard.runs.run_folder import RunFolder
 
     path = Path(what)
+    if draw is not None:
+        _draw(path, draw)
     if what in PRESETS and not path.is_dir():
         facts = _preset(what, ModelConfig(preset=what), types)
     elif not path.exists() and "/" not in what:
@@ -65,6 +71,21 @@ def info(what: RunOrPreset, *, types: Types = 8000, as_json: AsJson = False) -> 
         return
     for line in _lines(facts):
         print(line)
+
+
+def _draw(run: Path, path: Path) -> None:
+    """Draw the training curves of a run, and print the path of the file."""
+    from regard.core.figure import Caption, require_drawing, write_figure
+    from regard.inspection.curve_figure import draw_curves
+    from regard.runs.run_folder import RunFolder
+
+    if path.suffix not in (".svg", ".png"):
+        raise ConfigError(f"the format of {path.name} is unknown", where="--draw", help="end it in .svg or .png")
+    require_drawing("--draw")
+    folder = RunFolder.open(run)
+    caption = Caption(f"training · {folder.path.resolve().name} · {folder.config.task.kind}", f"regard info {run.name}")
+    write_figure(partial(draw_curves, run=folder), [path], caption)
+    typer.echo(f"wrote {path}", err=True)
 
 
 def _preset(name: str, config: ModelConfig, types: int) -> dict[str, Any]:

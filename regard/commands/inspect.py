@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, cast
 
 import typer
 
@@ -18,23 +19,34 @@ if TYPE_CHECKING:
     from regard.inspection.build_document import SearchOptions
     from regard.inspection.document import Inspection
     from regard.inspection.inspector import Inspector
+    from regard.inspection.pictures import Picture
 
 EPILOG = epilog(
     "regard inspect runs/m30k",
     'regard inspect runs/m30k "A dog runs." --html dog.html',
     'regard inspect runs/m30k "A dog runs." --against runs/gru',
-    'regard inspect runs/book "It was a" --terminal --head layers.1.self:0',
+    'regard inspect runs/book "It was a" --terminal --head decoder.1.self:0',
+    'regard inspect runs/reviews "a fine film" --svg film.svg --show influence',
 )
 HOST = "127.0.0.1"
+OUTPUT = "Output"
 
 Text = Annotated[
     str | None,
-    typer.Argument(metavar="TEXT", help="Text to inspect; required with --html, --npz, --json and --terminal."),
+    typer.Argument(metavar="TEXT", help="Text to inspect; required with --html, --npz, --json, --svg and --terminal."),
 ]
-Html = Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write the page for TEXT to one HTML file.")]
+Html = Annotated[
+    Path | None,
+    typer.Option("--html", metavar="FILE", help="Write the page for TEXT to one HTML file.", rich_help_panel=OUTPUT),
+]
 Npz = Annotated[
     Path | None,
-    typer.Option("--npz", metavar="FILE", help="Write all attention weights, by name, to a NumPy archive."),
+    typer.Option(
+        "--npz",
+        metavar="FILE",
+        help="Write all attention weights, by name, to a NumPy archive.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Against = Annotated[
     Path | None,
@@ -43,15 +55,33 @@ Against = Annotated[
 Replay = Annotated[bool, typer.Option("--replay", help="Add the same text at every checkpoint to the HTML file.")]
 Terminal = Annotated[
     bool,
-    typer.Option("--terminal", help="Print the answer, a bar for each piece of TEXT, and the weights of one head."),
+    typer.Option(
+        "--terminal",
+        help="Print the answer, a bar for each piece of TEXT, and the weights of one head.",
+        rich_help_panel=OUTPUT,
+    ),
 ]
 Head = Annotated[
     str | None,
     typer.Option(
         "--head",
         metavar="LAYER[:N]",
-        help="Draw this layer with --terminal, or only its head N, counted from 0.",
+        help="Draw this layer with --terminal or --svg, or only its head N, counted from 0.",
         show_default="the pooling, or the last layer",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Svg = Annotated[
+    Path | None,
+    typer.Option("--svg", metavar="FILE", help="Draw a picture to this .svg or .png file.", rich_help_panel=OUTPUT),
+]
+Show = Annotated[
+    Literal["influence", "attention", "heads", "graph", "roll"] | None,
+    typer.Option(
+        "--show",
+        help="Picture of --svg: a bar for each piece, one head, all heads, the graph, or the notes.",
+        show_default="influence if pieces can be hidden, otherwise attention",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Influence = Annotated[
@@ -82,6 +112,8 @@ def inspect(
     as_json: AsJson = False,
     against: Against = None,
     terminal: Terminal = False,
+    svg: Svg = None,
+    show: Show = None,
     head: Head = None,
     replay: Replay = False,
     sentence: Sentence = None,
@@ -96,13 +128,13 @@ def inspect(
 ) -> None:
     """Inspect a trained model of any task: the attention of each head and the alternatives at each step.
 
-    Opens a page in the browser and serves it until Ctrl-C. With --html, --npz, --json or --terminal, writes the content
-    of that page for TEXT instead. Translation runs also show the beam and the role of each head; --against, --replay,
-    --sentence and the search options apply only to them. Attention weights show which positions a head reads; they do
-    not explain a prediction.
+    Opens a page in the browser and serves it until Ctrl-C. With --html, --npz, --json, --svg or --terminal, writes the
+    content of that page for TEXT instead. Translation runs also show the beam and the role of each head; --against,
+    --replay, --sentence and the search options apply only to them. Attention weights show which positions a head reads;
+    they do not explain a prediction.
     """
     opening: dict[str, Any] = {"device": device, "threads": threads, "engine": engine}
-    outputs = _Outputs(html, npz, as_json, terminal, head)
+    outputs = _Outputs(html, npz, as_json, terminal, svg, show, head)
     runs = [run, *([against] if against else [])]
     _refuse_misplaced(outputs, replay=replay, influence=influence)
     foreign = {"sentence": sentence, "engine": engine, "against": against, "replay": replay or None}
@@ -122,11 +154,17 @@ class _Outputs(NamedTuple):
     npz: Path | None
     as_json: bool
     terminal: bool
-    head: str | None  # drawn in the terminal
+    svg: Path | None
+    show: Picture | None  # the picture of ``svg``
+    head: str | None  # drawn in the terminal and in the picture
 
     @property
     def any(self) -> bool:
-        return self.html is not None or self.npz is not None or self.as_json or self.terminal
+        return any((self.html, self.npz, self.as_json, self.terminal, self.svg))
+
+    @property
+    def may_need_influence(self) -> bool:
+        return self.svg is not None and self.show in (None, "influence")
 
 
 def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> None:
@@ -135,24 +173,29 @@ def _refuse_misplaced(outputs: _Outputs, *, replay: bool, influence: bool) -> No
         what = "--replay requires --html; the served page offers all checkpoints"
         raise ConfigError(what, where="--replay", help="--html FILE")
     if influence and not outputs.any:
-        what, help = (
-            "--influence requires --json, --html, --npz or --terminal; the page computes it by itself",
-            "--json",
-        )
+        what, help = "--influence requires --json, --html, --npz, --svg or --terminal", "--json"
         raise ConfigError(what, where="--influence", help=help)
-    if outputs.head is not None and not outputs.terminal:
-        raise ConfigError("--head requires --terminal; the page offers all heads", where="--head", help="--terminal")
+    if outputs.show is not None and outputs.svg is None:
+        raise ConfigError("--show requires --svg", where="--show", help="--svg FILE")
+    if outputs.head is not None and not (outputs.terminal or outputs.svg):
+        what = "--head requires --terminal or --svg; the page offers all heads"
+        raise ConfigError(what, where="--head", help="--terminal")
 
 
 def _write(request: _Request, outputs: _Outputs, runs: list[Path], *, checkpoint: str | None, **opening: Any) -> None:
     """Write and print the content of the page for a text; a second run is shown next to the first."""
     inspector = _inspector(runs[0], checkpoint=checkpoint, **opening)
-    inspection = request.inspect(inspector, outputs.npz, costly=outputs.as_json or outputs.html is not None)
+    inspection = request.inspect(inspector, outputs)
     if outputs.html is not None:
         other = _inspector(runs[1], **opening) if len(runs) > 1 else None
         _write_page(outputs.html, request, inspector, inspection, other)
     if outputs.npz is not None:
         inspection.save(outputs.npz)
+    if outputs.svg is not None:
+        from regard.inspection.pictures import save_picture
+
+        drawn = save_picture(inspection.observation, inspection.document, outputs.svg, outputs.show, outputs.head)
+        typer.echo(f"wrote {outputs.svg} ({drawn})", err=True)
     if outputs.as_json:
         import json
 
@@ -196,26 +239,26 @@ class _Request(NamedTuple):
     replay: bool
     influence: bool = False
 
-    def inspect(self, inspector: Inspector, npz: Path | None, *, costly: bool) -> Inspection:
-        """Return all that the page shows for the text, and print notes to standard error.
-
-        Args:
-            inspector: of the run.
-            npz: the file of the weights; None: no file.
-            costly: whether to compute the costly parts for a task other than translation.
-        """
+    def inspect(self, inspector: Inspector, outputs: _Outputs) -> Inspection:
+        """Return all that the page shows for the text, and print notes to standard error."""
         from regard.inspection.build_document import ALL_PARTS
         from regard.inspection.inspect_input import PARTS_OF_ALL_TASKS
 
         if not self.text.strip():
             raise ConfigError("TEXT is missing", help='regard inspect RUN "A dog runs." --html dog.html')
-        if npz is not None and npz.suffix != ".npz":
-            raise ConfigError(f"{npz} does not end in .npz", where="--npz")
+        if outputs.npz is not None and outputs.npz.suffix != ".npz":
+            raise ConfigError(f"{outputs.npz} does not end in .npz", where="--npz")
         options = self._options(inspector)
         if options is not None:
             options = options._replace(include=ALL_PARTS, sentence=(self.sentence or 1) - 1)
+        costly = outputs.as_json or outputs.html is not None
         parts = PARTS_OF_ALL_TASKS if costly else ()
-        inspection = inspector.inspect(self.text, options, influence=self.influence, include=parts)
+        inspection = None
+        if outputs.may_need_influence and not self.influence:
+            with suppress(ConfigError):  # without influence, the picture shows the attention, or names what exists
+                inspection = inspector.inspect(self.text, options, influence=True, include=parts)
+        if inspection is None:
+            inspection = inspector.inspect(self.text, options, influence=self.influence, include=parts)
         _print_notes(inspection.document, self.sentence)
         return inspection
 

@@ -13,6 +13,8 @@ from regard.core.atomic_files import explain_os_errors
 from regard.core.installation import extra_command
 from regard.errors import ConfigError
 
+MAX_NAMED = 30  # drawn nodes with names; names of more would overlap
+
 EXAMPLES = epilog(
     "echo 31336 | regard nodes runs/papers",
     "regard nodes runs/papers --json < names.txt > classes.jsonl",
@@ -64,7 +66,7 @@ def _draw(model: Any, folder: Path) -> None:
     """Draw the hidden vectors of labeled nodes, and print the paths of the files."""
     import numpy as np
 
-    from regard.core.figure import can_draw, save_figure
+    from regard.core.figure import Caption, can_draw, save_figure
     from regard.inspection.projection import can_project, chosen_places, draw_classes, project
 
     libraries = {"matplotlib": can_draw(), "scikit-learn": can_project()}
@@ -75,12 +77,16 @@ def _draw(model: Any, folder: Path) -> None:
     graph = model.graph
     labeled = np.flatnonzero(graph.labels >= 0)
     nodes = labeled[chosen_places(len(labeled))]
+    total = "" if len(nodes) == len(labeled) else f" of {len(labeled):,}"
     try:
         points = project(model.hidden(nodes))
     except ValueError as error:
         raise ConfigError("cannot draw the nodes", where="--draw", why=str(error)) from error
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        paths = save_figure(lambda figure: draw_classes(figure, points, graph.labels[nodes], graph.classes), folder)
-    total = "" if len(nodes) == len(labeled) else f" of {len(labeled):,}"
+        caption = Caption(f"hidden vectors of nodes, t-SNE · n = {len(nodes):,}{total}", "regard nodes --draw")
+        names = [graph.name(node) for node in nodes] if len(nodes) <= MAX_NAMED else []
+        paths = save_figure(
+            lambda figure: draw_classes(figure, points, graph.labels[nodes], graph.classes, names), folder, caption
+        )
     typer.echo(f"drew {len(nodes):,}{total} labeled nodes: {', '.join(map(str, paths))}", err=True)

@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from regard.core.figure import INK
 from regard.metrics.text import METRICS
 
 if TYPE_CHECKING:
@@ -148,14 +149,14 @@ def draw(figure: Figure, rows: Sequence[Summary], metric: str) -> None:
     quality, train, decode = figure.subplots(1, 3, sharey=True)
     positions = range(len(shown))
     for position, row in zip(positions, shown, strict=True):
-        quality.plot(row.values, [position] * len(row.values), ".", color="0.6")
+        quality.plot(row.values, [position] * len(row.values), ".", color=INK)
         quality.errorbar(row.mean, position, xerr=row.spread or 0.0, fmt="o", capsize=3, color="C0")
     train.barh(positions, [row.train_speed for row in shown], color="C2", height=0.6)
     decode.barh(positions, [row.decode_speed for row in shown], color="C1", height=0.6)
     quality.set_yticks(list(positions), [row.name for row in shown])
     quality.invert_yaxis()
-    quality.grid(axis="x", color="0.9")
+    quality.grid(axis="x")
     better = "lower" if lower_is_better(metric) else "higher"
-    quality.set_title(f"{metric}, {better} is better")
-    train.set_title("training, target tokens/s")
-    decode.set_title("decoding, tokens/s")
+    quality.set(xlabel=f"{metric}, {better} is better", ylabel="recipe")
+    train.set_xlabel("training, target tokens/s")
+    decode.set_xlabel("decoding, tokens/s")

@@ -137,6 +137,9 @@ class Field(Protocol):
     def summary(self, value: Any) -> str:
         """Return a readable text of a value for reports, such as its text or its size."""
 
+    def unknown(self, value: Any) -> list[str]:
+        """Return the words, items or characters of a value that the vocabulary lacks, each once."""
+
     def cost(self, value: Any) -> int:
         """Return the number of values that one layer holds for this input (``predictor_interface.input_cost``)."""
 
@@ -221,6 +224,12 @@ class FieldBase:
 
     def unpad(self, row: EncodedRow, values: Tensor) -> Tensor:
         return values[: len(row)]
+
+    def unknown(self, value: Any) -> list[str]:
+        tokenizer: Any = getattr(self, "tokenizer", None)  # of a field whose values are tuples of texts
+        return (
+            [] if tokenizer is None else list(dict.fromkeys(part for text in value for part in tokenizer.unknown(text)))
+        )
 
     def summary(self, value: Any) -> str:
         own: Any = self

@@ -1,28 +1,49 @@
-"""Figures as PNG and SVG, drawn by matplotlib (the extra ``plot``).
+"""The frame of all figures (PNG and SVG), drawn by matplotlib (the extra ``plot``).
 
-Equal numbers give equal bytes: no dates, fixed identifiers. Text in an SVG stays text, which keeps the file small.
+A figure has a title, named axes and a line with its source. The ground is transparent and text is gray, legible on
+light and dark pages. Equal numbers give equal bytes: no dates, fixed identifiers. Text in an SVG stays text, which
+keeps the file small.
 """
 
 from __future__ import annotations
 
+import math
+import textwrap
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from regard.core.atomic_files import write_bytes_atomically
+from regard.core.installation import extra_command
+from regard.errors import ConfigError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-    from regard.core.task import MetricTable
-
 SIZE = (9.0, 3.6)  # inches
-MAX_NUMBERED = 12  # rows of a square with numbers in its cells
+INK = "#777777"  # contrast above 4 with white and with near-black
+# The palette of Okabe and Ito, which color-blind readers can distinguish, without its yellow and black.
+COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", INK)
+DASHES = ("-", "--", ":", "-.")  # of the first 7 series, the next 7, …
+MARKERS = "osD^"
 STYLE: dict[Any, Any] = {
     "svg.hashsalt": "regard",
     "svg.fonttype": "none",
+    "savefig.transparent": True,
+    "savefig.bbox": "tight",
+    "savefig.pad_inches": 0.12,
+    "text.color": INK,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "grid.color": INK,
+    "grid.alpha": 0.3,
     "font.sans-serif": ["DejaVu Sans", "Arial", "sans-serif"],
     "font.size": 9.0,
     "axes.titlesize": 10.0,
@@ -33,8 +54,19 @@ STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.0,
 }
-# The palette of Okabe and Ito, which color-blind readers can distinguish, without its yellow.
-COLORS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
+CHARACTER = 0.075  # width of a character of the title in inches, rounded up
+TICK_GAP = 4  # smallest gap of tick labels, in pixels
+DECADES = 2  # a logarithmic axis with fewer has ticks at 1, 2 and 5
+
+
+class Caption(NamedTuple):
+    """The title of a figure, such as ``confusions · runs/reviews · test.tsv · n = 872``, and the source of its data."""
+
+    title: str = ""
+    source: str = ""
+
+
+NO_CAPTION = Caption()
 
 
 def can_draw() -> bool:
@@ -42,60 +74,98 @@ def can_draw() -> bool:
     return find_spec("matplotlib") is not None
 
 
-def save_figure(draw: Callable[[Figure], None], folder: Path) -> list[Path]:
-    """Call ``draw`` with an empty figure, write ``figure.svg`` and ``figure.png``, and return the paths."""
+def require_drawing(option: str) -> None:
+    """Raise ConfigError if matplotlib, which an option needs, is not installed."""
+    if not can_draw():
+        what = f"{option} needs matplotlib, which is not installed"
+        raise ConfigError(what, where=option, help=extra_command("plot"))
+
+
+def save_figure(
+    draw: Callable[[Figure], None], folder: Path, caption: Caption = NO_CAPTION, *, name: str = "figure"
+) -> list[Path]:
+    """Call ``draw`` with an empty figure, write ``NAME.svg`` and ``NAME.png``, and return the paths."""
+    paths = [folder / f"{name}.svg", folder / f"{name}.png"]
+    write_figure(draw, paths, caption)
+    return paths
+
+
+def write_figure(draw: Callable[[Figure], None], paths: Sequence[Path], caption: Caption = NO_CAPTION) -> None:
+    """Call ``draw`` with an empty figure, and write it to each path, which ends in ``.svg`` or ``.png``."""
     import matplotlib
     from cycler import cycler
     from matplotlib.figure import Figure
 
-    paths = []
-    with matplotlib.rc_context(STYLE | {"axes.prop_cycle": cycler(color=COLORS)}):
+    series = cycler(linestyle=DASHES) * cycler(color=COLORS)
+    with matplotlib.rc_context(STYLE | {"axes.prop_cycle": series}):
         figure = Figure(figsize=SIZE, layout="constrained")
         draw(figure)
-        for axes in figure.axes:
-            axes.minorticks_off()  # minor ticks of a logarithmic axis would dominate the file size
-        for kind, metadata in (("svg", {"Date": None, "Creator": None}), ("png", {"Software": None})):
-            file = BytesIO()
-            figure.savefig(file, format=kind, dpi=120, metadata=metadata)
-            write_bytes_atomically(folder / f"figure.{kind}", file.getvalue())
-            paths.append(folder / f"figure.{kind}")
-    return paths
+        _add_caption(figure, caption)
+        _finish(figure)
+        for path in paths:
+            file, svg = BytesIO(), path.suffix == ".svg"
+            metadata = {"Date": None, "Creator": None} if svg else {"Software": None}
+            figure.savefig(file, format=path.suffix[1:], dpi=120, metadata=metadata)
+            write_bytes_atomically(path, file.getvalue())
 
 
-def draw_counts(figure: Figure, table: MetricTable) -> None:
-    """Draw a square of counts, each row colored by its shares, with numbers in the cells of a small one."""
-    side = min(2.5 + 0.3 * len(table.rows), 12.0)
-    figure.set_size_inches(side + 2.2, side + 1)
-    counts = [[float(number) for number in row[1:]] for row in table.rows]
-    shares = [[number / max(sum(row), 1.0) for number in row] for row in counts]
-    axes = figure.subplots()
-    picture = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
-    names = [str(name) for name in table.columns[1:]]
-    axes.set_xticks(range(len(names)), names, rotation=45, ha="right")
-    axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="predicted", ylabel=table.columns[0])
-    figure.colorbar(picture, label=f"share of the {table.columns[0]}")
-    for place, row in enumerate(counts if len(names) <= MAX_NUMBERED else []):
-        for column, number in enumerate(row):
-            shade = "white" if shares[place][column] > 0.5 else "black"
-            axes.text(column, place, f"{number:,.0f}", ha="center", va="center", color=shade)
+def _add_caption(figure: Figure, caption: Caption) -> None:
+    width = max(int(figure.get_figwidth() / CHARACTER), 20)
+    if caption.title:
+        figure.suptitle(textwrap.fill(caption.title, width), x=0.01, ha="left", fontsize=10)
+    if caption.source:
+        figure.supxlabel(textwrap.fill(caption.source, width), x=0.01, ha="left", fontsize=7)
 
 
-def draw_notes(figure: Figure, frames: Sequence[Sequence[int]], steps: int) -> None:
-    """Draw music: a bar for each note, from left to right in time (quarter notes), by MIDI pitch.
+def _finish(figure: Figure) -> None:
+    """Set markers of the series and ticks of the logarithmic axes, as a second step after all series are drawn."""
+    for axes in figure.axes:
+        axes.minorticks_off()  # minor ticks of a logarithmic axis would dominate the file size
+        _set_markers(axes)
+        if axes.get_xscale() == "log":
+            _set_ticks(axes.xaxis, _measured(axes))
+        if axes.get_yscale() == "log" and math.dist(*([math.log10(x)] for x in axes.get_ylim())) < DECADES:
+            low, high = axes.get_ylim()
+            exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)))
+            ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
+            _set_ticks(axes.yaxis, [tick for tick in ticks if low <= tick <= high])
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        if axes.get_xscale() == "log":
+            _drop_crowded(axes)
 
-    A pitch in consecutive frames is one bar; pitches of a C have a line and their name.
-    """
-    axes = figure.subplots()
-    sounding: dict[int, int] = {}
-    for time, frame in enumerate([*frames, ()]):
-        for pitch in [pitch for pitch in sounding if pitch not in frame]:
-            begin = sounding.pop(pitch)
-            axes.broken_barh([(begin / steps, (time - begin) / steps - 0.04)], (pitch - 0.4, 0.8))
-        for pitch in frame:
-            sounding.setdefault(pitch, time)
-    pitches = [pitch for frame in frames for pitch in frame]
-    octaves = [pitch for pitch in range(0, 128, 12) if min(pitches) - 12 < pitch < max(pitches) + 12]
-    axes.set_yticks(octaves, [f"C{pitch // 12 - 1}" for pitch in octaves])
-    axes.set(xlabel="quarter notes", xlim=(0, len(frames) / steps), ylim=(min(pitches) - 2, max(pitches) + 2))
-    axes.grid(axis="y", linewidth=0.5, alpha=0.4)
+
+def _set_markers(axes: Axes) -> None:
+    """Give the series after the first 7 another marker, if they have markers; the legend is drawn again."""
+    series = [line for line in axes.lines if not str(line.get_label()).startswith("_")]
+    for number, line in enumerate(series[len(COLORS) :], start=len(COLORS)):
+        if line.get_marker() not in ("None", "", " ", None):
+            line.set_marker(MARKERS[number // len(COLORS) % len(MARKERS)])
+
+
+def _measured(axes: Axes) -> list[float]:
+    """Return the distinct positive x values of all series."""
+    import numpy as np
+
+    columns = [np.asarray(line.get_xdata(), dtype=float) for line in axes.lines]
+    values = {value for column in columns for value in column.tolist() if 0 < value < math.inf}
+    low, high = sorted(axes.get_xlim())
+    return sorted(value for value in values if low <= value <= high)
+
+
+def _set_ticks(axis: Axis, values: Sequence[float]) -> None:
+    if values:
+        axis.set_ticks(list(values), [f"{value:,.6g}" for value in values])
+
+
+def _drop_crowded(axes: Axes) -> None:
+    """Remove the labels of ticks that would touch the previous label; the ticks stay."""
+    end = -math.inf
+    labels = axes.get_xticklabels()
+    for label in labels:
+        box = label.get_window_extent()
+        if box.x0 < end + TICK_GAP:
+            label.set_visible(False)
+        else:
+            end = box.x1
+    axes.xaxis.set_ticks(axes.get_xticks(), [label.get_text() if label.get_visible() else "" for label in labels])

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -16,6 +16,9 @@ from regard.core.observation import Observation
 from regard.errors import ConfigError
 from regard.inspection.observation_document import observation_document
 from regard.inspection.page import offline
+
+if TYPE_CHECKING:
+    from regard.inspection.pictures import Picture
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,12 @@ class Inspection:
                 np.savez_compressed(file, document=np.array(json.dumps(small, ensure_ascii=False)), **arrays)
         else:
             raise ConfigError(f"the format of {path.name} is unknown", help="end it in .html, .json or .npz")
+
+    def draw(self, path: str | Path, show: Picture | None = None, head: str | None = None) -> None:
+        """Draw a picture to a ``.svg`` or ``.png`` file; see ``regard.inspection.pictures.save_picture``."""
+        from regard.inspection.pictures import save_picture
+
+        save_picture(self.observation, self.document, Path(path), show, head)
 
     def show(self, height: int = 900) -> Any:
         """Return the page as an HTML frame for a notebook; ``height`` in pixels."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 PERPLEXITY = 30.0
 FEWEST = 4  # vectors
+FEW = 500  # vectors with larger points
 MOST = 5_000  # vectors, for which t-SNE takes about a minute
 
 
@@ -47,9 +48,13 @@ def project(vectors: npt.NDArray[np.floating[Any]], *, seed: int = 0) -> npt.NDA
 
 
 def draw_classes(
-    figure: Figure, points: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], classes: Sequence[str]
-) -> None:
-    """Draw points in the color of their class; axes have no numbers, because they would have no meaning."""
+    figure: Figure, points: npt.NDArray[np.float32], labels: npt.NDArray[np.int64], classes: Sequence[str],
+    names: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Draw points in the color of their class, with their names if given.
+
+    Axes have no numbers, because they would have no meaning.
+    """
     import matplotlib
 
     figure.set_size_inches(7.5, 6)
@@ -57,7 +62,10 @@ def draw_classes(
     colors = COLORS if len(classes) <= len(COLORS) else tuple(matplotlib.colormaps["tab20"](range(20)))
     for number, name in enumerate(classes):
         own = points[labels == number]
-        axes.scatter(own[:, 0], own[:, 1], s=9, color=colors[number % len(colors)], label=name, linewidths=0)
-    axes.set(xticks=[], yticks=[])
+        color = colors[number % len(colors)]
+        axes.scatter(own[:, 0], own[:, 1], s=30 if len(points) <= FEW else 9, color=color, label=name, linewidths=0)
+    for (x, y), name in zip(points, names, strict=False):
+        axes.annotate(name, (float(x), float(y)), xytext=(4, 4), textcoords="offset points", fontsize=7)
+    axes.set(xticks=[], yticks=[], xlabel="first t-SNE dimension, no unit", ylabel="second t-SNE dimension, no unit")
     axes.spines[:].set_visible(False)
     figure.legend(loc="outside right upper", markerscale=2)

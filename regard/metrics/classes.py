@@ -62,7 +62,24 @@ def class_tables(sums: MetricSums, labels: Sequence[str]) -> dict[str, MetricTab
         "confusion": MetricTable(
             ("label", *labels), tuple((label, *row) for label, row in zip(labels, counts, strict=True)), square=True
         ),
+        **calibration_table(sums),
     }
+
+
+def calibration_table(sums: MetricSums) -> dict[str, MetricTable]:
+    """Return ``calibration``: mean confidence, accuracy and examples of each bin of confidence that has examples.
+
+    Confidences are those of the predicted probabilities, which may be scaled; {} without their sums.
+    """
+    reliability = sums.get("scaled_reliability", sums.get("reliability"))
+    if reliability is None:
+        return {}
+    rows = tuple(
+        (confidence / number, right / number, int(number))
+        for number, right, confidence in reliability.T.tolist()
+        if number
+    )
+    return {"calibration": MetricTable(("confidence", "accuracy", "examples"), rows)}
 
 
 def calibration_error(reliability: Tensor) -> float:

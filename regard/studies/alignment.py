@@ -25,6 +25,7 @@ from torch import Tensor
 
 from regard.attention.additive_score import AdditiveScore
 from regard.attention.observe import observe
+from regard.core.figure import INK
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -138,9 +139,10 @@ def _draw(figure: Figure, results: Mapping[tuple[str, float], Tried]) -> None:
         label = f"{name}, β = {beta:g}"
         line = "-" if beta == SHARP else "--"
         panels[0].plot([times * LONGEST for times in TIMES], tried.shares, "o" + line, label=label)
-    panels[0].axvline(LONGEST, color="black", linestyle=":", label="longest in training")
+    panels[0].axvline(LONGEST, color=INK, linestyle=":", label="longest in training")
     panels[0].set(xlabel="words", ylabel="steps aligned", ylim=(0, 1.02), title="trained on up to 15 words")
-    panels[0].legend()
+    figure.set_size_inches(11.0, 3.6)
+    figure.legend(loc="outside right upper")
     for axes, name in zip(panels[1:], ("by content", "location-aware"), strict=True):
         axes.imshow(results[name, SHARP].weights.tolist(), cmap="Greys", vmin=0, vmax=1, interpolation="none")
         axes.set(title=f"{name}, β = {SHARP:g}", xlabel="source word", ylabel="step")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
+from regard.core.figure import INK
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
 from regard.studies.study import Cell, Findings, Report, at_most
@@ -145,5 +146,5 @@ def _draw(figure: Figure, results: Mapping[str, Trained]) -> None:
     updates.set(xlabel="updates", ylabel="loss, nats per token", ylim=(0, None), title="updates to equal loss")
     seconds.set(xlabel="seconds", title="seconds to equal loss")
     for axes in (updates, seconds):
-        axes.axhline(GOAL, color="black", linestyle=":", label="goal")
+        axes.axhline(GOAL, color=INK, linestyle=":", label="goal")
         axes.legend()

@@ -34,6 +34,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from regard.config.explain import explain
 from regard.core import VERSION
 from regard.core.atomic_files import explain_os_errors, write_json
+from regard.core.figure import INK
 from regard.core.wording import pluralize
 from regard.errors import ConfigError
 from regard.studies.curve_corpora import TASKS, open_problems
@@ -328,7 +329,7 @@ def _draw_task(axes: Axes, cells: Mapping[int, ModelValues], crossed: float) -> 
         errors = [0.0 if math.isnan(error) else error for error in map(_error, values)]
         axes.errorbar([*cells], [fmean(own) for own in values], errors, marker="o", capsize=2, label=name)
     if 0 < crossed < math.inf:
-        axes.axvline(crossed, color="black", linewidth=0.8, linestyle="--")
+        axes.axvline(crossed, color=INK, linewidth=0.8, linestyle="--")
         axes.annotate(f"{crossed:,.0f}", (crossed, 1), xycoords=("data", "axes fraction"), fontsize=7)
 
 

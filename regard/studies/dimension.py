@@ -31,6 +31,7 @@ from regard.attention.mask import Matrix
 from regard.attention.mechanisms.additive import Additive
 from regard.attention.mechanisms.dot import Dot
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.studies.study import Criterion, Findings, Report, at_least, at_most
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _draw(
         means = [fmean(accuracies[name, width]) for width in widths]
         spread = [stdev(accuracies[name, width]) for width in widths]
         axes.errorbar(widths, means, yerr=spread, fmt="o-", capsize=3, label=name)
-    axes.axhline(1 / VALUES, color="black", linestyle=":", label="chance")
+    axes.axhline(1 / VALUES, color=INK, linestyle=":", label="chance")
     axes.set(xscale="log", xticks=widths, xlabel="width of queries and keys d", ylabel="accuracy", ylim=(0, 1.02))
     axes.set(title="a lookup that must be learned", xticklabels=[str(width) for width in widths])
     axes.legend()

@@ -217,5 +217,6 @@ def _draw(figure: Figure, collisions: Sequence[float], table: Mapping[int | None
         right.plot([*map(str, reversed(ROUNDS)), "full"],
                    [*(accuracies[few] for few in reversed(ROUNDS)), accuracies[None]],
                    "o-", label=f"trained with {NAMES[rounds]}")  # fmt: skip
-    right.set(xlabel="rounds in evaluation", ylabel="accuracy", title="0w0w")
-    right.legend()
+    right.set(xlabel="rounds in evaluation", ylabel="accuracy", title="copying 0w0w")
+    figure.set_size_inches(11.0, 3.6)
+    figure.legend(loc="outside right upper")

@@ -29,6 +29,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from regard.attention.kernel import kernel
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Findings, Report, at_least, at_most
@@ -157,12 +158,12 @@ def _draw(figure: Figure, accuracies: Mapping[int, Sequence[float]], costs: Mapp
     quality.errorbar(
         heads, [fmean(accuracies[n]) for n in heads], yerr=[stdev(accuracies[n]) for n in heads], fmt="o-", capsize=3
     )
-    quality.axhline(1 / TYPES, color="black", linestyle=":", label="chance")
+    quality.axhline(1 / TYPES, color=INK, linestyle=":", label="chance")
     quality.set(title="prediction of the neighbors", ylabel="accuracy", ylim=(0, 1.02))
     least = min(costs.values())
     cost.plot(heads, [entry.parameters / least.parameters for entry in costs.values()], "o-", label="parameters")
     cost.plot(heads, [entry.operations / least.operations for entry in costs.values()], "s--", label="operations")
-    cost.set(title="cost, one head = 1", ylim=(0, 2))
+    cost.set(title="cost", ylabel="relative to one head", ylim=(0, 2))
     for axes in (quality, cost):
         axes.set(xscale="log", xticks=heads, xticklabels=[str(n) for n in heads], xlabel="heads")
         axes.legend()

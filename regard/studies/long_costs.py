@@ -160,8 +160,9 @@ def _draw(figure: Figure, points_by_name: Mapping[str, list[tuple[int, float, in
     axes = figure.subplots(1, 2)
     for name, points in points_by_name.items():
         lengths, seconds, saved = zip(*points, strict=True)
-        axes[0].loglog(lengths, seconds, marker=".", label=name)
-        axes[1].loglog(lengths, [size / 2**20 for size in saved], marker=".")
+        axes[0].loglog(lengths, seconds, marker="o", label=name)
+        axes[1].loglog(lengths, [size / 2**20 for size in saved], marker="o")
     axes[0].set(xlabel="positions", ylabel="seconds, forward and backward")
     axes[1].set(xlabel="positions", ylabel="MiB kept for the backward pass")
-    axes[0].legend(fontsize="x-small")
+    figure.set_size_inches(11.0, 4.0)
+    figure.legend(loc="outside right upper")

@@ -27,6 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.causal_config import CausalStackConfig
 from regard.models.head import Head
 from regard.models.input import TokenInput
@@ -213,6 +214,6 @@ def _draw(figure: Figure, recalls: Mapping[str, list[float]]) -> None:
     axes = figure.subplots()
     for name, shares in recalls.items():
         axes.plot(range(AGES), shares, "o-", label=name)
-    axes.axhline(1 / VALUES, color="black", linestyle=":", label="chance")
+    axes.axhline(1 / VALUES, color=INK, linestyle=":", label="chance")
     axes.set(xlabel="segments between pair and question", ylabel="correct answers", ylim=(0, 1.02))
     axes.legend()

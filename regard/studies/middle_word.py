@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from regard.attention.span import Span
+from regard.core.figure import COLORS, INK
 from regard.data.padding import padded
 from regard.data.text_files import read_lines
 from regard.data.tokenizers.tokenizer import BEGIN, SPECIALS, UNKNOWN
@@ -234,11 +235,14 @@ def _findings(accuracies: Mapping[str, Sequence[float]], baseline: float, lines:
 def _draw(figure: Figure, accuracies: Mapping[str, Sequence[float]], baseline: float) -> None:
     axes = figure.subplots()
     for row, values in enumerate(accuracies.values()):
-        axes.barh(row, fmean(values), height=0.6, color=f"C{row}")
-        axes.plot(values, [row] * len(values), "k.", markersize=4)
-    axes.axvline(baseline, color="black", linewidth=0.8, linestyle="--")
+        axes.barh(row, fmean(values), height=0.6, color=COLORS[0])
+        axes.plot(values, [row] * len(values), ".", color=INK, markersize=4)
+    axes.axvline(baseline, color=INK, linewidth=0.8, linestyle="--")
     axes.set(
-        xlabel="accuracy on middle words, % (dashed: most frequent word)", yticks=range(3), yticklabels=list(accuracies)
+        ylabel="model",
+        xlabel="accuracy on middle words, % (dashed: most frequent word)",
+        yticks=range(3),
+        yticklabels=list(accuracies),
     )
     axes.invert_yaxis()
 

@@ -28,6 +28,7 @@ import torch
 
 from regard.core import VERSION
 from regard.core.atomic_files import explain_os_errors, write_json
+from regard.core.figure import COLORS, INK
 from regard.errors import ConfigError
 from regard.runs.parameter_counts import parameters_by_part
 from regard.runs.run_folder import RunFolder
@@ -233,9 +234,10 @@ def _file_name(name: str) -> str:
 
 def _draw(figure: Figure, figures: Mapping[str, Sequence[RowFigures]]) -> None:
     axes = figure.subplots()
-    for row, (name, runs) in enumerate(figures.items()):
+    for row, runs in enumerate(figures.values()):
         losses = [one_run.nats for one_run in runs]
-        axes.plot(losses, [row] * len(losses), "o", label=name, alpha=0.6)
-        axes.plot([fmean(losses)], [row], "k|", markersize=14)
-    axes.set(xlabel="validation loss, nats per character", yticks=range(len(figures)), yticklabels=list(figures))
+        axes.plot(losses, [row] * len(losses), "o", color=COLORS[0], alpha=0.6)
+        axes.plot([fmean(losses)], [row], "|", color=INK, markersize=14)
+    axes.set(xlabel="validation loss, nats per character", ylabel="change of the model",
+             yticks=range(len(figures)), yticklabels=list(figures))  # fmt: skip
     axes.invert_yaxis()

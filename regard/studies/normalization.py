@@ -25,6 +25,7 @@ import torch
 from torch import nn
 
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.transformer.norms import Normalization, normalization
 from regard.studies import toy_tasks
@@ -148,11 +149,11 @@ def _draw(
     left, right = figure.subplots(1, 2, width_ratios=(2, 1))
     for kind, losses in curves.items():
         left.semilogy([EVERY * number for number in range(1, len(losses) + 1)], losses, label=kind)
-    left.axhline(GOAL, color="black", linestyle=":", label="goal")
+    left.axhline(GOAL, color=INK, linestyle=":", label="goal")
     left.set(xlabel="update", ylabel="loss of new sentences, nats", title="training with each norm")
     right.barh(list(leaks), [max(leak, 1e-17) for leak in leaks.values()], log=True)
-    right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
-    right.set(title="neighbors and padding", xlabel="change of states")
+    right.axvline(ROUNDING, color=INK, linestyle=":", label="rounding")
+    right.set(title="neighbors and padding", xlabel="change of states", ylabel="norm")
     right.invert_yaxis()
     for axes in (left, right):
         axes.legend()

@@ -26,6 +26,7 @@ from torch import Tensor
 
 from regard.attention.positions.absolute import sinusoids
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
 from regard.studies.study import Cell, Findings, Report, at_least, at_most
@@ -131,9 +132,9 @@ def _draw(figure: Figure, table: Tensor, changes: Mapping[str, float]) -> None:
     ):
         drawn = axes.imshow(image.tolist(), cmap="RdBu_r", interpolation="none", aspect="auto")
         axes.set(title=title, xlabel=labels[0], ylabel=labels[1])
-        figure.colorbar(drawn, ax=axes)
+        figure.colorbar(drawn, ax=axes, label="value" if axes is left else "dot product")
     right.barh(list(changes), [max(change, 1e-17) for change in changes.values()], log=True)
-    right.axvline(ROUNDING, color="black", linestyle=":", label="rounding")
-    right.set(title="another order of words", xlabel="change of states")
+    right.axvline(ROUNDING, color=INK, linestyle=":", label="rounding")
+    right.set(title="another order of words", xlabel="change of states", ylabel="positions")
     right.invert_yaxis()
     right.legend()

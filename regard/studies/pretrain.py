@@ -23,6 +23,7 @@ from statistics import fmean, stdev
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from regard.core.figure import COLORS, INK
 from regard.data.text_files import read_lines
 from regard.errors import ConfigError, DataError
 from regard.runs.config import load_config
@@ -176,11 +177,14 @@ def _spread(values: Sequence[float]) -> float:
 def _draw(figure: Figure, accuracies: Mapping[str, Sequence[float]], majority: float) -> None:
     axes = figure.subplots()
     for row, values in enumerate(accuracies.values()):
-        axes.barh(row, fmean(values), height=0.6, color=f"C{row}")
-        axes.plot(values, [row] * len(values), "k.", markersize=4)
-    axes.axvline(majority, color="black", linewidth=0.8, linestyle="--")
+        axes.barh(row, fmean(values), height=0.6, color=COLORS[0])
+        axes.plot(values, [row] * len(values), ".", color=INK, markersize=4)
+    axes.axvline(majority, color=INK, linewidth=0.8, linestyle="--")
     axes.set(
-        xlabel="accuracy, % (dashed: most frequent label)", yticks=range(len(accuracies)), yticklabels=list(accuracies)
+        ylabel="beginning of training",
+        xlabel="accuracy, % (dashed: most frequent label)",
+        yticks=range(len(accuracies)),
+        yticklabels=list(accuracies),
     )
     axes.invert_yaxis()
 

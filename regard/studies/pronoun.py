@@ -33,6 +33,7 @@ from torch import Tensor
 
 from regard.attention.contract import Attended
 from regard.attention.observe import observe
+from regard.core.figure import COLORS, INK
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.studies import toy_tasks
@@ -215,11 +216,14 @@ def _draw(
         left.plot(
             range(len(words)), weights[: len(words)].tolist(), f"{marker}-", label="… " + sentence.source.split()[-1]
         )
-    left.set_xticks(range(len(words)), words, rotation=60)
+    for noun in ("animal", "street"):
+        left.axvline(words.index(noun), color=INK, linewidth=0.8, linestyle=":")
+    left.set_xticks(range(len(words)), words, rotation=90)
     left.set(title=f"{selected}, before es or sie", ylabel="weight", ylim=(0, None))
+    left.set_xlabel("source word (dotted: the two nouns; a noun's score includes its neighbors)", fontsize=7)
     left.legend()
     names = [str(head).replace(", head", "") for head in decreases]
-    colors = ["#d55e00" if head == selected else "#0072b2" for head in decreases]
+    colors = [COLORS[1] if head == selected else COLORS[0] for head in decreases]
     right.barh(names, [fmean(decrease) for decrease in decreases.values()], color=colors)
-    right.set(title="decrease of log p(pronoun) without a head", xlabel="nats")
+    right.set(title="effect of a head", xlabel="decrease of log p(pronoun) without it, nats", ylabel="head")
     right.invert_yaxis()

@@ -18,7 +18,7 @@ from typing import Any
 
 from regard.core import VERSION
 from regard.core.atomic_files import explain_os_errors, remove_file, remove_folder, write_json
-from regard.core.figure import can_draw, save_figure
+from regard.core.figure import Caption, can_draw, save_figure
 from regard.core.untrusted_files import LARGE, parse_json, read_bytes
 from regard.errors import ModelError
 from regard.studies.save_model import save_model
@@ -67,7 +67,7 @@ def record_study(
         seconds = time.perf_counter() - start
         records.append(_record(study, findings, seed=run_seed, minimal=minimal, seconds=seconds, options=options))
         if number == 0:
-            _write_artifacts(study, findings, folder)
+            _write_artifacts(study, findings, folder, run_seed)
         record = records[0] if seeds == 1 else _with_seeds(records)
         write_json(folder / "result.json", record)
     return record
@@ -78,14 +78,15 @@ def _part_of(report: Report, number: int, parts: int) -> Report:
     return lambda share: report((number + share) / parts)
 
 
-def _write_artifacts(study: Study, findings: Findings, folder: Path) -> None:
+def _write_artifacts(study: Study, findings: Findings, folder: Path, seed: int) -> None:
     """Write the figure and the model of a study to its folder, and remove those of an earlier run."""
     with explain_os_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for kind in ("svg", "png"):
         remove_file(folder / f"figure.{kind}")
     if can_draw():
-        save_figure(findings.draw, folder)
+        caption = Caption(f"study {study.name} · seed {seed}", f"regard study {study.name} --seed {seed}")
+        save_figure(findings.draw, folder, caption)
     if (folder / "run").is_dir():
         remove_folder(folder / "run")
     if findings.saved_model is not None:

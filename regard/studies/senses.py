@@ -30,6 +30,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, linear
 
 from regard.attention.span import Span
+from regard.core.figure import INK
 from regard.data.tokenizers.closed import WordTokenizer
 from regard.models.encoder_decoder import EncoderDecoder
 from regard.models.input import TokenInput
@@ -173,8 +174,8 @@ def _draw(
     for offset, when in ((-0.2, "before training"), (0.2, "after")):
         shares = [fmean(accuracies[name, when].by_word) for name in names]
         left.bar([n + offset for n in range(len(names))], shares, 0.4, label=when)
-    left.axhline(0.5, color="black", linestyle=":", label="guessing")
-    left.set(title="accuracy, other neighbors of bank", ylabel="share", ylim=(0, 1.02))
+    left.axhline(0.5, color=INK, linestyle=":", label="guessing")
+    left.set(title="other neighbors of bank", xlabel="input of the probe", ylabel="accuracy", ylim=(0, 1.02))
     left.set_xticks(range(len(names)), [name.replace(" after ", "\nafter ") for name in names])
     left.legend(loc="upper left")
     states = list(vectors.values())[-1]
@@ -184,4 +185,5 @@ def _draw(
         indices = [n for n, sentence in enumerate(sentences) if sentence.sense == sense][::4]
         right.plot(x[indices].tolist(), y[indices].tolist(), "o", label=label, alpha=0.5)
     right.set(title="states at bank, two main directions", xticks=[], yticks=[])
+    right.set(xlabel="first direction", ylabel="second direction")
     right.legend()

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from regard.core.figure import INK
 from regard.studies import toy_tasks
 from regard.studies.study import Findings, Report, at_least, at_most
 from regard.training.optim import schedule
@@ -107,6 +108,6 @@ def _draw(figure: Figure, curves: Mapping[str, Sequence[float]]) -> None:
         ]
         steps = range(1, len(curve) + 1, max(len(curve) // 100, 1))
         axes.plot(steps, smooth, label=name, linestyle="-" if "warm-up" in name else "--")
-    axes.axhline(CHANCE, color="black", linestyle=":", label="known length only")
+    axes.axhline(CHANCE, color=INK, linestyle=":", label="known length only")
     axes.set(xlabel="update", ylabel="loss, nats per token", title=f"12 layers, learning rate {RATE}", ylim=(0, 4.5))
     axes.legend()

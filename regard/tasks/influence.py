@@ -14,6 +14,7 @@ from regard.core.wording import pluralize
 from regard.errors import ConfigError
 
 MAX_VARIANTS = 256  # maximum number of inputs without a piece, which are computed for one input
+BATCH_ROWS = 64  # maximum number of inputs that are computed together
 RESOLUTION = 1e-5  # smaller changes may be rounding errors of float32: they are 0
 
 Scores = Callable[[list[Any]], Sequence[Sequence[float]]]

@@ -34,14 +34,14 @@ from regard.data.order import packed_runs
 from regard.errors import ConfigError, DataError
 from regard.inference.decoding import Engine
 from regard.inference.reading import reading_form
-from regard.tasks.influence import HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
+from regard.tasks.influence import BATCH_ROWS, HiddenInput, HiddenPieces, answer_scores, hidden_inputs, influences
 from regard.tasks.net_outputs import NetOutputs, RunNetwork, measured_sums, run_network
 from regard.tasks.prediction_settings import validated_settings
 from regard.tasks.supervised_codecs import EncodedInputs, Row, SupervisedCodecs
 from regard.tasks.supervised_examples import MAX_SHOWN
 from regard.tasks.supervised_wording import PLAIN, Wording, described
 
-BATCH_ROWS, BATCH_POSITIONS = 64, 4096  # maximum batch of padded rows, in windows, and of packed rows, in positions
+BATCH_POSITIONS = 4096  # maximum batch of packed rows; of padded rows it is BATCH_ROWS windows
 
 
 class SupervisedPredictor:
@@ -234,10 +234,16 @@ class SupervisedPredictor:
                 attention.append(AttentionMap.at("pooling", pooling[None, None], Axis("answer", ("answer",)), key))
         deep = outputs.logits.double().cpu()
         (logits,) = self._add_wide([values], [deep])
+        facts = self._parts(deep, logits) | self._unread(values)
         if self.codec.continued is not None:
-            return self._continued(self.codec.continued, row[0], logits, attention)
-        facts = self._parts(deep, logits)
+            return self._continued(self.codec.continued, row[0], logits, attention)._replace(facts=facts)
         return Observation(self._surfaces(values, row), self._predictions(logits), tuple(attention), facts=facts)
+
+    def _unread(self, values: Sequence[Any]) -> dict[str, Any]:
+        """Return the facts about parts of the input that the network does not read."""
+        fields = self.codec.fields.values()
+        unknown = [part for field, value in zip(fields, values, strict=True) for part in field.unknown(value)]
+        return {"unknown": unknown, "truncated": any(self._encode([tuple(values)]).truncated)}
 
     def _parts(self, deep: Tensor, logits: Tensor) -> dict[str, Any]:
         """Return what network and baseline add to the output: the fact ``parts``; {} without a wide part.

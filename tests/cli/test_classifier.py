@@ -45,6 +45,17 @@ def test_evaluate_tells_each_class_and_draws(regard, trained: tuple[Path, Path],
         picture = (tmp_path / "drawn" / "figure.svg").read_text(encoding="utf-8")
         assert "predicted" in picture and "a label of many letters" in picture
         assert (tmp_path / "drawn" / "figure.png").read_bytes().startswith(b"\x89PNG")
+        assert "perfect calibration" in (tmp_path / "drawn" / "calibration.svg").read_text(encoding="utf-8")
+
+
+def test_the_calibration_has_the_examples_and_the_error_of_the_metrics(regard, trained: tuple[Path, Path]) -> None:
+    evaluation = json.loads(regard("evaluate", *trained, "--json").stdout)
+    rows, figures = evaluation["tables"]["calibration"], evaluation["figures"]
+    count = sum(row["examples"] for row in rows)
+    right = sum(row["examples"] * row["accuracy"] for row in rows)
+    distance = sum(row["examples"] * abs(row["accuracy"] - row["confidence"]) for row in rows)
+    assert count == 12 and right / count == pytest.approx(figures["accuracy"])
+    assert distance / count == pytest.approx(figures["scaled_calibration_error"])
 
 
 def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path]) -> None:
@@ -57,7 +68,7 @@ def test_a_metric_of_other_labels_is_refused(regard, trained: tuple[Path, Path])
 def test_a_number_a_row_cannot_be_drawn() -> None:
     found = Evaluation({}, {}, {}, {}, {}, 1, "best", 0.0, [])
     with pytest.raises(RegardError, match="no confusion matrix"):
-        _draw(found, Path("unused"))
+        _draw(found, Path("unused"), "title", by_size=False)
 
 
 def test_classify_abstains_and_says_what_it_is_for(regard, trained: tuple[Path, Path]) -> None:

@@ -8,10 +8,15 @@ from functools import partial
 
 import pytest
 
-from regard.errors import ConfigError, ModelError
+from regard.core.figure import can_draw
+from regard.errors import ConfigError, DataError, ModelError
+from regard.inspection.curve_figure import draw_curves, panels
 from regard.models.build import build
 from regard.models.configuration import ModelConfig
+from regard.runs.checkpoint import read_best
+from regard.runs.metrics_log import read_validations
 from regard.runs.parameter_counts import parameters_by_part
+from regard.runs.run_folder import RunFolder
 
 from .conftest import TinyRun
 
@@ -96,3 +101,29 @@ def test_neither_run_nor_preset(regard, tmp_path) -> None:
     assert isinstance(regard("info", "bass").exception, ConfigError)
     assert isinstance(regard("info", tmp_path / "none").exception, ModelError)
     assert isinstance(regard("info", tmp_path).exception, ModelError)
+
+
+@pytest.mark.skipif(not can_draw(), reason="matplotlib is not installed")
+def test_training_curves_are_panels_with_every_validation(regard, tiny_run: TinyRun, tmp_path) -> None:
+    from matplotlib.figure import Figure
+
+    run, figure = RunFolder.open(tiny_run.path), Figure()
+    draw_curves(figure, run)
+    curves = {axes.get_title(): axes for axes in figure.axes if axes.get_visible()}
+    assert list(curves)[0] == "loss" and list(curves)[-1] == "learning rate"
+    validations = list(read_validations(run.path / "metrics.jsonl"))
+    (validated,) = [line for line in curves["loss"].lines if line.get_label() == "validation"]
+    expected = [[validation.step, validation.figures["loss"]] for validation in validations]
+    assert validated.get_xydata().tolist() == [pytest.approx(point) for point in expected]
+    best = read_best(run.checkpoints)
+    assert best is not None and f"best: {best.step}" in {line.get_label() for line in curves["loss"].lines}
+    assert regard("info", tiny_run.path, "--draw", tmp_path / "a.svg").exit_code == 0
+    assert "training · run · translation" in (tmp_path / "a.svg").read_text()
+    for wrong in ("a.pdf", "a"):
+        assert isinstance(regard("info", tiny_run.path, "--draw", tmp_path / wrong).exception, ConfigError)
+
+
+def test_a_run_without_updates_has_no_curves(tiny_copy: TinyRun) -> None:
+    (tiny_copy.path / "metrics.jsonl").unlink()
+    with pytest.raises(DataError, match="no training curves"):
+        panels(RunFolder.open(tiny_copy.path))

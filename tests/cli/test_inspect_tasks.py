@@ -13,6 +13,7 @@ import pytest
 
 import regard
 from regard import cli
+from regard.core.figure import can_draw
 from regard.inspection.page import FOLDER
 
 from .conftest import TinyRun
@@ -62,6 +63,18 @@ def test_the_terminal_has_probabilities_and_one_head(book: Path, capsys: pytest.
     assert "decoder.1.self, mean of 2 heads" in capsys.readouterr().out
 
 
+@pytest.mark.skipif(not can_draw(), reason="matplotlib is not installed")
+def test_a_picture_of_one_head_or_of_all(book: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = ["--show", "attention", "--head", "decoder.0.self:1"]
+    for options, title in ((head, "decoder.0.self, head 1"), (["--show", "heads"], "heads · book")):
+        assert run("inspect", book, "the cat", "--svg", tmp_path / "a.svg", *options) == 0
+        svg = (tmp_path / "a.svg").read_text(encoding="utf-8")
+        assert title in svg and "input: the cat" in svg and "attention weight" in svg
+        assert "a.svg" in capsys.readouterr().err
+    assert run("inspect", book, "the cat", "--svg", tmp_path / "a.png") == 0
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
 def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.CaptureFixture[str]) -> None:
     assert run("inspect", tiny_run.path, "c a b", "--terminal", "--head", "decoder.0.source:0") == 0
     said = capsys.readouterr().out
@@ -81,7 +94,11 @@ def test_the_terminal_draws_a_translation_too(tiny_run: TinyRun, capsys: pytest.
         (["the", "--terminal", "--head", "decoder.0.selv:1"], "did you mean decoder.0.self?"),
         (["the", "--terminal", "--head", "decoder.0.self:2"], "it has 2 heads, counted from 0"),
         (["the", "--terminal", "--head", "decoder.0.self:²"], "has no head"),
-        (["the", "--json", "--head", "decoder.0.self"], "--head requires --terminal"),
+        (["the", "--json", "--head", "decoder.0.self"], "--head requires --terminal or --svg"),
+        (["the", "--json", "--show", "heads"], "--show requires --svg"),
+        (["the", "--svg", "a.pdf"], "end it in .svg or .png"),
+        (["the", "--svg", "a.svg", "--show", "graph"], "attention, heads"),
+        (["the", "--svg", "a.svg", "--head", "decoder.0.self:2"], "it has 2 heads, counted from 0"),
         (["the", "--json", "--checkpoint", "7"], "checkpoint"),
     ],
 )

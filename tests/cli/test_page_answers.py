@@ -37,13 +37,17 @@ INPUTS = {  # an input of each task, and the part of it that the page shows as i
     "language-model": ("the", "the"),
     "masked": ("the ___ sat", "sat"),
 }
-LONG = {  # 100 words with a line break, of tasks whose input is a text
+LONG = {  # 100 words with a line break, where the tiny model reads as many
     "tagging": " ".join(["the dog"] * 50),
     "classification": "fine film\n" + " ".join(["fine film"] * 49),
-    "masked": "the ___\n" + " ".join(["the sat"] * 49),
+    "masked": "the\n___ sat",
 }
+UNKNOWN = {  # an input with a part that the model does not know; a graph has none
+    "nodes": "✗", "links": "n0 ✗", "tagging": "the ✗ sees", "next-item": "i1 ✗", "classification": "fine ✗",
+    "translation": "a ✗ b", "language-model": "the ✗", "masked": "the ___ ✗",
+}  # fmt: skip
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
-PATIENCE = 30_000  # milliseconds
+PATIENCE = 8_000  # milliseconds
 
 
 @pytest.fixture(scope="module")
@@ -176,6 +180,16 @@ def test_a_phone_in_the_dark(task: str, opened: Any, address: str) -> None:
     found = page.evaluate("axe.run(document, {runOnly: ['wcag2a', 'wcag2aa']})")
     serious = [each for each in found["violations"] if each["impact"] in ("serious", "critical")]
     assert [(each["id"], each["nodes"][0]["html"]) for each in serious] == []
+
+
+@pytest.mark.parametrize("task", UNKNOWN)
+def test_an_unknown_part_of_the_input_is_named(task: str, opened: Any, address: str) -> None:
+    page = opened(f"{address}/#model={task}")
+    _ready(page, task)
+    on(page, "text").fill(UNKNOWN[task])
+    page.keyboard.press("Enter")
+    notice = page.locator("[data-testid=unknown], .problem").filter(has_text=re.compile("✗|2717")).first
+    playwright.expect(notice).to_be_visible(timeout=PATIENCE)
 
 
 def test_tags_and_gaps_show_their_alternatives_by_keyboard(opened: Any, address: str) -> None:

@@ -90,13 +90,14 @@ def test_labeled_nodes_have_their_own_labels(run: Path, tmp_path: Path, monkeypa
         "regard.inspection.projection.can_project": lambda: True,
         "regard.inspection.projection.project": lambda vectors: vectors,
         "regard.inspection.projection.draw_classes": lambda *given: drawn.append(given),
-        "regard.core.figure.save_figure": lambda draw, folder: draw(None) or [],
+        "regard.core.figure.save_figure": lambda draw, folder, caption: draw(None) or [],
     }.items():
         monkeypatch.setattr(name, made)
     _draw(model, tmp_path)
-    ((_, points, told, _),) = drawn
+    ((_, points, told, _, names),) = drawn
     kept = np.array([1, 2, 3, 4, 5, 6, 8, 9, 10, 11])
     assert told.tolist() == labels[kept].tolist() and np.array_equal(points, model.hidden(kept))
+    assert names == [model.graph.name(node) for node in kept]
 
 
 def test_without_the_library_it_says_how_to_get_it(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

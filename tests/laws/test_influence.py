@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import torch
 
-from regard.core.observation import Influence, Observation, require_observation
+from regard.core.observation import Influence, Observation, Prediction, Site, Surface, require_observation
 from regard.core.task import find_task
 from regard.core.task_table import TASKS
+from regard.data.graph_lines import graph_of
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
 from regard.errors import ConfigError
+from regard.fields.node_features import without_features
 from regard.fields.pieces import texts_without_pieces
 from regard.tasks.hidden_nodes import HiddenNodes
 from regard.tasks.influence import MAX_VARIANTS, HiddenPieces, influences
+from regard.tasks.masked.influence import gap_influences, text_pieces
 from regard.testing import TaskCase
 from tests.laws import frames_task
 
@@ -326,3 +329,39 @@ def test_a_long_session_is_read_from_its_end_without_each_item() -> None:
 def test_a_text_without_each_piece_of_a_word() -> None:
     texts = texts_without_pieces("ab c", [5, 6, 7], lambda pieces: "|".join(map(str, pieces)))
     assert texts == ["6|7", "5|7", "5|6"]
+
+
+def test_gaps_by_hand() -> None:
+    """A model whose logits of a gap count the letters a and b before it; it also likes special pieces and the mask."""
+    numbers, mask = {"a": 4, "b": 5, "_": 6}, 6
+
+    def log_probabilities(rows: torch.Tensor) -> torch.Tensor:
+        gaps = [(row[:place], row) for row in rows.tolist() for place, token in enumerate(row) if token == mask]
+        return torch.tensor([[9.0, 9, 9, 9, before.count(4), 0.5 + before.count(5), 9] for before, _ in gaps])
+
+    assert text_pieces("a b  _ a_ ", "_", by_character=False) == ("a", " b  ", "_", " a", "_", " ")
+    assert text_pieces("ab_a", "_", by_character=True) == ("a", "b", "_", "a")
+    text = "aa_ab_"
+    pieces = text_pieces(text, "_", by_character=True)
+    predictions = (Prediction(Site("gap", (2,)), "token", "a"), Prediction(Site("gap", (5,)), "token", "a"))
+    changes = gap_influences(
+        Observation((Surface("tokens", pieces),), predictions), "_", lambda text: [2, *map(numbers.get, text), 3],  # type: ignore[arg-type]
+        log_probabilities, mask=mask,
+    )  # fmt: skip
+    assert [change.values for change in changes] == [(1, 1, 0, 0, 0, 0), (1, 1, 0, 1, 0, 0)]
+
+
+def test_the_label_of_a_hidden_node_is_unknown() -> None:
+    graph = graph_of({"edges": [[0, 1]], "nodes": ["C", "N"], "features": [[2], [3]]}, where=None, key=None)
+    hidden = without_features(graph, 1)
+    assert (hidden.kinds, hidden.features.tolist(), graph.kinds) == (("C", ""), [[2], [0]], ("C", "N"))
+
+
+def test_a_text_of_letters_without_each_letter() -> None:
+    def change(folder: Path, tables: dict[str, Any]) -> None:
+        tables["data"]["tokenizer"] = {"kind": "character"}
+
+    field = changed_case("classification", change).data.codecs.fields["text"]
+    (row,) = field.encode([("a it",)]).rows
+    (letters,) = field.hidden(("a it",), row)
+    assert [letter and letter.value[0] for letter in letters] == [None, " it", "ait", "a t", "a i", None]

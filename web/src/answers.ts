@@ -46,14 +46,18 @@ function marked(surface: Surface, predictions: Prediction[], kind: SiteKind): Ma
   return surface.pieces.map((text, place) => ({ text, answer: answers.get(place) ?? null }));
 }
 
-/** The inputs as the model reads them, a line for each, without the symbols that begin and end a text. */
-export function inputsOf(inspection: Inspection): string[] {
-  return inspection.surfaces.map(inputOf);
+/** The inputs, a line for each; of a graph or a series its size. */
+export function inputsOf({ surfaces, text }: Inspection): string[] {
+  const [surface] = surfaces;
+  if (surface?.kind === "graph") return [`a graph of ${count(surface.pieces.length, "node")} and ${count(surface.edges.length, "edge")}`];
+  if (surface?.kind === "frames") return [count(surface.pieces.length, "frame")];
+  return text.split("\t");
 }
 
-function inputOf({ kind, pieces, edges, separator }: Surface): string {
-  if (kind === "graph") return `a graph of ${count(pieces.length, "node")} and ${count(edges.length, "edge")}`;
-  return pieces.filter((piece) => !isSpecial(piece)).join(separator || (kind === "letters" ? "" : " "));
+/** Whether the pieces of a surface are single letters, as of DNA. */
+export function isSpelled({ kind, pieces }: Surface): boolean {
+  const plain = pieces.filter((piece) => !isSpecial(piece));
+  return kind === "letters" || (kind === "tokens" && plain.length > 1 && plain.every((piece) => [...piece].length === 1));
 }
 
 /** A tag without the prefix of its position in a span, such as "PER" of "B-PER"; null for "outside". */

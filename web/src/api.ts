@@ -76,10 +76,10 @@ export async function generate(prompt: string, model: string, settings: object, 
     const events = (held + part.value).split("\n\n");
     held = events.pop()!;
     for (const event of events) {
-      const told = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
-      if (typeof told.error === "string") throw new Error(told.error);
-      whole = told.finish_reason !== null;
-      grown((text += told.text));
+      const piece = JSON.parse(event.slice(event.indexOf("data: ") + "data: ".length));
+      if (typeof piece.error === "string") throw new Error(piece.error);
+      whole = piece.finish_reason !== null;
+      grown((text += piece.text));
     }
   }
   if (!whole) throw new Error("The server stopped before the text was whole.");

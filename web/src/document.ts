@@ -191,7 +191,7 @@ export interface Inspection {
   /** By name, such as "encoder.0.self", in the order of the network. */
   attention: Record<string, Attention>;
   influences: Influence[];
-  facts: { unknown?: string[]; parts?: Record<string, number>; node_labels?: (string | null)[]; roll?: Roll };
+  facts: { unknown?: string[]; truncated?: boolean; parts?: Record<string, number>; node_labels?: (string | null)[]; roll?: Roll };
   sentences?: string[];
   sentence?: number;
   search?: Search;

@@ -104,7 +104,7 @@ test("a choice that the server refuses is taken back", async () => {
   void actions.chooseCandidate(3);
   await asked.at(-1)!.answer({ error: "Slowdown: 120 per 1 minute" }, 429);
   expect(state.asking.candidate.value).toBe(0);
-  expect(state.status.translate.value.problem).toContain("asked too much");
+  expect(state.status.translate.value.problem).toContain("too many requests");
 });
 
 test("a text of several sentences is translated whole, once", async () => {

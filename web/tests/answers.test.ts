@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { answersOf, huesOf, inputsOf, spanLabel } from "../src/answers";
+import { answersOf, huesOf, inputsOf, isSpelled, spanLabel } from "../src/answers";
 import type { Prediction, Surface } from "../src/document";
 import { isContinued } from "../src/reading";
 import { documentOf, predictionOf as prediction, surfaceOf as surface } from "./server";
@@ -9,7 +9,7 @@ const observed = (surfaces: Surface[], predictions: Prediction[]) => documentOf(
 test("a label of the whole input is ranked among the others, and two texts are shown without their symbols", () => {
   const found = observed([surface(["<s>", "a", "b", "</s>"]), surface(["c"])], [prediction("whole", [], "good")]);
   expect(answersOf(found)).toMatchObject([{ form: "ranked", about: null, options: [{ label: "good" }, { label: "other" }] }]);
-  expect(inputsOf(found)).toEqual(["a b", "c"]);
+  expect(inputsOf({ ...found, text: "a b\tc" })).toEqual(["a b", "c"]);
   expect(isContinued(found)).toBe(false);
 });
 
@@ -45,4 +45,8 @@ test("labels have different hues", () => {
 
 test("a tag in a span has the label of the span, and a tag outside none", () => {
   expect(["B-PER", "I-PER", "O", "NOUN"].map(spanLabel)).toEqual(["PER", "PER", null, "NOUN"]);
+});
+
+test("letters are drawn as letters", () => {
+  expect([["<s>", "A", "C", "</s>"], ["A", "CG"], ["A"]].map((pieces) => isSpelled(surface(pieces)))).toEqual([true, false, false]);
 });

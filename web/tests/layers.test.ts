@@ -45,7 +45,7 @@ test("links of several heads between the same pieces lie side by side, those of 
     const middle = layout(["a"], ["b"], [link], measure).arcs[0].path;
     expect(new Set([...paths, middle]).size).toBe(3);
   }
-  const svg = drawAligned(layRows(["a"], ["b"], two, measure), "two heads");
+  const svg = drawAligned(layRows(["a"], ["b"], two, measure), { title: "two heads", source: "" }, measure);
   for (const layer of [0, 1]) expect(svg).toContain(`stroke="${layerColor(layer, false)}" stroke-dasharray="${layerDash(layer) || "none"}"`);
 });
 

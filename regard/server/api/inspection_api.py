@@ -32,7 +32,7 @@ from regard.server.batching.translating import search_settings
 from regard.server.off_loop import off_loop
 from regard.server.service import Service
 from regard.server.settings import ServerSettings
-from regard.tasks.supervised_predictor import BATCH_ROWS
+from regard.tasks.influence import BATCH_ROWS
 
 JSON_OBJECT: dict[int | str, dict[str, Any]] = {200: {"content": {"application/json": {"schema": {"type": "object"}}}}}
 

@@ -7,7 +7,7 @@ import torch
 from regard.core.observation import Influence, Observation
 from regard.data.tokenizers.tokenizer import BEGIN, UNKNOWN
 from regard.inference.prompt_decoding import READ_AT_ONCE, DecodedModel
-from regard.tasks.influence import HiddenPieces, influences
+from regard.tasks.influence import BATCH_ROWS, HiddenPieces, influences
 from regard.tasks.language_model.observe import best_next
 
 
@@ -17,7 +17,8 @@ def token_influences(
 ) -> tuple[Influence, ...]:
     """Return the influence of each token on the next one, and on the best continuation of the text.
 
-    Cost: a pass over the text for each token, in batches of up to ``READ_AT_ONCE`` log-probabilities.
+    Cost: a pass over the text for each token, in batches of up to ``BATCH_ROWS`` texts and ``READ_AT_ONCE``
+    log-probabilities.
 
     Args:
         model: with its n-grams, if it has any.
@@ -27,18 +28,17 @@ def token_influences(
     """
     (surface,) = observation.surfaces
     tokens = torch.tensor([BEGIN, *surface.ids])
-    positions = torch.arange(len(tokens))
 
     def scores(variants: list[int]) -> list[list[float]]:
         rows = tokens.repeat(1 + len(variants), 1)
-        rows[positions[1:][: len(variants)], torch.tensor(variants, dtype=torch.int64)] = UNKNOWN
+        rows[range(1, len(rows)), variants] = UNKNOWN
         labels: torch.Tensor | None = None
         table = list[list[float]]()
-        for part in rows.split(max(READ_AT_ONCE // (types * len(tokens)), 1)):
+        for part in rows.split(max(min(READ_AT_ONCE // (types * len(tokens)), BATCH_ROWS), 1)):
             log_p, _ = model.step(part.to(device), model.start(len(part)))
             if labels is None:
                 labels = torch.cat([tokens[1:], best_next(log_p[0, -1].cpu(), 1)[1]]).to(device)
-            table += log_p[:, positions.to(device), labels].double().tolist()
+            table += log_p[:, range(len(tokens)), labels].double().tolist()
         return table
 
     pieces = HiddenPieces(0, "replaced by the unknown piece", range(1, len(tokens)))

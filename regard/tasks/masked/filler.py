@@ -172,7 +172,10 @@ class Filler:
             for place, log_p, tokens in zip(gaps, *map(Tensor.tolist, self._best(text, SHOWN)), strict=True)
         )
         known = text.replace(self.settings.blank, " ")
-        facts = piano_roll(self.tokenizer, self._fill(text, 1).text, known)
+        unknown = dict.fromkeys(
+            part for line in text.split(self.settings.blank) for part in self.tokenizer.unknown(line)
+        )
+        facts = piano_roll(self.tokenizer, self._fill(text, 1).text, known) | {"unknown": list(unknown)}
         return Observation((Surface("tokens", pieces),), predictions, maps, facts=facts)
 
     @property

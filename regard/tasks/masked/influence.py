@@ -11,9 +11,7 @@ from torch import Tensor
 
 from regard.core.observation import Influence, Observation
 from regard.data.tokenizers.tokenizer import SPECIALS
-from regard.tasks.influence import HiddenPieces, influences, require_few
-
-AT_ONCE = 1 << 14  # maximum number of positions that are read together
+from regard.tasks.influence import BATCH_ROWS, HiddenPieces, influences, require_few
 
 
 def text_pieces(text: str, blank: str, *, by_character: bool) -> tuple[str, ...]:
@@ -64,9 +62,8 @@ def _by_length(rows: Sequence[list[int]], log_probabilities: Callable[[Tensor], 
     for number, row in enumerate(rows):
         numbers[len(row)].append(number)
     outputs: dict[int, Tensor] = {}
-    for length, same in numbers.items():
-        size = max(AT_ONCE // length, 1)
-        for part in (same[start : start + size] for start in range(0, len(same), size)):
+    for same in numbers.values():
+        for part in (same[start : start + BATCH_ROWS] for start in range(0, len(same), BATCH_ROWS)):
             table = log_probabilities(torch.tensor([rows[number] for number in part]))
             outputs.update(zip(part, table.split([rows[number].count(mask) for number in part]), strict=True))
     return [outputs[number] for number in range(len(rows))]

@@ -8,7 +8,7 @@ import type { Pointed } from "../view";
 
 interface Properties {
   layout: AlignedLayout;
-  /** Of the head that is looked at, whose weights stand beside the pieces. */
+  /** Weights of the chosen head, written next to the pieces. */
   matrix: Matrix;
   sides: Record<Pointed["side"], string>;
   active: Pointed | null;

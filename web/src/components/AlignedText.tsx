@@ -98,7 +98,7 @@ export function AlignedText() {
       </p>
       <p class="quiet">Attention is where the model read from, not why it decided.</p>
       {readLate(inspection.value!, settled.value!) && (
-        <details class="told" data-testid="read-late">
+        <details class="help" data-testid="read-late">
           <summary>What “read one step late” means</summary>
           <p>{READ_LATE}</p>
         </details>

@@ -147,13 +147,18 @@ function Continued() {
 export function Answer() {
   const current = inspection.value!;
   const { name, checkpoint } = current.model;
-  const { parts, roll, unknown } = current.facts;
+  const { parts, roll, truncated, unknown } = current.facts;
   const notice = unknownNotice(unknown);
   return (
     <>
       {notice && (
         <p class="notice" role="status" data-testid="unknown">
           {notice}
+        </p>
+      )}
+      {truncated && (
+        <p class="notice" role="status" data-testid="truncated">
+          The input is longer than this model reads; its end was left out.
         </p>
       )}
       {isContinued(current) ? <Continued /> : answersOf(current).map((answer, index) => <One key={index} answer={answer} texts={inputsOf(current)} />)}

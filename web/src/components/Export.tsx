@@ -1,9 +1,10 @@
-import { alignedSvg, download, exportPage, exportPng, heatMapSvg } from "../exporting";
+import { alignedSvg, download, exportPage, exportPng, heatMapSvg, stripSvg } from "../exporting";
 import { fileName } from "../format";
 import { inspection, offline } from "../state";
 import { Copy } from "./Copy";
 import { Problem } from "./Problem";
 import { Snippet } from "./Snippet";
+import { strip } from "../strip";
 import { alignedView, heatView } from "../views";
 
 function Choice({ id, children, onClick }: { id: string; children: string; onClick: () => void }) {
@@ -32,6 +33,16 @@ export function Export() {
         <Choice id="json" onClick={() => download(JSON.stringify(inspection.value), "application/json", fileName(text, "json"))}>
           JSON
         </Choice>
+        {strip.value && (
+          <>
+            <Choice id="strip-svg" onClick={() => svg(stripSvg(), "why")}>
+              Why, SVG
+            </Choice>
+            <Choice id="strip-png" onClick={() => png(stripSvg(), "why")}>
+              Why, PNG
+            </Choice>
+          </>
+        )}
         {alignedView.value && (
           <>
             <Choice id="aligned-svg" onClick={() => svg(alignedSvg(), "aligned")}>

@@ -97,7 +97,7 @@ function Form() {
     run();
   };
   return (
-    <form onSubmit={send}>
+    <form onSubmit={send} noValidate>
       {model?.about && (
         <p class="about" data-testid="about-model">
           <b>{model.name}</b> {model.about}

@@ -38,7 +38,7 @@ export function StepText() {
               title={chance(log_probability)}
               aria-label={`${visible(label!)}, ${chance(log_probability)}`}
               aria-pressed={index === chosen}
-              style={{ "--surprise": `${Math.round(60 * surprise(log_probability))}%` }}
+              style={{ "--surprise": `${Math.round(45 * surprise(log_probability))}%` }}
               onClick={() => pick(index)}
             >
               {/[\n\t]/.test(label!) ? visible(label!) : label}

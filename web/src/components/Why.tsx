@@ -4,11 +4,15 @@ import { influence, strongestInfluences } from "../predicting";
 import { inspection, place, settled, shown, status } from "../state";
 import { outputPieces, strip, stripMode, stripModes, type Strip, type StripMode } from "../strip";
 import { isSpecial, visible } from "../words";
+import { isSpelled } from "../answers";
 import { nodeLabels } from "./Answer";
 import { GraphDrawing } from "./GraphDrawing";
 import { Problem } from "./Problem";
 
 const NAMES: Record<StripMode, string> = { influence: "influence", attention: "attention", rollout: "rollout" };
+
+// Percent of the color behind a text, which stays legible.
+const MOST_SHADE = 45;
 
 /** A signed value; influence is in nats, attention a share. */
 const signed = (value: number | null) => (value === null ? "+∞" : `${value < 0 ? "−" : "+"}${fixed(Math.abs(value), 2)}`);
@@ -63,13 +67,13 @@ function Line({ of, line, from, letters }: { of: Strip; line: Strip["lines"][num
           <span key={index}>
             <span
               class={`influenced${share < 0 ? " against" : ""}${hidden ? " hatched" : ""}`}
-              style={{ "--share": `${Math.round(70 * Math.min(1, Math.abs(share)))}%` }}
+              style={{ "--share": `${Math.round(MOST_SHADE * Math.min(1, Math.abs(share)))}%`, "--rise": 1 + Math.min(1, Math.abs(share)) }}
               title={`${visible(piece)}: ${hidden ? "hidden by the mask" : written(of, value)}`}
               data-testid={from ? undefined : `influence-${index}`}
             >
               {visible(piece)}
             </span>
-            {letters ? ((index + 1) % 10 ? "" : " ") : " "}
+            {!letters ? " " : (index + 1) % 10 ? "" : <sub class="quiet">{index + 1} </sub>}
             {piece.includes("\n") && "\n"}
           </span>
         );
@@ -118,7 +122,7 @@ function Graph({ of }: { of: Strip }) {
 export function Why() {
   const current = strip.value;
   const graph = inspection.value!.surfaces[0]?.kind === "graph";
-  const letters = inspection.value!.surfaces[0]?.kind === "letters";
+  const letters = inspection.value!.surfaces[0] !== undefined && isSpelled(inspection.value!.surfaces[0]);
   return (
     <>
       <Modes />
