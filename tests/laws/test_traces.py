@@ -334,3 +334,17 @@ def test_a_star_is_drawn_with_its_center_and_at_most_64_nodes() -> None:
         assert terms.key.shape[1] == terms.allowed.shape[1] == attention.weights.shape[2] == 64 == terms.value.shape[1]
     labels = observation.facts["node_labels"]
     assert labels == [("right", "left")[node % 2] if node < 99 else "" for node in surface.ids]
+
+
+def test_of_two_hubs_the_neighbors_are_drawn_in_turn() -> None:
+    def hubs(folder: Path, tables: dict[str, Any]) -> None:
+        (folder / "nodes.csv").write_text("node,a\n" + "".join(f"n{node},{node % 3}\n" for node in range(200)))
+        (folder / "edges.csv").write_text("".join(f"n{node % 2},n{node}\n" for node in range(2, 200)))
+        corpus = {"source": str(folder / "nodes.csv"), "edges": str(folder / "edges.csv")}
+        tables["data"] |= {"train": [corpus], "valid": [corpus]}
+
+    predictor: Any = changed_case("links", hubs).predictor
+    (surface,) = predictor.inspect(("n0", "n1")).surfaces
+    assert surface.pieces[:2] == ("n0", "n1") and len(surface.pieces) == 64
+    assert all(hub == surface.ids[node] % 2 for hub, node in surface.edges)
+    assert 30 <= sum(hub for hub, _ in surface.edges) <= 32
